@@ -1,0 +1,1 @@
+"""What is reported: status, written to the cluster."""

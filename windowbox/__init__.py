@@ -1,0 +1,1 @@
+"""windowbox: a cloud that fits on one machine."""

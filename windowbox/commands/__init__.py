@@ -1,0 +1,1 @@
+"""The commands of `windowbox`, one module for each group."""

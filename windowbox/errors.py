@@ -1,0 +1,58 @@
+"""Errors, sorted by what to do next."""
+
+
+class WindowboxError(Exception):
+    """Something that can go wrong in a world of many machines. Anything else that is raised is a bug."""
+
+    codes: tuple[str, ...] = ()
+    """Gardener's error codes, for `lastError.codes`."""
+
+    def __init__(self, message: str, *, codes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        if codes:
+            self.codes = codes
+
+
+class WatchExpired(WindowboxError):
+    """The place where we stopped listening is forgotten: list again."""
+
+
+class Superseded(WindowboxError):
+    """Somebody else has taken over what we were doing: stop, and report nothing."""
+
+
+class TransientError(WindowboxError):
+    """Try again later; nobody needs to wake up."""
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, codes: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, codes=codes)
+        self.retry_after = retry_after
+        """Seconds until the next attempt, or None for the usual growing delay."""
+
+
+class Conflict(TransientError):
+    """Somebody wrote first: read again, decide again."""
+
+
+class Unreachable(TransientError):
+    """The other side is away."""
+
+
+class PermanentError(WindowboxError):
+    """Trying again cannot help until a person changes something."""
+
+
+class Missing(PermanentError):
+    """It is not there."""
+
+
+class Malformed(PermanentError):
+    """We cannot understand what we were given."""
+
+    codes = ("ERR_CONFIGURATION_PROBLEM",)
+
+
+class Refused(PermanentError):
+    """Understood, and turned down."""

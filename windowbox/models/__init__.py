@@ -1,0 +1,1 @@
+"""The nouns: plain values, no I/O."""

@@ -1,0 +1,74 @@
+"""A Kubernetes object as it is: the raw JSON, with names for the parts that every kind has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from windowbox.models.refs import ObjectRef
+
+Json = Mapping[str, Any]
+
+
+class Object:
+    """One version of an object, never changed after it was read. Answers even where parts are missing."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: Json) -> None:
+        self.raw = raw
+
+    @property
+    def metadata(self) -> Json:
+        return self._mapping(self.raw.get("metadata"))
+
+    @property
+    def spec(self) -> Json:
+        return self._mapping(self.raw.get("spec"))
+
+    @property
+    def status(self) -> Json:
+        return self._mapping(self.raw.get("status"))
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.get("name", ""))
+
+    @property
+    def namespace(self) -> str:
+        return str(self.metadata.get("namespace", ""))
+
+    @property
+    def uid(self) -> str:
+        return str(self.metadata.get("uid", ""))
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.metadata.get("resourceVersion", ""))
+
+    @property
+    def generation(self) -> int:
+        return int(self.metadata.get("generation", 0))
+
+    @property
+    def deleting(self) -> bool:
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def annotations(self) -> Json:
+        return self._mapping(self.metadata.get("annotations"))
+
+    @property
+    def labels(self) -> Json:
+        return self._mapping(self.metadata.get("labels"))
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        return tuple(self.metadata.get("finalizers") or ())
+
+    def ref(self, cluster: str, kind: str) -> ObjectRef:
+        return ObjectRef(cluster, kind, self.namespace, self.name)
+
+    @staticmethod
+    def _mapping(value: object) -> Json:
+        return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,50 @@
+"""Names of things: which object, of which kind, in which cluster."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Resource(NamedTuple):
+    """A kind as the API's paths spell it."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def id(self) -> str:
+        """`dnsrecords.extensions.gardener.cloud`, as kubectl takes it; the group alone tells kinds apart."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
+
+
+DNSRECORDS = Resource("extensions.gardener.cloud", "v1alpha1", "dnsrecords")
+CLUSTERS = Resource("extensions.gardener.cloud", "v1alpha1", "clusters", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+SECRETS = Resource("", "v1", "secrets")
+
+RESOURCES: dict[str, Resource] = {r.id: r for r in (DNSRECORDS, CLUSTERS, NAMESPACES, SECRETS)}
+"""Every kind windowbox can watch, by its id."""
+
+
+class ObjectRef(NamedTuple):
+    """One object of one cluster. A name may be reused; the uid of what is found tells whether it was."""
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind.split('.')[0]} {where}" + (f" ({self.cluster})" if self.cluster != RUNTIME else "")
+
+
+RUNTIME = "runtime"
+"""The id of the cluster that windowbox serves; all others join and leave."""

@@ -1,0 +1,1 @@
+"""What is done about it: one package for each pool."""
