@@ -1,0 +1,243 @@
+"""The connection to the NATS server: requests by hand, since on the way of every object each microsecond counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import nats
+import nats.errors
+import orjson
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from windowbox.errors import Conflict, Refused, TransientError, Unreachable, WindowboxError
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = 5.0
+"""Seconds to wait for an answer of the server."""
+
+_WRONG_LAST_SEQUENCE = 10071
+_SUBJECT_FULL = 10077
+
+Headers = Mapping[str, str]
+
+
+class ApiError(WindowboxError):
+    """JetStream said no; the code tells why."""
+
+    def __init__(self, what: str, error: Mapping[str, Any]) -> None:
+        super().__init__(f"{what}: {error.get('description', error)}")
+        self.code = int(error.get("err_code", 0))
+
+
+class WrongSequence(Conflict):
+    """Somebody else has written to this subject since we looked."""
+
+
+class Occupied(Conflict):
+    """The subject holds all that it may hold: for a queue this means that the item waits already."""
+
+
+class Stored(NamedTuple):
+    """A message of a stream."""
+
+    subject: str
+    sequence: int
+    time: str
+    headers: Headers
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the bus is, and as whom to enter."""
+
+    url: str
+    user: str | None = None
+    password: str | None = None
+    name: str = "windowbox"
+
+
+class Bus:
+    """A connection to the bus, kept as long as the process lives."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._reconnected: list[Callable[[], None]] = []
+        self.connects = 1
+
+    @property
+    def max_payload(self) -> int:
+        return int(self.client.max_payload)
+
+    @property
+    def connected(self) -> bool:
+        return bool(self.client.is_connected)
+
+    def on_reconnect(self, act: Callable[[], None]) -> None:
+        """Call `act` whenever the connection is back: the server may have forgotten things meanwhile."""
+        self._reconnected.append(act)
+
+    def reconnected(self) -> None:
+        self.connects += 1
+        for act in self._reconnected:
+            act()
+
+    async def api(self, what: str, request: object = None, timeout: float = TIMEOUT) -> dict[str, Any]:
+        """Ask JetStream's API."""
+        payload = b"" if request is None else orjson.dumps(request)
+        with translated(what):
+            answer = await self.client.request(f"$JS.API.{what}", payload, timeout=timeout)
+        decoded: dict[str, Any] = orjson.loads(answer.data)
+        if "error" in decoded:
+            raise ApiError(what, decoded["error"])
+        return decoded
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Headers | None = None,
+        *,
+        expect_last: int | None = None,
+    ) -> int | None:
+        """Store a message and return its sequence, or None if the stream holds it already (by message id).
+
+        With `expect_last` it is stored only if that is the last sequence of its subject.
+        """
+        sent = dict(headers or {})
+        if expect_last is not None:
+            sent["Nats-Expected-Last-Subject-Sequence"] = str(expect_last)
+        with translated(f"publish {subject}"):
+            answer = await self.client.request(subject, data, timeout=TIMEOUT, headers=sent or None)
+        ack = orjson.loads(answer.data)
+        if error := ack.get("error"):
+            match error.get("err_code"):
+                case 10071:
+                    raise WrongSequence(f"publish {subject}: {error['description']}")
+                case 10077:
+                    raise Occupied(f"publish {subject}: {error['description']}")
+                case _:
+                    raise TransientError(f"publish {subject}: {error.get('description')}")
+        return None if ack.get("duplicate") else int(ack["seq"])
+
+    async def last(self, stream: str, subject: str) -> Stored | None:
+        """The last message of a subject."""
+        with translated(f"read {subject}"):
+            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=TIMEOUT)
+        return _stored(answer)
+
+    async def at(self, stream: str, sequence: int) -> Stored | None:
+        """The message with this sequence, if the stream still holds it."""
+        payload = b'{"seq":%d}' % sequence
+        with translated(f"read {stream} {sequence}"):
+            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}", payload, timeout=TIMEOUT)
+        return _stored(answer)
+
+    async def delete(self, stream: str, sequence: int) -> bool:
+        """Take one message out of a stream; False if it was gone already."""
+        try:
+            await self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+        except ApiError:
+            return False
+        return True
+
+    async def purge(self, stream: str, subject: str, before: int) -> None:
+        """Take all messages of a subject with a sequence lower than `before` out of a stream."""
+        await self.api(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": before})
+
+    async def close(self) -> None:
+        with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
+            async with asyncio.timeout(TIMEOUT):
+                await self.client.drain()
+
+
+@contextlib.asynccontextmanager
+async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[Bus]:
+    """A connection to the bus that comes back by itself. Waits up to `patience` seconds for the first one."""
+    client = Client()
+    bus = Bus(client)
+
+    async def reconnected() -> None:
+        logger.info("the bus is back at %s", access.url)
+        bus.reconnected()
+
+    async def disconnected() -> None:
+        if not client.is_closed:
+            logger.warning("lost the bus at %s; connecting again", access.url)
+
+    async def failed(error: Exception) -> None:
+        logger.debug("bus: %s", error)
+
+    await _connect(client, access, patience, reconnected, disconnected, failed)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def _connect(
+    client: Client,
+    access: Access,
+    patience: float,
+    reconnected: Callable[[], Awaitable[None]],
+    disconnected: Callable[[], Awaitable[None]],
+    failed: Callable[[Exception], Awaitable[None]],
+) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while True:
+        try:
+            await client.connect(
+                servers=access.url.split(","),
+                user=access.user,
+                password=access.password,
+                name=access.name,
+                allow_reconnect=True,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.2,
+                connect_timeout=2,
+                ping_interval=10,
+                max_outstanding_pings=2,
+                reconnected_cb=reconnected,
+                disconnected_cb=disconnected,
+                error_cb=failed,
+                flush_timeout=2,
+            )
+            return
+        except nats.errors.AuthorizationError as error:
+            raise Refused(f"the bus at {access.url} refuses user {access.user!r}: check its password") from error
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            if loop.time() > deadline:
+                raise Unreachable(f"the bus at {access.url} cannot be reached: {error}") from error
+            await asyncio.sleep(0.2)
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn what nats raises into what this project raises."""
+    try:
+        yield
+    except nats.errors.MaxPayloadError as error:
+        raise Refused(f"{what}: larger than the server's max_payload") from error
+    except (nats.errors.Error, asyncio.TimeoutError, OSError) as error:
+        raise Unreachable(f"{what}: {error or type(error).__name__}") from error
+
+
+def _stored(answer: Msg) -> Stored | None:
+    headers = answer.headers or {}
+    if "Nats-Sequence" not in headers:
+        return None
+    return Stored(
+        headers["Nats-Subject"],
+        int(headers["Nats-Sequence"]),
+        headers["Nats-Time-Stamp"],
+        headers,
+        answer.data,
+    )

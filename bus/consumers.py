@@ -1,0 +1,324 @@
+"""Taking messages off a stream: durable consumers that several processes share, and readings of what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import orjson
+from nats.aio.msg import Msg
+
+from bus.connection import ApiError, Bus, Headers, Stored, translated
+from windowbox.errors import Unreachable, WindowboxError
+
+logger = logging.getLogger(__name__)
+
+_EXPIRES = 30.0
+_HEARTBEAT = 5.0
+_AGAIN = 0.5
+_CONSUMER_NOT_FOUND = 10014
+
+
+class Delivery:
+    """A message that a durable consumer handed to us; it is ours until it is settled or its time is up."""
+
+    __slots__ = ("_bus", "_message", "data", "headers", "number", "sequence", "subject")
+
+    def __init__(self, bus: Bus, message: Msg) -> None:
+        tokens = message.reply.split(".")
+        # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>, with two
+        # more tokens in front of the stream where the server has a domain.
+        at = 2 if len(tokens) < 11 else 4
+        self._bus = bus
+        self._message = message
+        self.subject = message.subject
+        self.data = message.data
+        self.headers: Headers = message.headers or {}
+        self.number = int(tokens[at + 2])
+        self.sequence = int(tokens[at + 3])
+
+    @property
+    def stored(self) -> Stored:
+        return Stored(self.subject, self.sequence, "", self.headers, self.data)
+
+    async def ack(self) -> None:
+        """Settle, and know that the server knows."""
+        with translated(f"ack {self.subject}"):
+            await self._bus.client.request(self._message.reply, b"+ACK", timeout=5)
+
+    async def settle(self) -> None:
+        """Settle without waiting: should this be lost, the message comes again."""
+        await self._say(b"+ACK")
+
+    async def keep(self) -> None:
+        """Still working on it."""
+        await self._say(b"+WPI")
+
+    async def give_back(self, delay: float = 0.0) -> None:
+        await self._say(b"-NAK" + (b' {"delay":%d}' % int(delay * 1e9) if delay else b""))
+
+    async def _say(self, word: bytes) -> None:
+        with translated(f"ack {self.subject}"):
+            await self._bus.client.publish(self._message.reply, word)
+
+
+class Consumer(NamedTuple):
+    """A durable consumer: the server remembers how far those who share it have come."""
+
+    stream: str
+    name: str
+    filters: tuple[str, ...]
+    ack_wait: float
+    deliver: str = "all"
+    max_pending: int = 4096
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "durable_name": self.name,
+            "name": self.name,
+            "filter_subjects": list(self.filters),
+            "ack_policy": "explicit",
+            "ack_wait": int(self.ack_wait * 1e9),
+            "deliver_policy": self.deliver,
+            "max_ack_pending": self.max_pending,
+            "max_deliver": -1,
+            "max_waiting": 512,
+            "replay_policy": "instant",
+        }
+
+
+async def ensure(bus: Bus, consumer: Consumer) -> None:
+    """Make the consumer, or bring it up to date."""
+    await bus.api(
+        f"CONSUMER.CREATE.{consumer.stream}.{consumer.name}",
+        {"stream_name": consumer.stream, "config": consumer.config(), "action": ""},
+    )
+
+
+class Pull:
+    """Messages of a durable consumer, never more at once than the credit given."""
+
+    def __init__(self, bus: Bus, consumer: Consumer, credit: int) -> None:
+        self._bus = bus
+        self._consumer = consumer
+        self._credit = credit
+        self._asked = 0
+        self._lost = False
+        self._inbox = Inbox()
+        bus.on_reconnect(self._lose)
+
+    def done(self, count: int = 1) -> None:
+        """`count` messages are worked off: there is room for as many more."""
+        self._credit += count
+        self._inbox.wake()
+
+    async def deliveries(self) -> AsyncIterator[list[Delivery]]:
+        """Batches of messages as they come, for ever. What breaks is mended and asked for again."""
+        while True:
+            self._lost, self._asked = False, 0
+            try:
+                await ensure(self._bus, self._consumer)
+                async with self._inbox.open(self._bus):
+                    async for batch in self._received():
+                        yield batch
+            except WindowboxError as error:
+                logger.info("consumer %s: %s; again in %s s", self._consumer.name, error, _AGAIN)
+                await asyncio.sleep(_AGAIN)
+
+    async def _received(self) -> AsyncIterator[list[Delivery]]:
+        while not self._lost:
+            await self._ask()
+            messages = await self._inbox.batch(_HEARTBEAT * 2.5 if self._asked else None)
+            if messages is None:  # not even a heartbeat: the server has forgotten our request
+                return
+            batch = []
+            for message in messages:
+                if message.reply:
+                    self._asked -= 1
+                    batch.append(Delivery(self._bus, message))
+                elif not self._survives(message.headers or {}):
+                    self._lost = True
+            self._credit -= len(batch)
+            if batch:
+                yield batch
+
+    async def _ask(self) -> None:
+        # Asking anew only when a good part is used up keeps requests fewer than messages.
+        wanted = self._credit - self._asked
+        if wanted <= 0 or (self._asked and wanted < self._credit // 2):
+            return
+        self._asked += wanted
+        request = {"batch": wanted, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": int(_HEARTBEAT * 1e9)}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
+        with translated(subject):
+            await self._bus.client.publish(subject, orjson.dumps(request), reply=self._inbox.subject)
+
+    def _survives(self, headers: Headers) -> bool:
+        """Whether the consumer is still there after this word of the server."""
+        match headers.get("Status"):
+            case "100":
+                return True
+            case "408" | "409" if "Consumer" not in headers.get("Description", ""):
+                self._asked = max(0, self._asked - int(headers.get("Nats-Pending-Messages", self._asked)))
+                return True
+            case _:
+                return False
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._inbox.wake()
+
+
+class Inbox:
+    """Where the server's messages arrive. nats-py's own iterators make a task for each; this does not."""
+
+    def __init__(self) -> None:
+        self.subject = ""
+        self._messages: list[Msg] = []
+        self._woken = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def open(self, bus: Bus) -> AsyncIterator[None]:
+        self.subject = bus.client.new_inbox()
+        self._messages = []
+        with translated("subscribe"):
+            subscription = await bus.client.subscribe(
+                self.subject, cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(WindowboxError), translated("unsubscribe"):
+                await subscription.unsubscribe()
+
+    def wake(self) -> None:
+        """Let `batch` return, even with nothing."""
+        self._woken.set()
+
+    async def batch(self, timeout: float | None) -> list[Msg] | None:
+        """What has arrived; None if nothing did in time."""
+        if not self._messages:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._woken.wait()
+            except TimeoutError:
+                return None
+        self._woken.clear()
+        messages, self._messages = self._messages, []
+        return messages
+
+    async def _take(self, message: Msg) -> None:
+        self._messages.append(message)
+        self._woken.set()
+
+
+async def remove(bus: Bus, stream: str, name: str) -> None:
+    try:
+        await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
+    except ApiError as error:
+        if error.code != _CONSUMER_NOT_FOUND:
+            raise
+
+
+async def snapshot(
+    bus: Bus,
+    stream: str,
+    filters: list[str],
+    *,
+    headers_only: bool = False,
+    history: bool = False,
+    since: int = 0,
+) -> AsyncIterator[Stored]:
+    """What the stream holds now: the last message of each subject, or with `history` all of them."""
+    async for stored in _read(bus, stream, filters, headers_only, history, since, follow=False):
+        if stored is not None:
+            yield stored
+
+
+async def follow(
+    bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: int = 0
+) -> AsyncIterator[Stored | None]:
+    """Like `snapshot`, then what comes, until the connection breaks. None once, when all that was there is read."""
+    async for stored in _read(bus, stream, filters, False, history, since, follow=True):
+        yield stored
+
+
+async def _read(
+    bus: Bus, stream: str, filters: list[str], headers_only: bool, history: bool, since: int, *, follow: bool
+) -> AsyncIterator[Stored | None]:
+    inbox = Inbox()
+    async with inbox.open(bus):
+        name = inbox.subject.rsplit(".", 1)[-1]
+        config = _reading(name, inbox.subject, filters, headers_only, history, since)
+        request = {"stream_name": stream, "config": config, "action": "create"}
+        pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
+        try:
+            if not pending:
+                yield None
+            expected = 1
+            while follow or pending > 0:
+                messages = await inbox.batch(_HEARTBEAT * 2.5)
+                if messages is None:
+                    raise Unreachable(f"lost the thread while reading {stream}")
+                for message in messages:
+                    if not message.reply.startswith("$JS.ACK."):
+                        await _flow(bus, message)
+                        continue
+                    if _consumer_sequence(message) != expected:
+                        raise Unreachable(f"lost the thread while reading {stream}")
+                    expected += 1
+                    yield Delivery(bus, message).stored._replace(time=_time(message))
+                    pending -= 1
+                    if not pending:
+                        yield None
+        finally:
+            await _forget(bus, stream, name)
+
+
+async def _flow(bus: Bus, message: Msg) -> None:
+    """Answer the server's flow control, so that it goes on sending."""
+    reply = message.reply or (message.headers or {}).get("Nats-Consumer-Stalled", "")
+    if reply:
+        with translated("flow control"):
+            await bus.client.publish(reply, b"")
+
+
+async def _forget(bus: Bus, stream: str, name: str) -> None:
+    try:
+        await remove(bus, stream, name)
+    except WindowboxError:
+        logger.debug("consumer %s stays until it is inactive", name)
+
+
+def _reading(
+    name: str, inbox: str, filters: list[str], headers_only: bool, history: bool, since: int
+) -> dict[str, Any]:
+    if since:
+        start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": since}
+    else:
+        start = {"deliver_policy": "all" if history else "last_per_subject"}
+    return {
+        "name": name,
+        "deliver_subject": inbox,
+        "filter_subjects": filters,
+        "ack_policy": "none",
+        "flow_control": True,
+        "idle_heartbeat": int(_HEARTBEAT * 1e9),
+        "headers_only": headers_only,
+        "inactive_threshold": int(30e9),
+        "mem_storage": True,
+        "num_replicas": 1,
+        "max_deliver": 1,
+        **start,
+    }
+
+
+def _consumer_sequence(message: Msg) -> int:
+    return int(message.reply.split(".")[-3])
+
+
+def _time(message: Msg) -> str:
+    return message.reply.split(".")[-2]

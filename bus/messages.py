@@ -1,0 +1,134 @@
+"""What is said on the bus."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from bus.connection import Stored
+from windowbox.models.objects import Object
+
+# Headers of OBJECTS messages.
+OPERATION = "Wb-Operation"
+UID = "Wb-Uid"
+VERSION = "Wb-Version"
+PREDECESSOR = "Wb-Predecessor"
+BODY = "Wb-Body"
+"""`omitted` where the object was too large for the server: it is read from the API instead."""
+TRACE = "traceparent"
+
+Operation = Literal["ADDED", "LISTED", "MODIFIED", "DELETED"]
+"""LISTED: found in a listing after a gap, so that what happened in between is unknown."""
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    def encoded(self) -> bytes:
+        return self.model_dump_json(exclude_defaults=True).encode()
+
+
+class Wish(Message):
+    """Look at this object again. A newer wish replaces an older one."""
+
+    reason: str
+    """`event`, `retry`, `sweep`, `drift`, `due`, `late report`: for people, and for the few that differ."""
+    attempt: int = 0
+    """How many runs have failed in a row before this one."""
+
+
+class StatusIntent(Message):
+    """The status that one object ought to show."""
+
+    uid: str
+    patch: dict[str, Any]
+    """A merge patch of the status."""
+    event: EventIntent | None = None
+
+
+class EventIntent(Message):
+    """What a person who looks at the object should be told once."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+class Read(Message):
+    """A message that a run looked at."""
+
+    stream: str
+    subject: str
+    sequence: int
+
+
+class Call(Message):
+    """A call at an outside door, and what came back."""
+
+    door: str
+    request: Any
+    answer: Any = None
+    error: dict[str, Any] | None = None
+    effect: bool = False
+    """Whether the call changes the world; such calls are what a replay compares."""
+
+
+class RunRecord(Message):
+    """The story of one run."""
+
+    pool: str
+    key: str
+    wish: Wish
+    wish_sequence: int
+    delivery: int
+    started: datetime
+    seconds: float
+    process: str
+    outcome: str
+    reads: list[Read] = []
+    calls: list[Call] = []
+    note: str = ""
+    trace: str = ""
+
+
+class Announcement:
+    """A message of OBJECTS: one version of one object, or its end."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self, stored: Stored) -> None:
+        self.stored = stored
+
+    @property
+    def operation(self) -> str:
+        return self.stored.headers[OPERATION]
+
+    @property
+    def uid(self) -> str:
+        return self.stored.headers[UID]
+
+    @property
+    def version(self) -> str:
+        return self.stored.headers[VERSION]
+
+    @property
+    def predecessor(self) -> int:
+        return int(self.stored.headers.get(PREDECESSOR, 0))
+
+    @property
+    def trace(self) -> str:
+        return self.stored.headers.get(TRACE, "")
+
+    @property
+    def omitted(self) -> bool:
+        return self.stored.headers.get(BODY) == "omitted"
+
+    @property
+    def gone(self) -> bool:
+        return self.operation == "DELETED"
+
+    def object(self) -> Object:
+        return Object(orjson.loads(self.stored.data) if self.stored.data else {})

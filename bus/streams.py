@@ -1,0 +1,113 @@
+"""The streams: what each keeps, and for how long. Made at start, and brought up to date when this file changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from bus.connection import ApiError, Bus
+from windowbox.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL = "OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL"
+LEASES, CLUSTERS = "leases", "clusters"
+
+LEASE_SECONDS = 3.0
+"""How long a lease lives without being renewed: a killed owner is replaced soon after."""
+
+_GIB = 1 << 30
+_HOUR = 3600 * 10**9
+_STREAM_NOT_FOUND = 10059
+
+
+def streams(replicas: int) -> list[dict[str, Any]]:
+    """What the server is asked for. Every stream is bounded: by subject, by age, or by size."""
+    kept: dict[str, Any] = {
+        "storage": "file",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "discard": "old",
+        "retention": "limits",
+        "max_msgs_per_subject": 1,
+        "duplicate_window": 120 * 10**9,
+    }
+    return [
+        {**kept, "name": OBJECTS, "subjects": ["object.>"], "max_msgs_per_subject": 16, "max_bytes": 16 * _GIB},
+        {**kept, "name": TRIGGERS, "subjects": ["trigger.>"], "max_bytes": _GIB},
+        {
+            **kept,
+            "name": WORK,
+            "subjects": ["work.>"],
+            "retention": "workqueue",
+            "discard": "new",
+            "discard_new_per_subject": True,
+            "max_bytes": _GIB,
+        },
+        {**kept, "name": LATER, "subjects": ["later.>", "due.>"], "allow_msg_schedules": True, "max_bytes": _GIB},
+        {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": 4 * _GIB},
+        {
+            **kept,
+            "name": JOURNAL,
+            "subjects": ["run.>", "start.>"],
+            "max_msgs_per_subject": 256,
+            "max_age": 24 * _HOUR,
+            "max_bytes": 2 * _GIB,
+        },
+        _bucket(kept, LEASES, max_age=int(LEASE_SECONDS * 1e9), duplicate_window=int(LEASE_SECONDS * 1e9)),
+        _bucket(kept, CLUSTERS),
+    ]
+
+
+def _bucket(kept: dict[str, Any], name: str, **limits: int) -> dict[str, Any]:
+    # A key that ages away leaves a marker for a while, so that those who wait for it are told.
+    return {
+        **kept,
+        "name": f"KV_{name}",
+        "subjects": [f"$KV.{name}.>"],
+        "allow_rollup_hdrs": True,
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": 60 * 10**9,
+        "discard": "new",
+        "max_bytes": 64 << 20,
+        **limits,
+    }
+
+
+async def ensure(bus: Bus, replicas: int = 1) -> list[str]:
+    """Make the streams what this file says. Returns what was done, in words; nothing if all was well."""
+    done = []
+    for wanted in streams(replicas):
+        name = wanted["name"]
+        try:
+            found = (await bus.api(f"STREAM.INFO.{name}"))["config"]
+        except ApiError as error:
+            if error.code != _STREAM_NOT_FOUND:
+                raise
+            await bus.api(f"STREAM.CREATE.{name}", wanted)
+            done.append(f"created stream {name}")
+            continue
+        changed = sorted(k for k, v in wanted.items() if not _same(found.get(k), v))
+        if changed:
+            await _update(bus, {**found, **wanted}, changed)
+            done.append(f"updated stream {name}: {', '.join(changed)}")
+    for line in done:
+        logger.info("%s", line)
+    return done
+
+
+async def _update(bus: Bus, config: dict[str, Any], changed: list[str]) -> None:
+    name = config["name"]
+    try:
+        await bus.api(f"STREAM.UPDATE.{name}", config)
+    except ApiError as error:
+        raise Refused(
+            f"stream {name} has other settings than this version needs ({', '.join(changed)}), and the server "
+            f"cannot change them in place: {error}. Stop windowbox, remove the stream with "
+            f"`nats stream rm {name}` and start again: what it held is read anew from the cluster."
+        ) from error
+
+
+def _same(found: object, wanted: object) -> bool:
+    # The server leaves out what has its default.
+    return found == wanted or (not found and not wanted)

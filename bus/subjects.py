@@ -1,0 +1,99 @@
+"""How subjects are spelled. Nowhere else in the program is a subject put together or taken apart."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from windowbox.errors import Malformed
+from windowbox.models.refs import ObjectRef
+
+# What may stand in a token as it is. Dots would split a token, so they become underscores, which
+# Kubernetes names never hold; what is left (RBAC names are nearly free) is spelled as =XX.
+_PLAIN = re.compile(r"[A-Za-z0-9:-]+")
+_ESCAPED = re.compile(r"=([0-9A-F]{2})")
+_NOTHING = "~"
+
+
+def key(ref: ObjectRef) -> str:
+    """The tokens that name `ref` in the subjects of every stream."""
+    return ".".join((_token(ref.cluster), _token(ref.kind), _token(ref.namespace), _token(ref.name)))
+
+
+def ref(key_of_ref: str) -> ObjectRef:
+    """The object that `key` named."""
+    tokens = key_of_ref.split(".")
+    if len(tokens) != 4:
+        raise Malformed(f"{key_of_ref!r} does not name an object")
+    return ObjectRef(*map(_untoken, tokens))
+
+
+def seen(ref: ObjectRef) -> str:
+    return f"object.{key(ref)}"
+
+
+def seen_kind(cluster: str, kind: str) -> str:
+    """All objects of a kind in one cluster (`*` for all clusters)."""
+    return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}.>"
+
+
+def wish(pool: str, key: str) -> str:
+    return f"trigger.{pool}.{key}"
+
+
+def item(pool: str, key: str) -> str:
+    return f"work.{pool}.{key}"
+
+
+def later(pool: str, key: str) -> str:
+    return f"later.{pool}.{key}"
+
+
+def due(pool: str, key: str) -> str:
+    return f"due.{pool}.{key}"
+
+
+def intent(key: str) -> str:
+    return f"intent.{key}"
+
+
+def run(pool: str, key: str) -> str:
+    return f"run.{pool}.{key}"
+
+
+def start(pool: str, key: str) -> str:
+    return f"start.{pool}.{key}"
+
+
+def without(prefix: str, subject: str) -> str:
+    """What follows `prefix.` in `subject`."""
+    if not subject.startswith(prefix + "."):
+        raise Malformed(f"subject {subject!r} does not start with {prefix!r}")
+    return subject[len(prefix) + 1 :]
+
+
+@lru_cache(maxsize=4096)
+def _token(name: str) -> str:
+    if not name:
+        return _NOTHING
+    if _PLAIN.fullmatch(name):
+        return name
+    return "".join(_escaped(c) for c in name)
+
+
+def _escaped(c: str) -> str:
+    if c == ".":
+        return "_"
+    if _PLAIN.fullmatch(c):
+        return c
+    return "".join(f"={byte:02X}" for byte in c.encode())
+
+
+def _untoken(token: str) -> str:
+    if token == _NOTHING:
+        return ""
+    dotted = token.replace("_", ".")
+    if "=" not in dotted:
+        return dotted
+    octets = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), dotted)
+    return octets.encode("latin-1").decode()
