@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+OPERATION = "gardener.cloud/operation"
+"""Annotation: what the client asks for (`reconcile`, `migrate`, `restore`, `wait-for-state`)."""
+TIMESTAMP = "gardener.cloud/timestamp"
+"""Annotation: when the client asked. It compares it with `lastOperation.lastUpdateTime`."""
+ROLE = "gardener.cloud/role"
+"""Label of namespaces; `shoot` marks the control plane of a Shoot."""
+FORCE_DELETION = "confirmation.gardener.cloud/force-deletion"
+"""Annotation of Shoots: let go of everything, even where that leaves orphans behind."""
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def instant(text: object) -> datetime | None:
+    """The moment that an RFC 3339 text names, in UTC, or None if it names none."""
+    if not isinstance(text, str) or not _RFC3339.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def spelled(moment: datetime) -> str:
+    """`moment` as status fields hold it: whole seconds, rounded down, in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Part(BaseModel):

@@ -31,6 +31,10 @@ class Object:
         return self._mapping(self.raw.get("status"))
 
     @property
+    def last_operation(self) -> Json:
+        return self._mapping(self.status.get("lastOperation"))
+
+    @property
     def name(self) -> str:
         return str(self.metadata.get("name", ""))
 
@@ -48,7 +52,7 @@ class Object:
 
     @property
     def generation(self) -> int:
-        return int(self.metadata.get("generation", 0))
+        return int(self.metadata.get("generation") or 0)
 
     @property
     def deleting(self) -> bool:

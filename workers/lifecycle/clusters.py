@@ -1,0 +1,69 @@
+"""What a Cluster object tells about its Shoot. Rules C-2 to C-9 and T-8 of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from windowbox.models.extensions import FORCE_DELETION, ROLE
+from windowbox.models.objects import Object
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+
+
+@dataclass(frozen=True, slots=True)
+class ShootFacts:
+    """What runs of extension objects want to know about their Shoot."""
+
+    failed: bool = False
+    """Nothing is done for it until its owner retries."""
+    force_deletion: bool = False
+    hibernation_enabled: bool = False
+    hibernated: bool = False
+    self_hosted: bool = False
+    managed_infrastructure: bool = False
+    technical_id: str = ""
+
+
+def facts(cluster: Object) -> ShootFacts:
+    """What `cluster` tells about its Shoot. Whatever is missing in it is not so."""
+    shoot = Object(_mapping(cluster.spec.get("shoot")))
+    hibernation = _mapping(shoot.spec.get("hibernation"))
+    enabled = hibernation.get("enabled") is True
+    return ShootFacts(
+        failed=shoot.last_operation.get("state") == "Failed",
+        force_deletion=shoot.annotations.get(FORCE_DELETION) in _TRUE,
+        hibernation_enabled=enabled,
+        hibernated=enabled and shoot.status.get("isHibernated") is True,
+        self_hosted=_self_hosted(shoot),
+        managed_infrastructure=_managed(shoot),
+        technical_id=str(shoot.status.get("technicalID") or ""),
+    )
+
+
+def is_shoot_namespace(labels: Mapping[str, Any]) -> bool:
+    return labels.get(ROLE) == "shoot"
+
+
+def held_back(namespace: str, labels: Mapping[str, Any] | None, cluster: Object | None) -> bool:
+    """Whether events in `namespace` have to wait, as its Shoot has failed or cannot be judged.
+
+    `labels` of a namespace that could not be read: None, which holds nothing back.
+    """
+    if namespace == "garden" or labels is None or not is_shoot_namespace(labels):
+        return False
+    return cluster is None or facts(cluster).failed
+
+
+def _self_hosted(shoot: Object) -> bool:
+    workers = _mapping(shoot.spec.get("provider")).get("workers") or ()
+    return any(_mapping(worker).get("controlPlane") is not None for worker in workers)
+
+
+def _managed(shoot: Object) -> bool:
+    return bool(shoot.spec.get("credentialsBindingName") or shoot.spec.get("secretBindingName"))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

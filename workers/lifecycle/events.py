@@ -1,0 +1,98 @@
+"""Which changes of an extension object start a run. Rules T-1 to T-5, P-1 and V-3 of the contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from windowbox.models.extensions import OPERATION, TIMESTAMP, instant
+from windowbox.models.objects import Object
+
+SHOOT_CLASS = frozenset({"shoot"})
+ASKING = frozenset({"reconcile", "migrate", "restore"})
+"""Values of the operation annotation that ask for a run; all others are somebody else's."""
+
+
+class Seen(Enum):
+    """How a version of an object came to our notice."""
+
+    ADDED = auto()
+    LISTED = auto()
+    """Found in a listing after a gap. What changed is unknown, so it is judged as if it were new."""
+    MODIFIED = auto()
+    DELETED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which objects of a kind are ours, and whether they say themselves when to run."""
+
+    types: frozenset[str]
+    classes: frozenset[str]
+    ignore_operation_annotation: bool = False
+
+
+def classes_for(configured: frozenset[str], supported: frozenset[str]) -> frozenset[str]:
+    """The classes to serve: those configured, as far as the kind supports them."""
+    return _effective(configured) & supported or SHOOT_CLASS
+
+
+def responsible(obj: Object, scope: Scope) -> bool:
+    class_ = obj.spec.get("class") or "shoot"
+    return class_ in _effective(scope.classes) and obj.spec.get("type") in scope.types
+
+
+def triggers(seen: Seen, old: Object | None, new: Object, scope: Scope) -> bool:
+    """Whether the change from `old` to `new` starts a run.
+
+    `old` matters only where `needs_old` says so. Where it does and is forgotten, the answer is yes:
+    one run too many does no harm, one too few does.
+    """
+    if not responsible(new, scope):
+        return False
+    if seen is Seen.MODIFIED and old is not None and old.uid != new.uid:
+        seen = Seen.ADDED  # the name was given to another object while nobody looked
+    if scope.ignore_operation_annotation:
+        return seen is not Seen.MODIFIED or old is None or old.generation != new.generation
+    match seen:
+        case Seen.ADDED | Seen.LISTED:
+            return wants_run(new)
+        case Seen.MODIFIED:
+            return _asks(new) or (new.deleting and (old is None or old.status == new.status))
+        case Seen.DELETED:
+            return False
+
+
+def needs_old(seen: Seen, new: Object, scope: Scope) -> bool:
+    """Whether `triggers` wants to compare `new` with its predecessor."""
+    if seen is not Seen.MODIFIED or not responsible(new, scope):
+        return False
+    return scope.ignore_operation_annotation or (new.deleting and not _asks(new))
+
+
+def wants_run(obj: Object) -> bool:
+    """Whether `obj`, as it is, has something left to do: the rule for objects seen for the first time."""
+    return _asks(obj) or obj.deleting or obj.last_operation.get("state") != "Succeeded"
+
+
+def overdue(obj: Object) -> bool:
+    """Whether the client asked later than we last reported, so that it still waits for an answer.
+
+    This is the client's own test. It finds wishes that were taken off the object (the annotation) by
+    somebody who then died. A timestamp that nobody can read is not overdue: no run would ever cure it.
+    """
+    if obj.annotations.get(OPERATION) == "wait-for-state":
+        return False
+    asked = instant(obj.annotations.get(TIMESTAMP))
+    if asked is None:
+        return False
+    answered = instant(obj.last_operation.get("lastUpdateTime"))
+    return answered is None or asked.replace(microsecond=0) > answered
+
+
+def _effective(classes: frozenset[str]) -> frozenset[str]:
+    return SHOOT_CLASS if classes <= {""} else classes
+
+
+def _asks(obj: Object) -> bool:
+    return obj.annotations.get(OPERATION) in ASKING

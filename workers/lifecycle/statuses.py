@@ -1,0 +1,224 @@
+"""What to report while running, on success and on failure. Rules S-5, U-1 to U-4, B-1 and D-1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from windowbox.errors import WindowboxError
+from windowbox.models.extensions import TIMESTAMP, instant, spelled
+from windowbox.models.objects import Object
+from workers.lifecycle.operations import Flow, Operation, Patch
+
+Conditions = list[dict[str, Any]]
+
+_SKEW = timedelta(minutes=5)
+"""How far the clocks of client and worker may be apart before we stop believing the client's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What `description` says in one flow."""
+
+    processing: str
+    success: str
+    error: str
+    """The headline: the text of the error follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What `description` says of one kind."""
+
+    reconcile: Phrases
+    delete: Phrases
+    migrate: Phrases
+    restore: Phrases
+
+    def of(self, flow: Flow) -> Phrases:
+        match flow:
+            case Flow.DELETE:
+                return self.delete
+            case Flow.MIGRATE:
+                return self.migrate
+            case Flow.RESTORE:
+                return self.restore
+            case _:
+                return self.reconcile
+
+
+def words_for_kind(kind: str) -> Words:
+    """The words of all kinds that have none of their own: DNSRecord, ControlPlane, Network …"""
+
+    def phrases(doing: str, done: str) -> Phrases:
+        return Phrases(f"{doing} the {kind}", f"Successfully {done} {kind}", f"Error {doing.lower()} {kind}")
+
+    return Words(
+        reconcile=phrases("Reconciling", "reconciled"),
+        delete=phrases("Deleting", "deleted"),
+        migrate=phrases("Migrating", "migrated"),
+        restore=phrases("Restoring", "restored"),
+    )
+
+
+def processing(operation: Operation, phrases: Phrases, now: datetime) -> Patch:
+    """A run has begun. An old error stays to be seen, and so does the generation it belongs to."""
+    return {"lastOperation": _last_operation(operation, "Processing", 1, phrases.processing, now)}
+
+
+def succeeded(operation: Operation, phrases: Phrases, generation: int, now: datetime) -> Patch:
+    return {
+        "observedGeneration": generation,
+        "lastOperation": _last_operation(operation, "Succeeded", 100, phrases.success, now),
+        "lastError": None,
+    }
+
+
+def failed(
+    operation: Operation, phrases: Phrases, error: BaseException, generation: int, now: datetime
+) -> Patch:
+    description = _capitalized(f"{phrases.error}: {text(error)}")
+    # None takes away the codes of the error before this one, which a merge would otherwise keep.
+    last_error = {"description": description, "codes": codes(error) or None, "lastUpdateTime": spelled(now)}
+    return {
+        "observedGeneration": generation,
+        "lastOperation": _last_operation(operation, "Error", 50, description, now),
+        "lastError": last_error,
+    }
+
+
+def moment(obj: Object, now: datetime) -> datetime:
+    """The time to report for a run on `obj`: now, but never earlier than the client asked.
+
+    A client whose clock is a little ahead of ours would otherwise take our answer for an old one.
+    """
+    asked = instant(obj.annotations.get(TIMESTAMP))
+    return asked if asked is not None and now < asked <= now + _SKEW else now
+
+
+def text(error: BaseException) -> str:
+    """What to tell of an error: its words, or its name if it has none; of several, each in turn."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(text(member) for member in error.exceptions)
+    return str(error) or type(error).__name__
+
+
+def codes(error: BaseException | None) -> list[str]:
+    """The codes nearest to `error` in its chain of causes; of several errors, one's after the other's."""
+    if error is None:
+        return []
+    if isinstance(error, BaseExceptionGroup):
+        return [code for member in error.exceptions for code in codes(member)]
+    if isinstance(error, WindowboxError) and error.codes:
+        return list(error.codes)
+    return codes(error.__cause__)
+
+
+def retry_delay(attempt: int, jitter: float = 0.0) -> float:
+    """Seconds to wait after the failure number `attempt`, counted from 0; `jitter`, of 0…1, adds a tenth.
+
+    Doubling from 5 ms to 1000 s, for ever: nobody gives up.
+    """
+    return min(0.005 * 2 ** min(attempt, 18), 1000.0) * (1 + jitter / 10)
+
+
+def merge(target: object, patch: object) -> Any:
+    """`target` after the JSON merge patch `patch` (RFC 7396). Neither of them is changed."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is to be said of one aspect, without the times, which follow from what was said before."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    codes: tuple[str, ...] = ()
+
+
+def with_condition(conditions: Iterable[Mapping[str, Any]], said: Condition, now: datetime) -> Conditions:
+    """`conditions` with the one that `said` is about renewed in its place, or added at the end."""
+    before = [dict(condition) for condition in conditions]
+    for place, old in enumerate(before):
+        if old.get("type") == said.type:
+            before[place] = _renewed(old, said, spelled(now))
+            return before
+    return [*before, _renewed({}, said, spelled(now))]
+
+
+_CREATED = Condition(
+    "Created", "True", "Success", "Record was created successfully in infrastructure at least once"
+)
+_NOT_CREATED = Condition("Created", "False", "Error", "Error on initial record creation in infrastructure")
+
+
+def created_condition(
+    conditions: Iterable[Mapping[str, Any]], flow: Flow, succeeded: bool, now: datetime
+) -> Conditions:
+    """`conditions` after a run, with `Created` telling whether the record has ever existed.
+
+    It goes from False to True, and never back.
+    """
+    found = list(conditions)
+    if flow not in (Flow.RECONCILE, Flow.RESTORE):
+        return [dict(condition) for condition in found]
+    if succeeded:
+        return with_condition(found, _CREATED, now)
+    if _find(found, "Created") is None:
+        return with_condition(found, _NOT_CREATED, now)
+    return [dict(condition) for condition in found]
+
+
+def never_created(conditions: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether there is nothing to delete, because the record never came to exist."""
+    created = _find(conditions, "Created")
+    return created is not None and created.get("status") == "False"
+
+
+def _find(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any] | None:
+    return next((condition for condition in conditions if condition.get("type") == type_), None)
+
+
+def _renewed(old: Mapping[str, Any], said: Condition, now: str) -> dict[str, Any]:
+    new: dict[str, Any] = {
+        "type": said.type,
+        "status": said.status,
+        "reason": said.reason or "Unspecified",
+        "message": said.message or "No message given.",
+    }
+    if said.codes:
+        new["codes"] = list(said.codes)
+    same_status = old.get("status") == said.status
+    same_words = all(old.get(field) == new.get(field) for field in ("reason", "message", "codes"))
+    new["lastTransitionTime"] = old.get("lastTransitionTime", now) if same_status else now
+    new["lastUpdateTime"] = old.get("lastUpdateTime", now) if same_words else now
+    return new
+
+
+def _last_operation(
+    operation: Operation, state: str, progress: int, description: str, now: datetime
+) -> dict[str, Any]:
+    return {
+        "type": str(operation),
+        "state": state,
+        "progress": progress,
+        "description": description,
+        "lastUpdateTime": spelled(now),
+    }
+
+
+def _capitalized(sentence: str) -> str:
+    # Only what is one byte in UTF-8: "ß" would become two letters.
+    return sentence[:1].upper() + sentence[1:] if sentence[:1].isascii() else sentence
