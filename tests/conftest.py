@@ -1,0 +1,43 @@
+"""Fixtures for all tests: servers of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+from tests.servers import ControlPlane, NameServer
+from windowbox.sandbox import zoneserver
+
+
+@pytest.fixture
+def nats_url(tmp_path: Path) -> Iterator[str]:
+    """A NATS server of the test's own, with JetStream, on a port the system chose."""
+    _need("nats-server")
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    with servers.nats_server(folder) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd and an API server with our kinds and rights, shared by all tests: use a namespace of your own."""
+    _need("etcd", "kube-apiserver")
+    with servers.control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[NameServer]:
+    """A name server of the test's own, with the zone local.gardener.cloud and a key for updates."""
+    _need("named")
+    with servers.name_server(tmp_path / "named", key=zoneserver.new_key()) as server:
+        yield server
+
+
+def _need(*programs: str) -> None:
+    if reason := servers.missing(*programs):
+        pytest.skip(reason)

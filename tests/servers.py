@@ -1,0 +1,181 @@
+"""Real servers for tests. All of them end with the test process, even if that is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windowbox.errors import Missing
+from windowbox.sandbox import binaries, certificates, controlplane, files, grants, processes, zoneserver
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.children import Child
+
+
+@dataclass
+class NameServer:
+    """A BIND 9 with the zone `zone`, which `key` may update. `stop` and `start` keep its data."""
+
+    port: int
+    folder: Path
+    key: zoneserver.Key | None
+    zone: str = zoneserver.ZONE
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        program = binaries.find("named")
+        child = zoneserver.named(program, self.folder, self.port, self.key, zone=self.zone)
+        self.process = start(child, self.folder)
+
+    def stop(self) -> None:
+        if self.process:
+            end(self.process)
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait(10)
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """An API server with our kinds and rights; `kubeconfig` is an administrator's."""
+
+    url: str
+    kubeconfig: Path
+    api: ApiServer
+    kubeconfigs: dict[str, Path] = field(default_factory=dict)
+    """One for each role: watcher, worker, patcher."""
+
+
+@contextlib.contextmanager
+def nats_server(folder: Path, *, port: int = -1, options: tuple[str, ...] = ()) -> Iterator[str]:
+    """A NATS server with JetStream and its store in `folder`; gives its URL."""
+    server = processes.start(
+        [
+            str(binaries.find("nats-server")), "--addr=127.0.0.1", f"--port={port}",
+            f"--ports_file_dir={folder}", "--jetstream", f"--store_dir={folder}", *options,
+        ],
+        folder / "nats-server.log",
+    )  # fmt: skip
+    try:
+        yield _announced_url(server, folder)
+    finally:
+        end(server)
+
+
+@contextlib.contextmanager
+def name_server(
+    folder: Path, *, key: zoneserver.Key | None, zone: str = zoneserver.ZONE
+) -> Iterator[NameServer]:
+    server = NameServer(processes.free_port(), folder, key, zone)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """etcd and an API server, with the kinds in deploy/crds and the rights of each role."""
+    identity = controlplane.identities(folder / "pki")
+    port, etcd_port = processes.free_port(), processes.free_port()
+    api = controlplane.api(identity, port)
+    etcd = controlplane.etcd(binaries.find("etcd"), folder / "etcd", etcd_port, processes.free_port())
+    server = controlplane.apiserver(binaries.find("kube-apiserver"), identity, port, etcd_port)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(running(etcd, folder))
+        stack.enter_context(running(server, folder))
+        grants.apply_all(api)
+        yield ControlPlane(api.url, _kubeconfig(folder, api), api, _role_kubeconfigs(folder, api))
+
+
+@contextlib.contextmanager
+def running(child: Child, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The child, ready; ended at the end."""
+    process = start(child, folder)
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def start(child: Child, folder: Path) -> subprocess.Popen[bytes]:
+    """Start `child` and wait until it is ready; what it says goes to a log in `folder`."""
+    log = folder / f"{child.name}.out"
+    process = processes.start(child.argv, log, env=dict(child.env))
+    try:
+        _wait(child.ready, process, child.name, log)
+    except BaseException:
+        end(process)
+        raise
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
+
+
+def missing(*names: str) -> str | None:
+    """Why tests that need these programs cannot run here; None if they can."""
+    for name in names:
+        try:
+            binaries.find(name)
+        except Missing as error:
+            return str(error)
+    return None
+
+
+def _announced_url(server: subprocess.Popen[bytes], folder: Path) -> str:
+    ports, log = folder / f"nats-server_{server.pid}.ports", folder / "nats-server.log"
+    # The server writes the file in place, so it may be seen half written.
+    _wait(lambda: _url(ports) is not None, server, "nats-server", log)
+    url = _url(ports)
+    assert url is not None
+    return url
+
+
+def _url(ports: Path) -> str | None:
+    try:
+        return str(json.loads(ports.read_text())["nats"][0])
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str, log: Path) -> None:
+    limit = time.monotonic() + 60
+    while not ready():
+        if process.poll() is not None:
+            raise RuntimeError(f"{name} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{name} is not ready after a minute:\n{log.read_text()[-2000:]}")
+        time.sleep(0.01)
+
+
+def _kubeconfig(folder: Path, api: ApiServer) -> Path:
+    path = folder / "admin.kubeconfig"
+    files.write_private(path, controlplane.kubeconfig_text(api.url, api.ca, api.user))
+    return path
+
+
+def _role_kubeconfigs(folder: Path, api: ApiServer) -> dict[str, Path]:
+    paths = {}
+    for role in grants.RULES:
+        paths[role] = folder / f"{role}.kubeconfig"
+        user = certificates.client(api.ca, folder / "pki", grants.user(role))
+        files.write_private(paths[role], controlplane.kubeconfig_text(api.url, api.ca, user))
+    return paths

@@ -1,0 +1,91 @@
+"""A door to the sandbox's own API server, for what has to be there before windowbox can work."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from windowbox.errors import Refused, Unreachable
+from windowbox.sandbox.certificates import Pair
+
+_FIELD_MANAGER = "windowbox-sandbox"
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """Requests to the API server at `url`, as the user of the certificate `user`."""
+
+    url: str
+    ca: Pair
+    user: Pair
+
+    def ready(self) -> bool:
+        try:
+            self.request("GET", "/readyz", timeout=2).read()
+        except (Refused, Unreachable):
+            return False
+        return True
+
+    def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Make the object at `path` say what `manifest` says, whether it is there or not."""
+        answer = self.request(
+            "PATCH",
+            f"{path}?fieldManager={_FIELD_MANAGER}&force=true",
+            body=manifest,
+            content_type="application/apply-patch+yaml",
+        )
+        return cast(dict[str, Any], json.load(answer))
+
+    def create(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        return cast(dict[str, Any], json.load(self.request("POST", path, body=manifest)))
+
+    def events(self, path: str, *, seconds: int) -> Iterator[dict[str, Any]]:
+        """What happens to the objects at `path`, first how they are; ends after `seconds`."""
+        joint = "&" if "?" in path else "?"
+        answer = self.request("GET", f"{path}{joint}watch=true&timeoutSeconds={seconds}", timeout=seconds + 5)
+        for line in answer:
+            yield json.loads(line)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: dict[str, Any] | None = None,
+        content_type: str = "application/json",
+        timeout: float = 10,
+    ) -> http.client.HTTPResponse:
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": content_type, "Accept": "application/json"},
+        )
+        what = f"{method} {path.partition('?')[0]}"
+        try:
+            return cast(
+                http.client.HTTPResponse,
+                urllib.request.urlopen(request, timeout=timeout, context=self._trust()),
+            )
+        except urllib.error.HTTPError as error:
+            raise Refused(f"{what}: {_reason(error)}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{what} at {self.url}: {error}") from error
+
+    def _trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.ca.certificate))
+        context.load_cert_chain(self.user.certificate, self.user.key)
+        return context
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{error.code} {error.reason}"

@@ -1,0 +1,152 @@
+"""The programs the sandbox runs: which versions, and where they are found on this machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from windowbox.errors import Missing
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, the version we were tried with, and the oldest one that will do."""
+
+    name: str
+    version: str
+    oldest: Version
+    ask: tuple[str, ...] = ("--version",)
+    module: str | None = None
+    """Its folder under deploy/binaries; None if it comes as a package of the system."""
+    package: str = ""
+
+
+PROGRAMS: dict[str, Program] = {
+    program.name: program
+    for program in (
+        # Schedules that survive a restart of the server came with 2.14.
+        Program("nats-server", "2.15.2", (2, 14), module="nats", package="github.com/nats-io/nats-server/v2"),
+        Program("etcd", "3.7.0", (3, 5), module="etcd", package="go.etcd.io/etcd/server/v3"),
+        *(
+            Program(name, "1.36.3", (1, 33), module="kubernetes", package=f"k8s.io/kubernetes/cmd/{name}")
+            for name in ("kube-apiserver", "kube-controller-manager")
+        ),
+        Program(
+            "kubectl",
+            "1.36.3",
+            (1, 33),
+            ("version", "--client"),
+            "kubernetes",
+            "k8s.io/kubernetes/cmd/kubectl",
+        ),
+        Program("named", "9.18", (9, 16), ("-v",)),
+        Program("dig", "9.18", (9, 16), ("-v",)),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    path: Path
+    version: Version
+
+
+@dataclass(frozen=True)
+class TooOld:
+    path: Path
+    version: Version
+
+
+def cache() -> Path:
+    """Where programs are kept that we fetched or built, for all sandboxes of this user."""
+    if explicit := os.environ.get("WINDOWBOX_CACHE"):
+        return Path(explicit)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "windowbox"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windowbox"
+
+
+def cached(program: Program) -> Path:
+    return cache() / "bin" / f"{program.name}-{program.version}" / program.name
+
+
+def setting(program: Program) -> str:
+    """The environment variable that names the program explicitly."""
+    return "WINDOWBOX_BIN_" + program.name.upper().replace("-", "_")
+
+
+def find(name: str) -> Path:
+    """The program `name`, new enough; Missing with the remedy if this machine has none."""
+    found = look(name)
+    if isinstance(found, Found):
+        return found.path
+    program = PROGRAMS[name]
+    if isinstance(found, TooOld):
+        old, wanted = text(found.version), text(program.oldest)
+        raise Missing(f"{found.path} is version {old}, {wanted} or newer is needed: run `make setup`")
+    raise Missing(f"{name} is not installed: run `make setup`, or set {setting(program)} to its path")
+
+
+def look(name: str) -> Found | TooOld | None:
+    """The first program `name` that is new enough, or the first that is too old, or None."""
+    program, old = PROGRAMS[name], None
+    for path in _places(program):
+        version = version_of(program, path)
+        if version is None:
+            continue
+        if version >= program.oldest:
+            return Found(path, version)
+        old = old or TooOld(path, version)
+    return old
+
+
+def version_of(program: Program, path: Path) -> Version | None:
+    """What the program at `path` says of itself; None if it is no such program."""
+    try:
+        return _asked(path, program.ask, path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+def text(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def _places(program: Program) -> Iterator[Path]:
+    if explicit := os.environ.get(setting(program)):
+        if version_of(program, Path(explicit)) is None:
+            raise Missing(f"{setting(program)} is {explicit}, which does not run: set it to a {program.name}")
+        # Who names a program wants that one, or to hear that it will not do.
+        yield Path(explicit)
+        return
+    # Debian keeps servers where the PATH of a user does not look.
+    search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+    if on_path := shutil.which(program.name, path=search):
+        yield Path(on_path)
+    yield cached(program)
+
+
+@functools.cache
+def _asked(path: Path, arguments: tuple[str, ...], _changed: int) -> Version | None:
+    try:
+        answer = subprocess.run(
+            [path, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"\bv?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr)
+    return tuple(int(part) for part in match.groups() if part) if match else None

@@ -1,0 +1,129 @@
+"""A certificate authority of the sandbox's own, and what it signs."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_YEARS = datetime.timedelta(days=3650)
+_CLOCK_SKEW = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The files of a certificate and its private key."""
+
+    certificate: Path
+    key: Path
+
+    def exists(self) -> bool:
+        return self.certificate.exists() and self.key.exists()
+
+
+def authority(folder: Path) -> Pair:
+    """The authority kept in `folder`, made if there is none yet."""
+    pair = Pair(folder / "ca.crt", folder / "ca.key")
+    if not pair.exists():
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name("windowbox-sandbox", ())
+        builder = _builder(name, name, key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        _write(pair, key, builder.sign(key, hashes.SHA256()))
+    return pair
+
+
+def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> Pair:
+    """A certificate by which `user`, as a member of `groups`, is known to the API server."""
+    pair = Pair(folder / f"{_file_name(user)}.crt", folder / f"{_file_name(user)}.key")
+    if not pair.exists():
+        _issue(ca, pair, _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
+    return pair
+
+
+def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str]) -> Pair:
+    """A certificate with which a server may call itself each of `hosts`."""
+    pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
+    if not pair.exists():
+        _issue(ca, pair, _name(name, ()), ExtendedKeyUsageOID.SERVER_AUTH, [_host(host) for host in hosts])
+    return pair
+
+
+def signing_key(path: Path) -> Path:
+    """A private key for service account tokens, made if there is none yet."""
+    if not path.exists():
+        _write_private(path, ec.generate_private_key(ec.SECP256R1()))
+    return path
+
+
+def _issue(
+    ca: Pair, pair: Pair, subject: x509.Name, usage: x509.ObjectIdentifier, hosts: Sequence[x509.GeneralName]
+) -> None:
+    authority_key = serialization.load_pem_private_key(ca.key.read_bytes(), password=None)
+    assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
+    issuer = x509.load_pem_x509_certificate(ca.certificate.read_bytes()).subject
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(subject, issuer, key).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    _write(pair, key, builder.sign(authority_key, hashes.SHA256()))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _YEARS)
+    )
+
+
+def _name(user: str, groups: Sequence[str]) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+            x509.NameAttribute(NameOID.COMMON_NAME, user),
+        ]
+    )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _file_name(user: str) -> str:
+    return user.rpartition(":")[2]
+
+
+def _write(pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+    _write_private(pair.key, key)
+    pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(text)

@@ -1,0 +1,23 @@
+"""What a child process of the sandbox is: a command, and how to see that it is ready."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Child:
+    """A program to keep running.
+
+    `ready` looks once, within a second or two. `then` is done each time the child has become ready.
+    """
+
+    name: str
+    argv: list[str]
+    ready: Callable[[], bool]
+    port: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    then: Callable[[], None] | None = None
+    stop_signal: signal.Signals = signal.SIGTERM

@@ -1,0 +1,171 @@
+"""The control plane of a cluster without nodes: etcd, API server, controllers."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from windowbox.sandbox import certificates, files, processes
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.certificates import Pair
+from windowbox.sandbox.children import Child
+
+SERVICE_ADDRESSES = "10.2.0.0/16"
+_HOSTS = (
+    "127.0.0.1", "localhost", "10.2.0.1",
+    "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+)  # fmt: skip
+_CONTROLLERS = (
+    "namespace-controller", "garbage-collector-controller", "serviceaccount-controller",
+    "serviceaccount-token-controller", "root-ca-certificate-publisher-controller", "resourcequota-controller",
+    "clusterrole-aggregation-controller", "deployment-controller", "replicaset-controller",
+    "endpointslice-controller", "job-controller", "certificatesigningrequest-signing-controller",
+    "certificatesigningrequest-approving-controller", "certificatesigningrequest-cleaner-controller",
+    "bootstrap-signer-controller", "token-cleaner-controller",
+)  # fmt: skip
+"""What acts on objects alone. Load balancers are windowbox's own, nodes there are none."""
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Who is who in the cluster, each with a certificate of the sandbox's authority."""
+
+    ca: Pair
+    server: Pair
+    admin: Pair
+    controllers: Pair
+    service_accounts: Path
+
+
+def identities(folder: Path) -> Identities:
+    """The identities kept in `folder`, made if there are none yet."""
+    ca = certificates.authority(folder)
+    return Identities(
+        ca=ca,
+        server=certificates.server(ca, folder, "kube-apiserver", _HOSTS),
+        admin=certificates.client(ca, folder, "admin", groups=["system:masters"]),
+        controllers=certificates.client(ca, folder, "system:kube-controller-manager"),
+        service_accounts=certificates.signing_key(folder / "service-accounts.key"),
+    )
+
+
+def api(identity: Identities, port: int) -> ApiServer:
+    return ApiServer(f"https://127.0.0.1:{port}", identity.ca, identity.admin)
+
+
+def etcd(program: Path, data: Path, port: int, peer_port: int) -> Child:
+    url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return Child(
+        "etcd",
+        [
+            str(program), "--name=sandbox", f"--data-dir={data}", "--unsafe-no-fsync", "--log-level=warn",
+            f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
+            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=sandbox={peer}",
+        ],
+        ready=lambda: healthy(f"{url}/health"),
+        port=port,
+    )  # fmt: skip
+
+
+def apiserver(
+    program: Path, identity: Identities, port: int, etcd_port: int, extra: Sequence[str] = ()
+) -> Child:
+    # Without an advertised address of its own the server looks for a default route, which a laptop in a
+    # train does not have; and it must not register that address: loopback is refused in an EndpointSlice.
+    return Child(
+        "kube-apiserver",
+        [
+            str(program), f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+            "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+            f"--secure-port={port}", f"--service-cluster-ip-range={SERVICE_ADDRESSES}",
+            f"--tls-cert-file={identity.server.certificate}",
+            f"--tls-private-key-file={identity.server.key}",
+            f"--client-ca-file={identity.ca.certificate}", "--anonymous-auth=false",
+            f"--service-account-issuer=https://127.0.0.1:{port}",
+            f"--service-account-key-file={identity.service_accounts}",
+            f"--service-account-signing-key-file={identity.service_accounts}",
+            "--authorization-mode=Node,RBAC", "--allow-privileged", "--enable-bootstrap-token-auth",
+            "--kubelet-preferred-address-types=InternalIP", *extra,
+        ],
+        ready=api(identity, port).ready,
+        port=port,
+    )  # fmt: skip
+
+
+def controllers(program: Path, identity: Identities, kubeconfig: Path, port: int, api_port: int) -> Child:
+    url = f"https://127.0.0.1:{api_port}"
+    files.write_private(kubeconfig, kubeconfig_text(url, identity.ca, identity.controllers))
+    return Child(
+        "kube-controller-manager",
+        [
+            str(program), f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}",
+            f"--cert-dir={kubeconfig.parent / 'controller-manager'}", "--leader-elect=false",
+            f"--controllers={','.join(_CONTROLLERS)}", "--use-service-account-credentials",
+            f"--service-account-private-key-file={identity.service_accounts}",
+            f"--root-ca-file={identity.ca.certificate}",
+            f"--cluster-signing-cert-file={identity.ca.certificate}",
+            f"--cluster-signing-key-file={identity.ca.key}",
+        ],
+        ready=lambda: processes.accepts(port),
+        port=port,
+    )  # fmt: skip
+
+
+def audit_arguments(folder: Path) -> list[str]:
+    """Write a line about every request to `folder`/audit.log: without bodies, which cost too much."""
+    policy = folder / "audit-policy.yaml"
+    policy.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "audit.k8s.io/v1",
+                "kind": "Policy",
+                "omitStages": ["RequestReceived"],
+                "rules": [{"level": "Metadata"}],
+            }
+        )
+    )
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"]
+
+
+def kubeconfig_text(url: str, ca: Pair, user: Pair) -> str:
+    """A kubeconfig that refers to the certificates by their paths."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "windowbox",
+            "clusters": [
+                {
+                    "name": "windowbox",
+                    "cluster": {"server": url, "certificate-authority": str(ca.certificate)},
+                }
+            ],
+            "users": [
+                {
+                    "name": user.key.stem,
+                    "user": {"client-certificate": str(user.certificate), "client-key": str(user.key)},
+                }
+            ],
+            "contexts": [
+                {
+                    "name": "windowbox",
+                    "context": {"cluster": "windowbox", "user": user.key.stem, "namespace": "default"},
+                }
+            ],
+        },
+        sort_keys=False,
+    )
+
+
+def healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False

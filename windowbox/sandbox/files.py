@@ -1,0 +1,31 @@
+"""Files that are whole or absent, and private where they hold secrets."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import yaml
+
+
+def write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Put `text` into `path` at once: whoever reads sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        os.fchmod(handle, mode)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_private(path: Path, text: str) -> None:
+    write(path, text, mode=0o600)
+
+
+def write_settings(path: Path, settings: object) -> None:
+    write_private(path, yaml.safe_dump(settings, sort_keys=False))

@@ -1,0 +1,82 @@
+"""What the cluster has to hold before windowbox works in it: the kinds, and who may do what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from windowbox.errors import Unreachable
+from windowbox.sandbox.apiserver import ApiServer
+
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "crds"
+
+_EXTENSIONS = "extensions.gardener.cloud"
+_READ = ["get", "list", "watch"]
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+RULES: dict[str, list[dict[str, Any]]] = {
+    "watcher": [
+        _rule(_EXTENSIONS, ["dnsrecords", "clusters"], _READ),
+        _rule("", ["namespaces"], _READ),
+        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
+    ],
+    "worker": [
+        _rule(_EXTENSIONS, ["dnsrecords"], ["get", "patch"]),
+        _rule(_EXTENSIONS, ["clusters"], ["get"]),
+        _rule("", ["secrets", "namespaces"], ["get"]),
+    ],
+    "patcher": [
+        _rule(_EXTENSIONS, ["dnsrecords/status"], ["patch"]),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("events.k8s.io", ["events"], ["create", "patch"]),
+    ],
+}
+"""The least rights of each role."""
+
+
+def user(role: str) -> str:
+    """The name by which the cluster knows a role."""
+    return f"system:windowbox:{role}"
+
+
+def apply_all(api: ApiServer, manifests: Path = MANIFESTS) -> None:
+    """Bring kinds and rights into the cluster. Safe to repeat."""
+    for role, rules in RULES.items():
+        _grant(api, role, rules)
+    for path in sorted(manifests.glob("*.yaml")):
+        for manifest in yaml.safe_load_all(path.read_text()):
+            if manifest:
+                _define(api, manifest)
+
+
+def _grant(api: ApiServer, role: str, rules: list[dict[str, Any]]) -> None:
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user(role)}}
+    api.apply(f"{_RBAC}/clusterroles/{user(role)}", {**head, "kind": "ClusterRole", "rules": rules})
+    group = "rbac.authorization.k8s.io"
+    api.apply(
+        f"{_RBAC}/clusterrolebindings/{user(role)}",
+        {
+            **head,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user(role)},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user(role)}],
+        },
+    )
+
+
+def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
+    name = manifest["metadata"]["name"]
+    api.apply(f"{_CRDS}/{name}", manifest)
+    for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=10):
+        conditions = event["object"].get("status", {}).get("conditions", [])
+        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+            return
+    raise Unreachable(f"the API server does not serve {name} after 10 seconds")

@@ -1,0 +1,146 @@
+"""Processes of this machine: who they are, how they end with their parent, which ports are free."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+# Loaded before any fork: in a child of a threaded process, even an import may wait for ever for a lock.
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process, told apart from a later one that was given the same number."""
+
+    pid: int
+    started: str
+
+
+def started(pid: int) -> str | None:
+    """When `pid` started, in whatever unit the system counts; None if it is not running."""
+    if sys.platform == "linux":
+        return _started_by_proc(pid)
+    answer = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False
+    )
+    return answer.stdout.strip() or None
+
+
+def identify(pid: int) -> ProcessId:
+    return ProcessId(pid, started(pid) or "ended")
+
+
+def alive(process: ProcessId) -> bool:
+    """Is it this very process that runs, and not another with its number?"""
+    return started(process.pid) == process.started
+
+
+def end(process: ProcessId, *, patience: float = 10) -> bool:
+    """End this very process, at first politely. True if there was anything to end."""
+    if not _send(process, signal.SIGTERM):
+        return False
+    if not _gone(process, patience):
+        _send(process, signal.SIGKILL)
+        _gone(process, patience)
+    return True
+
+
+def dying_with_parent() -> Callable[[], None]:
+    """What a child has to do before it becomes a program, so that it ends when the caller ends.
+
+    Holds for Linux only. The kernel means the thread that started the child, not the process: start
+    children from a thread that stays.
+    """
+    parent = os.getpid()
+
+    def ask_kernel() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it ended before we could ask
+                os._exit(1)
+
+    return ask_kernel
+
+
+def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start a program that ends with this process and writes what it says to the end of `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            argv,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=dying_with_parent(),
+        )
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free for TCP and UDP at this moment."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port: int = tcp.getsockname()[1]
+            with contextlib.suppress(OSError):
+                udp.bind(("127.0.0.1", port))
+                return port
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def accepts(port: int) -> bool:
+    """Does somebody on 127.0.0.1 answer the telephone?"""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _started_by_proc(pid: int) -> str | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A zombie runs no more; its parent has only not yet asked how it ended.
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _send(process: ProcessId, number: signal.Signals) -> bool:
+    if not alive(process):
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _gone(process: ProcessId, patience: float) -> bool:
+    # Who is not its parent cannot wait for a process, only look.
+    limit = time.monotonic() + patience
+    while alive(process):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
