@@ -9,7 +9,7 @@ from typing import Any
 from windowbox.models.extensions import FORCE_DELETION, ROLE
 from windowbox.models.objects import Object
 
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ def held_back(namespace: str, labels: Mapping[str, Any] | None, cluster: Object 
 
 
 def _self_hosted(shoot: Object) -> bool:
-    workers = _mapping(shoot.spec.get("provider")).get("workers") or ()
+    workers = _mapping(shoot.spec.get("provider")).get("workers")
+    if not isinstance(workers, list):
+        return False
     return any(_mapping(worker).get("controlPlane") is not None for worker in workers)
 
 

@@ -121,7 +121,7 @@ def retry_delay(attempt: int, jitter: float = 0.0) -> float:
 
     Doubling from 5 ms to 1000 s, for ever: nobody gives up.
     """
-    return min(0.005 * 2 ** min(attempt, 18), 1000.0) * (1 + jitter / 10)
+    return min(0.005 * 2.0 ** min(attempt, 18), 1000.0) * (1 + jitter / 10)
 
 
 def merge(target: object, patch: object) -> Any:
