@@ -1,0 +1,113 @@
+"""Where DNS records go: zones, their name servers, and the keys that open them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from ipaddress import IPv6Address
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+Algorithm = Literal["hmac-sha1", "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"]
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+
+
+def _zone_name(text: str) -> str:
+    name = text.strip().lower().removesuffix(".")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise ValueError(f"{text!r} is not a zone: write its apex, like local.gardener.cloud")
+    return name
+
+
+def _secret(secret: SecretStr) -> SecretStr:
+    try:
+        raw = base64.b64decode(secret.get_secret_value().strip(), validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if not raw:
+        raise ValueError("is not base64: copy the text between the quotes that tsig-keygen prints")
+    return secret
+
+
+def split_server(server: str) -> tuple[str, int]:
+    """Host and port of `host`, `host:port`, `[v6]:port` or a bare IPv6 address; the port is 53 if absent."""
+    host, _, port = _bracketed(server) or (server, "", "")
+    if not port and host.count(":") == 1:
+        host, _, port = host.partition(":")
+    elif host.count(":") > 1:
+        IPv6Address(host)
+    if not host or not (port or "53").isdecimal() or not 0 < int(port or "53") < 65536:
+        raise ValueError(f"{server!r} is not a server: write host, host:port or [v6-address]:port")
+    return host, int(port or "53")
+
+
+def _bracketed(server: str) -> tuple[str, str, str] | None:
+    match = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(\d+))?", server)
+    return (match[1], ":", match[2] or "") if match else None
+
+
+def _server(server: str) -> str:
+    split_server(server)
+    return server
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KeySettings(_Settings):
+    """A TSIG key, as `tsig-keygen` prints it."""
+
+    name: Annotated[str, AfterValidator(_zone_name)]
+    algorithm: Algorithm = "hmac-sha256"
+    secret: Annotated[SecretStr, AfterValidator(_secret)]
+
+
+class ZoneSettings(_Settings):
+    """One zone that is changed through dynamic updates."""
+
+    name: Annotated[str, AfterValidator(_zone_name)]
+    servers: Annotated[list[Annotated[str, AfterValidator(_server)]], Field(min_length=1)]
+    """Primaries of the same data, the preferred one first: `host`, `host:port` or `[v6]:port`."""
+    key: KeySettings | None = None
+    key_from_record: bool = False
+    """The key is in the Secret that each record's `spec.secretRef` names."""
+    ownership: str | None = Field(None, pattern=r"^[A-Za-z0-9._/-]{1,63}$")
+    """The id under which records are claimed; None leaves records unmarked."""
+    max_rrsets: int = Field(200, ge=1, le=500)
+    max_octets: int = Field(16_384, ge=512, le=16_384)
+
+    @model_validator(mode="after")
+    def _one_source_of_keys(self) -> ZoneSettings:
+        if self.key is not None and self.key_from_record:
+            raise ValueError(f"zone {self.name}: set either key or key_from_record, not both")
+        return self
+
+
+class DnsSettings(_Settings):
+    """All zones, and how patient to be with their servers."""
+
+    zones: list[ZoneSettings]
+    resolver_check: bool = False
+    """Tell in the log whether this host's own resolver answers what was written."""
+    drift_interval: float = Field(600, gt=0)
+    """Seconds between two comparisons of everything wanted with what the servers answer."""
+    message_timeout: float = Field(5, gt=0)
+    """Seconds for one answer; a slow disk under the server may need more."""
+    patience: float = Field(30, gt=0)
+    """Seconds that a change waits for a server that is away before it is given back."""
+    probe_interval: float = Field(30, gt=0)
+    """Seconds between two looks at a zone that refuses everything; grows to ten minutes."""
+
+    @model_validator(mode="after")
+    def _each_zone_once(self) -> DnsSettings:
+        names = [zone.name for zone in self.zones]
+        if doubles := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"zones: {', '.join(sorted(doubles))} is listed more than once")
+        return self
+
+    def zone(self, name: str) -> ZoneSettings | None:
+        return next((zone for zone in self.zones if zone.name == name), None)

@@ -1,0 +1,1 @@
+"""The DNSRecord kind: what a record ought to be, and how it comes about."""
