@@ -43,7 +43,9 @@ class ObjectRef(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind.split('.')[0]} {where}" + (f" ({self.cluster})" if self.cluster != RUNTIME else "")
+        return f"{self.kind.split('.')[0]} {where}" + (
+            f" ({self.cluster})" if self.cluster != RUNTIME else ""
+        )
 
 
 RUNTIME = "runtime"
