@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from windowbox.models.extensions import ExtensionSpec, ExtensionStatus, SecretReference
+from windowbox.models.extensions import ExtensionSpec, ExtensionStatus, Int64, SecretReference
 
 
 class DNSRecordSpec(ExtensionSpec):
     name: str
+    """The full name, like api.example.com or *.ingress.example.com. Never changes."""
     record_type: str
+    """A, AAAA, CNAME or TXT. Never changes."""
     values: list[str]
+    """Addresses, texts, or the one name that a CNAME stands for."""
     secret_ref: SecretReference
+    """The Secret with the credentials for the zone."""
     region: str | None = None
-    ttl: int | None = None
+    ttl: Int64 | None = None
+    """Seconds for which an answer may be remembered. Not given means 120."""
     zone: str | None = None
+    """The zone to write to. Not given means the longest one that the name lies in."""
 
 
 class DNSRecordStatus(ExtensionStatus):
     zone: str | None = None
+    """The zone that was written to."""

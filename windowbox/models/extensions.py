@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -36,13 +36,23 @@ def spelled(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
+Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
+Raw = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+"""An object whose fields are somebody else's."""
+
+
 class Part(BaseModel):
     """A part of an object: frozen, camelCase outside, tolerant of fields that a newer Gardener added."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+    )
 
 
 class SecretReference(Part):
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
     name: str | None = None
     namespace: str | None = None
 
@@ -50,14 +60,19 @@ class SecretReference(Part):
 class LastOperation(Part):
     description: str
     last_update_time: datetime
-    progress: int
+    """When this was reported. A client waits until it is not before its own timestamp."""
+    progress: Int32
+    """In percent."""
     state: str
+    """Processing, Succeeded or Error."""
     type: str
+    """Create, Reconcile, Delete, Migrate or Restore."""
 
 
 class LastError(Part):
     description: str
     codes: list[str] | None = None
+    """What kind of error it is, in Gardener's words: they tell whether trying again can help."""
     last_update_time: datetime | None = None
     task_id: str | None = Field(None, alias="taskID")
 
@@ -65,14 +80,19 @@ class LastError(Part):
 class Condition(Part):
     type: str
     status: str
+    """True, False, Unknown or Progressing."""
     last_transition_time: datetime
+    """When `status` last changed."""
     last_update_time: datetime
+    """When reason, message or codes last changed."""
     reason: str
     message: str
     codes: list[str] | None = None
 
 
 class ResourceReference(Part):
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
     api_version: str | None = None
     kind: str
     name: str
@@ -85,15 +105,27 @@ class NamedResourceReference(Part):
 
 class ExtensionSpec(Part):
     type: str
-    class_: str | None = Field(None, alias="class")
-    provider_config: dict[str, Any] | None = None
+    """Which provider is to act. windowbox serves the type `local`."""
+    class_: str | None = Field(
+        None,
+        alias="class",
+        json_schema_extra={
+            "x-kubernetes-validations": [{"message": "Value is immutable", "rule": "self == oldSelf"}]
+        },
+    )
+    """Whom the object is for: garden, seed or shoot. Not given means shoot. Never changes."""
+    provider_config: Raw | None = None
 
 
 class ExtensionStatus(Part):
     conditions: list[Condition] | None = None
     last_error: LastError | None = None
+    """What went wrong in the last run. Absent after a success."""
     last_operation: LastOperation | None = None
-    observed_generation: int | None = None
-    provider_status: dict[str, Any] | None = None
+    """How the last run went, or goes."""
+    observed_generation: Int64 | None = None
+    """The generation that the last finished run has seen."""
+    provider_status: Raw | None = None
     resources: list[NamedResourceReference] | None = None
-    state: dict[str, Any] | None = None
+    state: Raw | None = None
+    """What the controller wants to find again after a migration to another seed."""
