@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 class Child:
     """A program to keep running.
 
-    `ready` looks once, within a second or two. `then` is done each time the child has become ready.
+    `ready` looks once, within a second or two. `before` is done each time before the child is started,
+    `then` each time it has become ready.
     """
 
     name: str
@@ -19,5 +20,6 @@ class Child:
     ready: Callable[[], bool]
     port: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    before: Callable[[], None] | None = None
     then: Callable[[], None] | None = None
     stop_signal: signal.Signals = signal.SIGTERM

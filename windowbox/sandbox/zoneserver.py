@@ -42,19 +42,18 @@ def kept_key(path: Path) -> Key:
 
 def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str = ZONE) -> Child:
     """A name server with its data in `folder`; anybody may update the zone if there is no `key`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    zones = folder / "zones"
+    zones.mkdir(parents=True, exist_ok=True)
     configuration = folder / "named.conf"
-    files.write_private(configuration, _configuration(folder, port, key, zone))
-    zone_file = folder / f"{zone}.zone"
-    # A journal belongs to the zone file it was begun with: over a fresh file it would be refused.
-    if not zone_file.exists() and not zone_file.with_suffix(".zone.jnl").exists():
-        files.write(zone_file, _zone_text(zone))
+    files.write_private(configuration, _configuration(zones, port, key, zone))
+    _write_zone(zones, zone)
     return Child(
         "named",
-        # -n: as many threads as a sandbox has use for; -4: it listens on 127.0.0.1 only.
-        [str(program), "-f", "-4", "-n", "2", "-c", str(configuration), "-L", str(folder / "named.log")],
+        # -g: in the foreground, logging to stderr; -n: as many threads as a sandbox has use for.
+        [str(program), "-g", "-4", "-n", "2", "-c", str(configuration)],
         ready=lambda: answers(port, zone),
         port=port,
+        before=lambda: _write_zone(zones, zone),
     )
 
 
@@ -73,6 +72,14 @@ def answers(port: int, zone: str) -> bool:
             return False
     (flags,) = struct.unpack_from("!H", reply, 2)
     return reply[:2] == number and bool(flags & 0x0400) and flags & 0xF == 0
+
+
+def _write_zone(folder: Path, zone: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{zone}.zone"
+    # A journal belongs to the zone file it was begun with: over a fresh file it would be refused.
+    if not path.exists() and not path.with_suffix(".zone.jnl").exists():
+        files.write(path, _zone_text(zone))
 
 
 def _configuration(folder: Path, port: int, key: Key | None, zone: str) -> str:

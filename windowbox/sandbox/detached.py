@@ -1,0 +1,157 @@
+"""Sandboxes that run behind the command line: up, down, and how they are."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from windowbox.errors import Missing, Refused, Unreachable
+from windowbox.sandbox import files, processes
+from windowbox.sandbox import state as states
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.state import ChildState, State
+
+_LOOK_AGAIN = 0.05
+
+
+def up(
+    folder: Path,
+    chosen: Mapping[str, object],
+    *,
+    patience: float = 120,
+    say: Callable[[str, ChildState], None] = lambda name, child: None,
+) -> State:
+    """Have the sandbox in `folder` run, and wait until all of it is ready. Safe to repeat.
+
+    `chosen` are the options that were asked for; `say` hears of each child that has become ready.
+    """
+    state = states.read(folder)
+    if state and state.running():
+        _check_unchanged(state, chosen)
+    else:
+        if state:
+            _end_children(state)
+        _launch(folder, Options.model_validate(chosen))
+    return _wait(folder, patience, say)
+
+
+def down(folder: Path, *, wipe: bool = False) -> list[str]:
+    """End exactly what `up` started there, and say what that was. Safe to repeat, and after a crash."""
+    state = states.read(folder)
+    ended = []
+    if state:
+        running = [name for name, child in state.children.items() if child.running()]
+        if processes.end(state.supervisor(), patience=60):
+            ended = ["supervisor", *running]
+        left = _end_children(state)
+        ended += [name for name in left if name not in ended]
+    if wipe:
+        shutil.rmtree(folder, ignore_errors=True)
+    return ended
+
+
+def running(folder: Path) -> State:
+    """The state of the sandbox in `folder`; Missing if none runs there."""
+    state = states.read(folder)
+    if state is None or not state.running():
+        raise Missing(f"the sandbox {folder.name!r} is not running: start it with `windowbox up`")
+    return state
+
+
+def log(folder: Path, name: str) -> Path:
+    path = folder / "logs" / f"{name}.log"
+    if not path.exists():
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.log"))) or "none yet"
+        raise Missing(f"the sandbox {folder.name!r} has no log of {name!r}; it has: {known}")
+    return path
+
+
+def _launch(folder: Path, options: Options) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    files.write_private(folder / "options.json", options.model_dump_json(indent=2))
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    with (logs / "supervisor.log").open("ab") as output:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "windowbox.sandbox.supervisor", str(folder.absolute())],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    _wait_for_first_word(folder, supervisor)
+
+
+def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> None:
+    limit = time.monotonic() + 60
+    while True:
+        state = states.read(folder)
+        if state and state.pid == supervisor.pid:
+            return
+        if supervisor.poll() is not None:
+            # Another `up` may have been faster; then its supervisor is as good as ours.
+            if state and state.running():
+                return
+            raise Unreachable(f"the supervisor ended at once: {_last_line(log(folder, 'supervisor'))}")
+        if time.monotonic() > limit:
+            raise Unreachable(f"the supervisor says nothing; see {folder / 'logs' / 'supervisor.log'}")
+        time.sleep(_LOOK_AGAIN)
+
+
+def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None]) -> State:
+    limit, told = time.monotonic() + patience, set[str]()
+    while True:
+        state = states.read(folder)
+        if state is None or not state.running():
+            reason = state.failure if state and state.failure else _last_line(log(folder, "supervisor"))
+            raise Unreachable(f"the sandbox did not start: {reason}")
+        for name, child in state.children.items():
+            if child.condition == "ready" and name not in told:
+                told.add(name)
+                say(name, child)
+        if state.ready:
+            return state
+        if time.monotonic() > limit:
+            raise Unreachable(_what_is_missing(folder, state, patience))
+        time.sleep(_LOOK_AGAIN)
+
+
+def _what_is_missing(folder: Path, state: State, patience: float) -> str:
+    late = [name for name, child in state.children.items() if child.condition != "ready"]
+    culprit = next((name for name in late if state.children[name].restarts), late[0])
+    said = _last_line(Path(state.children[culprit].log))
+    return (
+        f"not ready after {patience:.0f} s: {', '.join(late)}. {culprit} said last: {said!r}. "
+        f"More: `windowbox logs {culprit} --name {folder.name}`"
+    )
+
+
+def _check_unchanged(state: State, chosen: Mapping[str, object]) -> None:
+    wanted = Options.model_validate({**state.options.model_dump(), **chosen})
+    if wanted != state.options:
+        raise Refused(
+            f"the sandbox {state.name!r} is running with other options: `windowbox down` first (data is kept)"
+        )
+
+
+def _end_children(state: State) -> list[str]:
+    """End what a supervisor that was killed may have left, last started first."""
+    ended = []
+    for name, child in reversed(state.children.items()):
+        process = child.process()
+        if process and processes.end(process):
+            ended.append(name)
+    return ended
+
+
+def _last_line(path: Path) -> str:
+    if not path.exists():
+        return "nothing"
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "nothing"

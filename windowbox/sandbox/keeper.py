@@ -1,0 +1,168 @@
+"""Keep one child process running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from windowbox.errors import WindowboxError
+from windowbox.sandbox import processes
+from windowbox.sandbox.children import Child
+from windowbox.sandbox.state import ChildState, Condition
+
+logger = logging.getLogger(__name__)
+
+_FIRST_DELAY = 0.2
+_LONGEST_DELAY = 10.0
+_HEALTHY_AFTER = 30.0
+"""Who ran for so long starts with the first delay again."""
+_PATIENCE = 15.0
+_LOOK_AGAIN = 0.05
+
+
+class Keeper:
+    """Starts a child again whenever it ends, until it is told to stop."""
+
+    def __init__(self, child: Child, log: Path, changed: Callable[[], None]) -> None:
+        self.child = child
+        self.state = ChildState(port=child.port, log=str(log))
+        self._log = log
+        self._changed = changed
+        self._wanted = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._ended.set()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self) -> None:
+        delay = _FIRST_DELAY
+        while True:
+            await self._wanted.wait()
+            began = time.monotonic()
+            try:
+                await self._run_once()
+            except OSError as error:  # its program cannot even be started
+                self.state.last_exit = str(error)
+            if not self._wanted.is_set():
+                self._note("stopped")
+                continue
+            if time.monotonic() - began > _HEALTHY_AFTER:
+                delay = _FIRST_DELAY
+            self.state.restarts += 1
+            self._note("crashed")
+            logger.warning("%s ended with %s; again in %.1f s", self.child.name, self.state.last_exit, delay)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    def start(self) -> None:
+        self._wanted.set()
+
+    async def ready(self) -> None:
+        """Wait until the child can be used."""
+        await self._ready.wait()
+
+    async def stop(self) -> None:
+        """End the child, and leave it ended."""
+        self._wanted.clear()
+        if process := self._process:
+            await _end(process, self.child.stop_signal)
+        await self._ended.wait()
+
+    async def kill(self) -> None:
+        """End the child without warning. It is started again."""
+        if self._process:
+            self.signal(signal.SIGKILL)
+            await self._ended.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def _run_once(self) -> None:
+        process = await self._launch()
+        try:
+            async with asyncio.TaskGroup() as group:
+                readiness = group.create_task(self._become_ready(), name=f"ready:{self.child.name}")
+                await process.wait()
+                readiness.cancel()
+        finally:
+            if process.returncode is None:
+                await _end(process, self.child.stop_signal)
+            self._process = None
+            self.state.pid = self.state.started = None
+            self.state.last_exit = _exit_text(process.returncode)
+            self._ready.clear()
+            self._ended.set()
+
+    async def _launch(self) -> asyncio.subprocess.Process:
+        if self.child.before:
+            self.child.before()
+        with self._log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *self.child.argv,
+                env={**os.environ, **self.child.env},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=processes.dying_with_parent(),
+            )
+        self._process = process
+        self._ended.clear()
+        self.state.pid = process.pid
+        self.state.started = processes.identify(process.pid).started
+        self.state.since = time.time()
+        self._note("starting")
+        return process
+
+    async def _become_ready(self) -> None:
+        began = time.monotonic()
+        # Servers do not tell when they begin to answer: one has to ask.
+        while not await self._tried():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AGAIN)
+        self.state.took = round(time.monotonic() - began, 2)
+        self._ready.set()
+        self._note("ready")
+
+    async def _tried(self) -> bool:
+        if not await asyncio.to_thread(self.child.ready):
+            return False
+        if self.child.then:
+            try:
+                await asyncio.to_thread(self.child.then)
+            except WindowboxError as error:
+                logger.warning("%s is up, but %s", self.child.name, error)
+                return False
+        return True
+
+    def _note(self, condition: Condition) -> None:
+        self.state.condition = condition
+        self._changed()
+
+
+async def _end(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+        # Whoever is paused hears nothing before it goes on.
+        process.send_signal(signal.SIGCONT)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _exit_text(code: int | None) -> str:
+    if code is None:
+        return "nobody knows what"
+    if code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"

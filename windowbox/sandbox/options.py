@@ -1,0 +1,22 @@
+"""What can be chosen about a sandbox."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+
+class Options(BaseModel, frozen=True, extra="forbid"):
+    """What a sandbox is made of."""
+
+    watchers: int = Field(default=1, ge=0)
+    workers: int = Field(default=1, ge=0)
+    patchers: int = Field(default=1, ge=0)
+    audit: bool = False
+    """Write a line about each request to the API server, for benchmarks that count them."""
+    apiserver_arguments: tuple[str, ...] = ()
+    sync_interval: str = "2m"
+    """How often NATS writes to disk what it acknowledged: a duration, or `always`."""
+    dns_key: bool = True
+    """Take updates of the zone only if they are signed. Gardener's own set-up takes them from anybody."""
+    ports: dict[str, int] = Field(default_factory=dict)
+    """Fixed ports by the name of the child; the system chooses the others."""

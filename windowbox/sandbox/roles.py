@@ -1,0 +1,91 @@
+"""windowbox's own processes in the sandbox, each with the settings and the rights of its role."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from windowbox.sandbox import certificates, controlplane, files, grants, processes, zoneserver
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.children import Child
+from windowbox.sandbox.zoneserver import Key
+
+COMMANDS = {"watcher": "watch", "worker": "work", "patcher": "patch"}
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where the servers of a sandbox are, and the keys to them."""
+
+    folder: Path
+    api: ApiServer
+    bus_port: int
+    passwords: dict[str, str]
+    dns_port: int
+    dns_key: Key | None
+
+
+def settings_file(folder: Path, name: str) -> Path:
+    """The settings of a process (`worker-1`), or of the `operator`."""
+    return folder / "settings" / f"{name}.yaml"
+
+
+def kubeconfig(folder: Path, role: str) -> Path:
+    """The kubeconfig of a role; `operator` is an administrator."""
+    return folder / f"{role}.kubeconfig"
+
+
+def bus_url(port: int) -> str:
+    return f"nats://127.0.0.1:{port}"
+
+
+def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
+    users = {"operator": api.user}
+    for role in grants.RULES:
+        users[role] = certificates.client(api.ca, folder / "pki", grants.user(role))
+    for role, user in users.items():
+        files.write_private(kubeconfig(folder, role), controlplane.kubeconfig_text(api.url, api.ca, user))
+
+
+def write_settings(around: Surroundings, role: str, name: str, metrics_port: int | None) -> Path:
+    """Write what a process `name` of `role` has to know. Holds passwords: readable by the owner only."""
+    settings: dict[str, Any] = {
+        "nats": {
+            "url": bus_url(around.bus_port),
+            "user": role,
+            "password": around.passwords[role],
+            "replicas": 1,
+        },
+        "cluster": {"kubeconfig": str(kubeconfig(around.folder, role))},
+    }
+    if metrics_port:
+        settings["metrics"] = f"127.0.0.1:{metrics_port}"
+    if role in ("worker", "operator"):
+        settings["dns"] = {"zones": [_zone(around)]}
+    path = settings_file(around.folder, name)
+    files.write_settings(path, settings)
+    return path
+
+
+def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Child:
+    """A `windowbox watch`, `work` or `patch`; ready when its metrics can be read."""
+    settings = write_settings(around, role, name, metrics_port)
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return Child(
+        name,
+        [sys.executable, "-m", "windowbox", COMMANDS[role], "--settings", str(settings)],
+        ready=lambda: processes.accepts(metrics_port),
+        port=metrics_port,
+        env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def _zone(around: Surroundings) -> dict[str, Any]:
+    zone: dict[str, Any] = {"name": zoneserver.ZONE, "servers": [f"127.0.0.1:{around.dns_port}"]}
+    if around.dns_key:
+        zone["key"] = around.dns_key.settings()
+    return zone

@@ -1,0 +1,85 @@
+"""The children of a sandbox, in the order in which they can start."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from windowbox.sandbox import binaries, busserver, controlplane, grants, processes, roles, zoneserver
+from windowbox.sandbox.children import Child
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.roles import Surroundings
+
+PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
+_SERVER_PORTS = (
+    "nats-server", "nats-monitor", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
+)  # fmt: skip
+
+
+def role_processes(options: Options) -> list[tuple[str, str]]:
+    """Each of windowbox's own processes: its role and its name."""
+    counts = {"watcher": options.watchers, "worker": options.workers, "patcher": options.patchers}
+    return [(role, f"{role}-{i}") for role, count in counts.items() for i in range(1, count + 1)]
+
+
+def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
+    """A port for everything that listens: as told, else as last time if still free, else any."""
+    ports: dict[str, int] = {}
+    for name in (*_SERVER_PORTS, *(name for _, name in role_processes(options))):
+        port = options.ports.get(name) or kept.get(name)
+        while port is None or port in ports.values() or not _usable(port, name in options.ports):
+            port = processes.free_port()
+        ports[name] = port
+    return ports
+
+
+def stages(folder: Path, options: Options, ports: dict[str, int]) -> list[list[Child]]:
+    """What to start at once, then what needs it, and so on. Writes what the children read."""
+    pki = folder / "pki"
+    identity = controlplane.identities(pki)
+    api = controlplane.api(identity, ports["kube-apiserver"])
+    around = Surroundings(
+        folder=folder,
+        api=api,
+        bus_port=ports["nats-server"],
+        passwords=busserver.passwords(folder / "nats" / "passwords.json"),
+        dns_port=ports["named"],
+        dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
+    )
+    roles.write_kubeconfigs(folder, api)
+    roles.write_settings(around, "operator", "operator", None)
+    apiserver = controlplane.apiserver(
+        binaries.find("kube-apiserver"), identity, ports["kube-apiserver"], ports["etcd"],
+        [*(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments],
+    )  # fmt: skip
+    return [
+        _storage(folder, options, ports, around),
+        [dataclasses.replace(apiserver, then=lambda: grants.apply_all(api))],
+        [
+            controlplane.controllers(
+                binaries.find("kube-controller-manager"), identity, pki / "controllers.kubeconfig",
+                ports["kube-controller-manager"], ports["kube-apiserver"],
+            ),
+            *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
+        ],
+    ]  # fmt: skip
+
+
+def dns_key_file(folder: Path) -> Path:
+    return folder / "dns.key"
+
+
+def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surroundings) -> list[Child]:
+    return [
+        controlplane.etcd(binaries.find("etcd"), folder / "etcd", ports["etcd"], ports["etcd-peer"]),
+        busserver.nats_server(
+            binaries.find("nats-server"), folder / "nats", ports["nats-server"], ports["nats-monitor"],
+            around.passwords, options.sync_interval,
+        ),
+        zoneserver.named(binaries.find("named"), folder / "named", ports["named"], around.dns_key),
+    ]  # fmt: skip
+
+
+def _usable(port: int, told: bool) -> bool:
+    # A port that was asked for is used in any case: better an error than a surprise.
+    return told or processes.is_free(port)

@@ -1,0 +1,194 @@
+"""The one process that starts the others, keeps them running, and takes them along when it ends.
+
+Runs detached behind `windowbox up`, or inside a test, a benchmark or a chaos run:
+
+    async with Supervisor.running(folder, Options()) as sandbox:
+        await sandbox.kill("nats-server")
+        await sandbox.ready("nats-server")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from windowbox.errors import Refused, Unreachable, WindowboxError
+from windowbox.sandbox import environment, processes, roles, stages
+from windowbox.sandbox import state as states
+from windowbox.sandbox.keeper import Keeper
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.state import State
+
+logger = logging.getLogger(__name__)
+
+_STORES = {"nats-server": "nats/jetstream", "etcd": "etcd", "named": "named/zones"}
+
+
+class Supervisor:
+    """The children of one sandbox."""
+
+    def __init__(self, folder: Path, options: Options) -> None:
+        self.folder = folder.absolute()
+        self._options = options
+        me = processes.identify(os.getpid())
+        self.state = State(
+            name=folder.name, pid=me.pid, started=me.started, since=time.time(), options=options
+        )
+        self._stages: list[list[Keeper]] = []
+        self._keepers: dict[str, Keeper] = {}
+        self._prepared = asyncio.Event()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(
+        cls, folder: Path, options: Options, *, patience: float = 60
+    ) -> AsyncIterator[Supervisor]:
+        """A sandbox in this process, with all its children ready; gone at the end, but for its data."""
+        supervisor = cls(folder, options)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(supervisor.run(), name="supervisor")
+            try:
+                await supervisor.wait_ready(patience)
+                yield supervisor
+            finally:
+                running.cancel()
+
+    async def run(self) -> None:
+        """Keep the sandbox running until cancelled."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _alone(self.folder):
+            try:
+                self._prepare()
+                await self._keep()
+            except WindowboxError as error:
+                self.state.failure = str(error)
+                raise
+            finally:
+                self.state.ready = False
+                self._write()
+
+    async def wait_ready(self, patience: float = 60) -> None:
+        """Wait until every child is ready."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._prepared.wait()
+                await asyncio.gather(*(keeper.ready() for keeper in self._keepers.values()))
+        except TimeoutError:
+            waiting = [n for n, k in self._keepers.items() if k.state.condition != "ready"]
+            raise Unreachable(f"not ready after {patience:.0f} s: {', '.join(waiting)}") from None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._keepers)
+
+    async def ready(self, name: str, *, patience: float = 60) -> None:
+        try:
+            async with asyncio.timeout(patience):
+                await self._keepers[name].ready()
+        except TimeoutError:
+            raise Unreachable(f"{name} is not ready after {patience:.0f} s") from None
+
+    async def start(self, name: str, *, patience: float = 60) -> None:
+        self._keepers[name].start()
+        await self.ready(name, patience=patience)
+
+    async def stop(self, name: str) -> None:
+        """End a child politely, and leave it ended until `start`."""
+        await self._keepers[name].stop()
+
+    async def kill(self, name: str) -> None:
+        """End a child as a crash would. It is started again soon."""
+        await self._keepers[name].kill()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a child: SIGSTOP makes it hang, SIGCONT lets it go on."""
+        self._keepers[name].signal(number)
+
+    def store(self, name: str) -> Path:
+        """Where a server keeps its data: to copy, roll back or wipe while it is stopped."""
+        return self.folder / _STORES[name]
+
+    def wipe(self, name: str) -> None:
+        """Forget what a stopped server kept."""
+        shutil.rmtree(self.store(name), ignore_errors=True)
+
+    def environment(self) -> dict[str, str]:
+        return environment.variables(self.folder, self.state)
+
+    def settings_file(self, name: str) -> Path:
+        """The settings of a process (`worker-1`), or of the `operator`."""
+        return roles.settings_file(self.folder, name)
+
+    def _prepare(self) -> None:
+        before = states.read(self.folder)
+        self.state.ports = stages.choose_ports(self._options, before.ports if before else {})
+        logs = self.folder / "logs"
+        logs.mkdir(exist_ok=True)
+        for stage in stages.stages(self.folder, self._options, self.state.ports):
+            keepers = [Keeper(child, logs / f"{child.name}.log", self._write) for child in stage]
+            self._stages.append(keepers)
+            self._keepers.update({keeper.child.name: keeper for keeper in keepers})
+        self.state.children = {name: keeper.state for name, keeper in self._keepers.items()}
+        self._write()
+        self._prepared.set()
+
+    async def _keep(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(k.run(), name=f"keep:{n}") for n, k in self._keepers.items()]
+            try:
+                for stage in self._stages:
+                    await _start(stage)
+                await asyncio.Event().wait()
+            finally:
+                # Those who need others end before them, so that nobody complains into the logs.
+                for stage in reversed(self._stages):
+                    await asyncio.gather(*(keeper.stop() for keeper in stage))
+                for task in tasks:
+                    task.cancel()
+
+    def _write(self) -> None:
+        self.state.ready = bool(self._keepers) and all(
+            k.state.condition == "ready" for k in self._keepers.values()
+        )
+        states.write(self.folder, self.state)
+
+
+async def _start(stage: list[Keeper]) -> None:
+    for keeper in stage:
+        keeper.start()
+    await asyncio.gather(*(keeper.ready() for keeper in stage))
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Only one supervisor for each sandbox. The kernel opens the lock when its holder dies."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"the sandbox in {folder} is already running") from None
+        yield
+
+
+async def _main(folder: Path) -> None:
+    options = Options.model_validate_json((folder / "options.json").read_bytes())
+    running = asyncio.current_task()
+    assert running is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await Supervisor(folder, options).run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    asyncio.run(_main(Path(sys.argv[1])))
