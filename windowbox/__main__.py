@@ -1,0 +1,5 @@
+"""`python -m windowbox` is `windowbox`."""
+
+from windowbox.cli import main
+
+main()

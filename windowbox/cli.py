@@ -1,0 +1,136 @@
+"""The command line. Every command is a module of its own, loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from windowbox.errors import Missing, Unreachable, WindowboxError
+
+_EPILOG = """\b
+Exit codes:
+  0  all is well
+  1  something was found wrong, or was refused
+  2  the command was not understood
+  3  something that is needed is not there: not running, not installed, not reachable
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is, and what it is for."""
+
+    place: str
+    help: str
+
+
+COMMANDS: dict[str, dict[str, Entry]] = {
+    "Sandbox: a small world on this machine": {
+        "up": Entry("windowbox.commands.sandbox:up", "Start the sandbox; does nothing if it runs."),
+        "down": Entry("windowbox.commands.sandbox:down", "End exactly what `up` started."),
+        "status": Entry("windowbox.commands.sandbox:status", "What runs, since when, and how far it is."),
+        "env": Entry("windowbox.commands.sandbox:env", "Variables for kubectl, nats and dig."),
+        "logs": Entry("windowbox.commands.sandbox:logs", "What a process of the sandbox says."),
+        "doctor": Entry("windowbox.commands.doctor:doctor", "What is wrong here, and how to mend it."),
+        "demo": Entry("windowbox.commands.demo:demo", "See a record travel from cluster to DNS."),
+    },
+    "Processes: what a deployment runs": {
+        "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),
+        "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
+        "work": Entry("windowbox.commands.processes:work", "Take work off the bus and do it."),
+        "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
+        "setup-bus": Entry("windowbox.commands.processes:setup_bus", "Make streams, buckets and consumers."),
+        "clusters": Entry(
+            "windowbox.commands.clusters:clusters", "Clusters that are served; join and leave."
+        ),
+        "resolver": Entry("windowbox.commands.resolver:resolver", "Let this host resolve the zone."),
+    },
+    "Looking: what happened, and why": {
+        "trace": Entry("windowbox.commands.trace:trace", "The way of one object, step by step."),
+        "top": Entry("windowbox.commands.top:top", "Pools, lag and rates, live."),
+        "record": Entry("windowbox.commands.recordings:record", "Write what happened to a file."),
+        "replay": Entry("windowbox.commands.recordings:replay", "Run a recording again and compare."),
+        "bench": Entry("windowbox.commands.bench:bench", "Measure how fast this machine is."),
+    },
+    "Shell": {
+        "completion": Entry("windowbox.commands.completion:completion", "Completion for bash, zsh or fish."),
+    },
+}
+
+
+class LazyGroup(click.Group):
+    """Commands by name; their modules are imported only to run them or to show their own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = next((s[cmd_name] for s in COMMANDS.values() if cmd_name in s), None)
+        return _load(cmd_name, entry) if entry else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.help) for name, entry in section.items()], col_max=12)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not ctx.resilient_parsing:
+            raise click.UsageError(_unknown(args[0], known), ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (Missing, Unreachable) as error:
+            raise Absent(str(error)) from error
+        except WindowboxError as error:
+            raise click.ClickException(str(error)) from error
+
+
+class Absent(click.ClickException):
+    """Something that a command needs is not there."""
+
+    exit_code = 3
+
+
+@click.group(cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="windowbox")
+def cli() -> None:
+    """A cloud that fits on one machine, for Kubernetes platforms like Gardener.
+
+    \b
+    Begin with:
+      windowbox demo       see it work
+      windowbox up         a sandbox to play in
+      windowbox doctor     if something does not work
+    """
+
+
+def main() -> None:
+    cli(prog_name="windowbox")
+
+
+def _load(name: str, entry: Entry) -> click.Command:
+    module, _, function = entry.place.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise click.ClickException(f"`windowbox {name}` is not part of this installation") from error
+    assert isinstance(command, click.Command)
+    return command
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    return f"there is no command {name!r}.{hint}"

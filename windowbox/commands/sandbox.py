@@ -1,0 +1,212 @@
+"""`windowbox up`, `down`, `status`, `env` and `logs`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from windowbox.errors import WindowboxError
+
+if TYPE_CHECKING:
+    from windowbox.sandbox.state import ChildState, State
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_COLOURS = {"ready": "green", "starting": "yellow", "waiting": "yellow", "crashed": "red", "stopped": "red"}
+
+
+def name_option(function: _Function) -> _Function:
+    """`--name`: which sandbox; by default that in WINDOWBOX_SANDBOX, or `default`."""
+    return click.option(
+        "--name", metavar="NAME", help="Which sandbox, if there are several. [default: default]"
+    )(function)
+
+
+def output_option(function: _Function) -> _Function:
+    """`--output json`: for other programs."""
+    return click.option(
+        "--output", "-o", type=click.Choice(["text", "json"]), default="text", help="For whom."
+    )(function)
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox up                        one of each process\n"
+    "  windowbox up --workers 4            four workers share the work\n"
+    "  windowbox up --port named=5300      a port that never changes\n"
+    "  windowbox up --name other           another sandbox beside the first"
+)
+@name_option
+@click.option("--watchers", type=click.IntRange(0), help="How many `windowbox watch`. [default: 1]")
+@click.option("--workers", type=click.IntRange(0), help="How many `windowbox work`. [default: 1]")
+@click.option("--patchers", type=click.IntRange(0), help="How many `windowbox patch`. [default: 1]")
+@click.option("--audit/--no-audit", default=None, help="Log every request to the API server.")
+@click.option("--dns-key/--no-dns-key", default=None, help="Take only signed DNS updates. [default: yes]")
+@click.option(
+    "--sync-interval", metavar="TIME", help="How often NATS syncs to disk, or `always`. [default: 2m]"
+)
+@click.option("--port", "ports", multiple=True, metavar="PROCESS=PORT", help="A fixed port; repeatable.")
+def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
+    """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
+
+    Does nothing if it runs already. Data is kept under .windowbox/NAME between runs.
+    """
+    from windowbox.sandbox import detached, obtain, stages
+    from windowbox.sandbox import state as states
+
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if ports:
+        chosen["ports"] = dict(map(_port, ports))
+    folder = states.folder(name)
+    obtain.obtain(stages.PROGRAMS, click.echo)
+    before = states.read(folder)
+    if before is None or not before.running():
+        click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
+    began = time.monotonic()
+    detached.up(folder, chosen, say=_say_ready)
+    click.echo(click.style(f"Ready after {time.monotonic() - began:.1f} s.", fg="green") + _what_next(name))
+
+
+@click.command(epilog="\b\nExamples:\n  windowbox down\n  windowbox down --wipe     forget its data, too")
+@name_option
+@click.option("--wipe", is_flag=True, help="Remove the data of the sandbox, too.")
+def down(name: str | None, wipe: bool) -> None:
+    """End exactly what `up` started, also after a crash. Data is kept unless told otherwise."""
+    from windowbox.sandbox import detached
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    ended = detached.down(folder, wipe=wipe)
+    click.echo(f"Ended: {', '.join(ended)}." if ended else f"The sandbox {folder.name!r} was not running.")
+
+
+@click.command(epilog="\b\nExamples:\n  windowbox status\n  windowbox status -o json | jq .children")
+@name_option
+@output_option
+@click.pass_context
+def status(ctx: click.Context, name: str | None, output: str) -> None:
+    """What runs in the sandbox, since when and how often restarted; then streams and pools of the bus.
+
+    Ends with 1 if a process is not ready, and with 3 if the sandbox does not run.
+    """
+    from windowbox.sandbox import detached
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    state = detached.running(folder)
+    bus = _bus_status(folder)
+    if output == "json":
+        click.echo(json.dumps({**state.model_dump(mode="json"), "bus": bus}, indent=2, default=str))
+    else:
+        _show(state)
+        if bus:
+            click.echo(f"\n{bus}")
+    ctx.exit(0 if state.ready else 1)
+
+
+@click.command(epilog='\b\nExamples:\n  eval "$(windowbox env)"\n  kubectl get dnsrecords -A')
+@name_option
+@output_option
+def env(name: str | None, output: str) -> None:
+    """Print variables by which kubectl, nats and windowbox find the sandbox."""
+    from windowbox.sandbox import detached, environment
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    variables = environment.variables(folder, detached.running(folder))
+    if output == "json":
+        click.echo(json.dumps(variables, indent=2))
+    else:
+        for key, value in variables.items():
+            click.echo(f"export {key}={shlex.quote(value)}")
+
+
+@click.command(
+    epilog="\b\nExamples:\n  windowbox logs                 which there are\n"
+    "  windowbox logs worker-1 -f     follow one"
+)
+@click.argument("process", required=False)
+@name_option
+@click.option(
+    "--lines", "-n", type=click.IntRange(0), default=50, show_default=True, help="How many, from the end."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on until interrupted.")
+def logs(process: str | None, name: str | None, lines: int, follow: bool) -> None:
+    """Show what PROCESS says; without PROCESS, which logs there are."""
+    from windowbox.sandbox import detached
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    if process is None:
+        for path in sorted((folder / "logs").glob("*.log")):
+            click.echo(path.stem)
+        return
+    path = detached.log(folder, process)
+    # tail is everywhere, knows how to wait for more, and how to be interrupted.
+    with contextlib.suppress(KeyboardInterrupt):
+        subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
+
+
+def _port(text: str) -> tuple[str, int]:
+    process, _, port = text.partition("=")
+    if not process or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{text!r}: write PROCESS=PORT, for example named=5300", param_hint="--port")
+    return process, int(port)
+
+
+def _say_ready(name: str, child: ChildState) -> None:
+    took = f"{child.took:.1f} s" if child.took is not None else ""
+    port = f"127.0.0.1:{child.port}" if child.port else ""
+    click.echo(f"  {click.style('✓', fg='green')} {name:<24} {took:>6}  {port}")
+
+
+def _what_next(name: str | None) -> str:
+    option = f" --name {name}" if name else ""
+    return f"""
+What next:
+  eval "$(windowbox env{option})"      let kubectl, nats and dig of this shell find it
+  kubectl get dnsrecords -A      the records there are
+  windowbox status{option}               how everything is
+  windowbox down{option}                 end it; data is kept"""
+
+
+def _show(state: State) -> None:
+    click.echo(f"Sandbox {state.name!r}, supervisor {state.pid}, up {_duration(time.time() - state.since)}")
+    click.echo(f"  {'PROCESS':<24} {'STATE':<9} {'PID':>7} {'UP':>8} {'RESTARTS':>8} {'PORT':>6}  LAST EXIT")
+    for name, child in state.children.items():
+        condition = click.style(f"{child.condition:<9}", fg=_COLOURS[child.condition])
+        up_for = _duration(time.time() - child.since) if child.pid and child.since else "-"
+        click.echo(
+            f"  {name:<24} {condition} {child.pid or '-':>7} {up_for:>8} {child.restarts:>8} "
+            f"{child.port or '-':>6}  {child.last_exit or ''}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = divmod(int(seconds), 60)[0], int(seconds) // 3600
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m{int(seconds) % 60:02}s" if minutes else f"{int(seconds)}s"
+
+
+def _bus_status(folder: Path) -> Any:
+    """What the bus has to say; a sentence if it cannot be asked, because processes matter more."""
+    try:
+        from windowbox import settings  # type: ignore[attr-defined, unused-ignore]
+        from windowbox.commands import buspart  # type: ignore[attr-defined, unused-ignore]
+    except ImportError:
+        return None
+    from windowbox.sandbox import roles
+
+    try:
+        return buspart.bus_status(settings.load(roles.settings_file(folder, "operator")))
+    except WindowboxError as error:
+        return f"bus: {error}"

@@ -1,0 +1,53 @@
+"""Programs that come as packages of the operating system: BIND 9 and its tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+
+from windowbox.errors import Missing, Unreachable
+
+_DEBIAN = ["bind9", "bind9-dnsutils"]
+_APT = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-qq"]
+
+
+def command() -> str:
+    """What a person has to type to install BIND here."""
+    if sys.platform == "darwin":
+        return "brew install bind"
+    if shutil.which("apt-get"):
+        return f"sudo apt-get install -y {' '.join(_DEBIAN)}"
+    if shutil.which("dnf"):
+        return "sudo dnf install -y bind bind-utils"
+    if shutil.which("apk"):
+        return "apk add bind bind-tools"
+    return "install BIND 9.16 or newer (named, dig, nsupdate) with your package manager"
+
+
+def install(say: Callable[[str], None]) -> None:
+    """Install BIND where we may; Missing with the command to type where we may not."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise Missing(f"BIND 9 (named, dig) is not on this machine: {command()}")
+    say(f"installing {' '.join(_DEBIAN)} with apt-get")
+    # The lists of packages may be old, or absent in a small image; asking for them takes longer than trying.
+    if _apt("install", "-y", "--no-install-recommends", *_DEBIAN):
+        return
+    _apt("update")
+    if not _apt("install", "-y", "--no-install-recommends", *_DEBIAN):
+        raise Unreachable(f"apt-get could not install {' '.join(_DEBIAN)}: try `{command()}` to see why")
+
+
+def _apt(*arguments: str) -> bool:
+    answer = subprocess.run(
+        [*_APT, *arguments],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=600,
+        check=False,
+    )
+    return answer.returncode == 0
