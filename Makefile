@@ -1,0 +1,69 @@
+# What one does with this repository. `make` alone lists it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first Python of this machine that is new enough.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# More arguments for what is run: make test ARGS="tests/sandbox -x"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench chaos up down generate coverage-of-contract programs
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes once, then instant)
+	@$(BIN)/python -m windowbox.sandbox.setup
+
+demo: $(STAMP) ## See a record travel from a cluster to DNS
+	@$(BIN)/windowbox demo $(ARGS)
+
+up: $(STAMP) ## Start the sandbox
+	@$(BIN)/windowbox up $(ARGS)
+
+down: ## End the sandbox
+	@test ! -x $(BIN)/windowbox || $(BIN)/windowbox down $(ARGS)
+
+test: programs ## Run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: programs ## Everything that CI runs: format, lint, types, layers, dead code, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+	$(BIN)/python -m pytest $(ARGS)
+
+format: $(STAMP) ## Put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: programs ## Measure throughput and latency on this machine
+	@$(BIN)/windowbox bench $(ARGS)
+
+chaos: programs ## Break things under load and see everything converge
+	@$(BIN)/python -m pytest tests/chaos $(ARGS)
+
+generate: $(STAMP) ## Write the generated files anew
+	$(BIN)/python -m windowbox.models.crds
+
+coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
+	$(BIN)/python -m tests.coverage_page
+
+# Tests that lack a program are skipped, and say which; so a lack is no reason to run none.
+programs: $(STAMP)
+	@$(BIN)/python -m windowbox.sandbox.setup || echo "Going on without: tests that need it are skipped."
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "windowbox needs Python 3.11 or newer: none is on the PATH" >&2; exit 1; }
+	@echo "Installing Python packages into $(VENV) (once, about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+		-c constraints.txt -e '.[dev]' | grep --line-buffered -E '^(Collecting|Building|Installing|Successfully)' \
+		| cut -c 1-100
+	@$(BIN)/python -c 'import windowbox, pydantic, pytest'
+	@touch $@
