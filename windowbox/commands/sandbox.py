@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -68,8 +69,11 @@ def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
     folder = states.folder(name)
     obtain.obtain(stages.PROGRAMS, click.echo)
     before = states.read(folder)
-    if before is None or not before.running():
-        click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
+    if before and before.running() and before.ready:
+        detached.up(folder, chosen)
+        click.echo(f"The sandbox {folder.name!r} is running already.{_what_next(name)}")
+        return
+    click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
     began = time.monotonic()
     detached.up(folder, chosen, say=_say_ready)
     click.echo(click.style(f"Ready after {time.monotonic() - began:.1f} s.", fg="green") + _what_next(name))
@@ -117,7 +121,7 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 @output_option
 def env(name: str | None, output: str) -> None:
     """Print variables by which kubectl, nats and windowbox find the sandbox."""
-    from windowbox.sandbox import detached, environment
+    from windowbox.sandbox import binaries, detached, environment
     from windowbox.sandbox import state as states
 
     folder = states.folder(name)
@@ -127,6 +131,8 @@ def env(name: str | None, output: str) -> None:
     else:
         for key, value in variables.items():
             click.echo(f"export {key}={shlex.quote(value)}")
+        if not shutil.which("kubectl"):
+            click.echo(f'export PATH="$PATH":{shlex.quote(str(binaries.find("kubectl").parent))}')
 
 
 @click.command(

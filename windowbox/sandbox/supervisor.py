@@ -54,13 +54,19 @@ class Supervisor:
     ) -> AsyncIterator[Supervisor]:
         """A sandbox in this process, with all its children ready; gone at the end, but for its data."""
         supervisor = cls(folder, options)
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(supervisor.run(), name="supervisor")
-            try:
-                await supervisor.wait_ready(patience)
+        # No TaskGroup: as a fixture of pytest this begins in one task and ends in another.
+        running = asyncio.create_task(supervisor.run(), name="supervisor")
+        readiness = asyncio.create_task(supervisor.wait_ready(patience), name="readiness")
+        try:
+            await asyncio.wait([running, readiness], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await readiness
                 yield supervisor
-            finally:
-                running.cancel()
+        finally:
+            readiness.cancel()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
 
     async def run(self) -> None:
         """Keep the sandbox running until cancelled."""
