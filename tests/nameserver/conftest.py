@@ -1,0 +1,249 @@
+"""A name server of each test's own, and ways to look into it that are not the product's."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from windowbox.clients.nameserver import Nameserver
+from windowbox.models.dnssettings import DnsSettings
+
+ZONE = "local.gardener.cloud"
+KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ="
+
+_ZONE_FILE = """$TTL 30
+@ IN SOA ns hostmaster 100 30 30 30 1
+@ IN NS ns
+ns IN A 172.18.255.53
+"""
+
+_CONFIG = """
+options {{
+  directory "{directory}"; pid-file none; session-keyfile none; recursion no; dnssec-validation no;
+  listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; notify no; allow-transfer {{ any; }};
+}};
+key "rndc" {{ algorithm hmac-sha256; secret "{key}"; }};
+key "good" {{ algorithm hmac-sha256; secret "{key}"; }};
+key "good512" {{ algorithm hmac-sha512; secret "{key}"; }};
+controls {{ inet 127.0.0.1 port {control} allow {{ 127.0.0.1; }} keys {{ "rndc"; }}; }};
+{zones}
+"""
+
+
+class Named:
+    """A running `named`; it dies with the process that started it."""
+
+    def __init__(self, directory: Path, zones: dict[str, str], options: str, files: dict[str, str]) -> None:
+        self.directory = directory
+        self.port, self.control = _free_port(), _free_port()
+        self._zones = "".join(
+            f'zone "{name}" {{ type primary; file "{name}.zone"; {options or policy} }};\n'
+            for name, policy in zones.items()
+        )
+        for name in zones:
+            (directory / f"{name}.zone").write_text(files.get(name, _ZONE_FILE))
+        self.start()
+
+    @property
+    def server(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        config = self.directory / "named.conf"
+        config.write_text(
+            _CONFIG.format(
+                directory=self.directory, port=self.port, control=self.control, key=KEY, zones=self._zones
+            )
+        )
+        self.process = subprocess.Popen(
+            ["named", "-g", "-n", "1", "-c", str(config)],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_die_with_parent,
+        )
+        self.log = _Log(self.process)
+        if not self.log.until(" running"):
+            pytest.fail("named does not start:\n" + "".join(self.log.lines))
+        assert not any("address in use" in line for line in self.log.lines)
+
+    def kill(self) -> None:
+        """As if the power failed."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def rndc(self, *command: str) -> None:
+        config = self.directory / "rndc.conf"
+        config.write_text(f'key "rndc" {{ algorithm hmac-sha256; secret "{KEY}"; }};\n')
+        subprocess.run(
+            [
+                "rndc",
+                "-c",
+                str(config),
+                "-k",
+                str(config),
+                "-s",
+                "127.0.0.1",
+                "-p",
+                str(self.control),
+                *command,
+            ],
+            check=True,
+            capture_output=True,
+            timeout=20,
+        )
+
+    def dig(self, name: str, record_type: str = "A", *, zone: str = ZONE, short: bool = True) -> list[str]:
+        """What another client sees, as sorted lines."""
+        full = name if name.endswith(".") else f"{name}.{zone}."
+        what = ["+short"] if short else ["+noall", "+answer"]
+        done = subprocess.run(
+            ["dig", "@127.0.0.1", "-p", str(self.port), "+norecurse", "+tcp", *what, full, record_type],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        return sorted(line for line in done.stdout.splitlines() if line and not line.startswith(";"))
+
+    def serial(self, zone: str = ZONE) -> int:
+        return int(self.dig(f"{zone}.", "SOA")[0].split()[2])
+
+    def nsupdate(self, *lines: str, zone: str = ZONE, key: str = "") -> None:
+        """A change that somebody else makes."""
+        script = (
+            f"server 127.0.0.1 {self.port}\nzone {zone}\n{key}" + "".join(f"{x}\n" for x in lines) + "send\n"
+        )
+        subprocess.run(
+            ["nsupdate", "-v"], input=script, check=True, capture_output=True, text=True, timeout=20
+        )
+
+
+class _Log:
+    """What a server says, read as it comes so that it never has to wait for us."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        self._reader.start()
+
+    def until(self, text: str) -> bool:
+        with self._news:
+            self._news.wait_for(lambda: self._ended or any(text in line for line in self.lines), timeout=20)
+            return any(text in line for line in self.lines)
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr
+        for line in process.stderr:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+
+NamedFactory = Callable[..., Named]
+
+
+@pytest.fixture
+def start_named(tmp_path: Path) -> Iterator[NamedFactory]:
+    """Starts name servers with the zones asked for, and ends them."""
+    if shutil.which("named") is None:
+        pytest.skip("named is not installed: apt-get install bind9 bind9-dnsutils")
+    running: list[Named] = []
+
+    def start(
+        zones: dict[str, str] | None = None, options: str = "", files: dict[str, str] | None = None
+    ) -> Named:
+        directory = tmp_path / f"named{len(running)}"
+        directory.mkdir()
+        named = Named(directory, zones or {ZONE: "allow-update { any; };"}, options, files or {})
+        running.append(named)
+        return named
+
+    try:
+        yield start
+    finally:
+        for named in running:
+            named.stop()
+
+
+@pytest.fixture
+def named(start_named: NamedFactory) -> Named:
+    """A name server for `local.gardener.cloud` that lets everybody change it."""
+    return start_named()
+
+
+def settings(*servers: str, **more: object) -> DnsSettings:
+    """Settings for one zone; `more` is about the zone, except what is about all."""
+    general = {key: more.pop(key) for key in list(more) if key in DnsSettings.model_fields}
+    zone = {"name": ZONE, "servers": list(servers)} | more
+    return DnsSettings.model_validate({"zones": [zone]} | general)
+
+
+Opener = Callable[..., Nameserver]
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opener]:
+    """Makes clients, and closes them."""
+    made: list[Nameserver] = []
+
+    def make(dns: DnsSettings) -> Nameserver:
+        made.append(Nameserver(dns))
+        return made[-1]
+
+    yield make
+    for nameserver in made:
+        await nameserver.aclose()
+
+
+@pytest.fixture
+def nameserver(named: Named, opened: Opener) -> Nameserver:
+    """A client of `named`."""
+    return opened(settings(named.server))
+
+
+def _free_port() -> int:
+    """A port that nobody uses, neither over TCP nor over UDP: two `named` would share one without a word."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port: int = tcp.getsockname()[1]
+            try:
+                udp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

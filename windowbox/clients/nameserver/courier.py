@@ -1,0 +1,230 @@
+"""Brings one batch of intentions to the server and finds out what became of each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from windowbox.clients.nameserver import classify, messages, ownership
+from windowbox.clients.nameserver.classify import PERSON_SOON, Failure, Scope, ZoneFailed
+from windowbox.clients.nameserver.connection import Connection
+from windowbox.clients.nameserver.intentions import Delete, Item, Replace
+from windowbox.clients.nameserver.messages import Packed, Update
+from windowbox.clients.nameserver.ownership import Adoptable, Claim, Held, Unclaimed
+from windowbox.errors import Conflict, Malformed, Refused
+
+logger = logging.getLogger(__name__)
+
+_ALIKE = 8
+"""So many records refused one by one, and none accepted: the rest of the batch would fare no better."""
+_PREREQUISITES = {messages.YXDOMAIN, messages.YXRRSET, messages.NXRRSET, messages.NXDOMAIN}
+
+
+@dataclass(slots=True)
+class Counters:
+    messages: int = 0
+    rrsets: int = 0
+    bisections: int = 0
+    last_rtt: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Apex:
+    """What a zone says about itself."""
+
+    serial: int
+    hosts: frozenset[str]
+    """Names of its own name servers, whose addresses are not for us to change."""
+
+
+async def look(connection: Connection, zone: str) -> Apex:
+    """Raises ZoneFailed unless the server serves the zone, and lets us change it."""
+    requests = [messages.query(zone, messages.SOA), messages.query(zone, messages.NS), Update(zone).finish()]
+    soa, servers, empty = await connection.exchange(requests)
+    failure = classify.zone_failure(soa, connection.server, zone)
+    if failure is None and empty.rcode:
+        failure = classify.update_failure(empty.rcode, connection.server, zone)
+    if failure is not None:
+        raise ZoneFailed(replace(failure, scope=Scope.ZONE))
+    (data,), _ = soa.values(messages.pack_name(zone), messages.SOA)
+    hosts = {messages.name_text(record.rdata) for record in servers.answers if record.type == messages.NS}
+    return Apex(messages.serial(data), frozenset(hosts))
+
+
+def as_wanted(record: Packed, name: str, reply: messages.Reply) -> bool:
+    values, ttl = reply.values(messages.pack_name(name), record.type)
+    return reply.authoritative and ttl == record.ttl and values == set(record.rdatas)
+
+
+class Courier:
+    """One message is one transaction: one bad record spoils it for its neighbours.
+
+    So what is refused is split in halves until the culprits stand alone, and the others get through.
+    """
+
+    def __init__(self, connection: Connection, zone: str, hosts: frozenset[str], counters: Counters) -> None:
+        self._connection = connection
+        self._zone = zone
+        self._hosts = hosts
+        self._counters = counters
+        self._claims: dict[int, Claim] = {}
+        self._looked = False
+
+    async def carry(self, batch: Sequence[Item]) -> None:
+        """Settle every item of `batch`. Raises Unreachable or ZoneFailed, and then some are not settled."""
+        self._protect_hosts(batch)
+        await self._learn_owners([item for item in batch if item.intention.owner and not item.settled])
+        parts = [[item for item in batch if not item.settled]]
+        alike = 0
+        while parts:
+            part = parts.pop()
+            failure = await self._change(part)
+            if failure is None:
+                alike = 0
+            elif len(part) == 1:
+                alike += 1
+                retry = self._settle_refused(part[0], failure)
+                parts += [[part[0]]] if retry else []
+            elif alike >= _ALIKE:
+                _fail_each(part, failure)
+            else:
+                self._counters.bisections += 1
+                parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+
+    def _protect_hosts(self, batch: Sequence[Item]) -> None:
+        for item in batch:
+            if item.key.name in self._hosts and item.key.type != "TXT":
+                text = f"{item.key.name} is a name server of {self._zone} itself: choose another name"
+                item.fail(Failure(Refused, text, classify.PERSON))
+
+    async def _learn_owners(self, items: Sequence[Item]) -> None:
+        requests = [messages.query(ownership.mark_name(item.key, self._zone), messages.TXT) for item in items]
+        for item, reply in zip(items, await self._connection.exchange(requests), strict=True):
+            self._judge_owner(item, ownership.owner_found(reply))
+
+    def _judge_owner(self, item: Item, found: str | None) -> None:
+        match item.intention, found:
+            case Replace(), None:
+                self._claims[id(item)] = Unclaimed()
+            case Delete(unless_changed=values), None if values:
+                self._claims[id(item)] = Adoptable()
+            case Delete(), None:
+                logger.info("%s: left alone, as it bears no owner's mark", item.key)
+                item.succeed()
+            case Replace(owner=me, previous_owner=before), str(owner) if owner in (me, before):
+                self._claims[id(item)] = Held(owner)
+            case Delete(owner=me), str(owner) if owner == me:
+                self._claims[id(item)] = Held(owner)
+            case Delete(), _:
+                logger.info("%s: left alone, as it belongs to %s", item.key, found)
+                item.succeed()
+            case _:
+                text = f"{_named(item)} belongs to {found}: delete it there, or choose another name"
+                item.fail(Failure(Refused, text, PERSON_SOON))
+
+    async def _change(self, part: Sequence[Item]) -> Failure | None:
+        """Send one update. None if it was made: then each item is settled."""
+        if not part:
+            return None
+        try:
+            update = self._written(part)
+        except Malformed as error:
+            return Failure(Malformed, str(error))
+        [reply] = await self._connection.exchange([update])
+        self._counters.messages += 1
+        self._counters.last_rtt = self._connection.last_rtt
+        if reply.rcode == messages.NOERROR:
+            self._counters.rrsets += len(part)
+            await self._prove(part)
+            return None
+        failure = classify.update_failure(reply.rcode, self._connection.server, self._zone)
+        await self._suspect_zone(failure, reply.rcode)
+        return failure
+
+    async def _suspect_zone(self, failure: Failure, rcode: int) -> None:
+        """An update without changes tells whether the server refuses these records, or all."""
+        if failure.scope is Scope.ZONE:
+            raise ZoneFailed(failure)
+        if rcode not in _PREREQUISITES and not self._looked:
+            await look(self._connection, self._zone)
+            self._looked = True
+
+    def _written(self, part: Sequence[Item]) -> bytes:
+        update = Update(self._zone)
+        for item in part:
+            ownership.guard(update, item.intention, self._claims.get(id(item)), self._zone)
+        for item in part:
+            ownership.change(update, item.intention, self._zone)
+        return update.finish()
+
+    def _settle_refused(self, item: Item, failure: Failure) -> bool:
+        """Settle what was refused on its own. True if it is to be tried in another way instead."""
+        prerequisite = failure.kind is Conflict
+        match item.intention, self._claims.get(id(item)):
+            case Replace(), Unclaimed() if prerequisite:
+                self._claims[id(item)] = Adoptable()
+                return True
+            case Replace(), Adoptable() if prerequisite:
+                text = (
+                    f"{_named(item)} exists already and bears no owner's mark: delete it, "
+                    "or give it the values wanted so that it is adopted"
+                )
+                item.fail(Failure(Refused, text, PERSON_SOON))
+            case Delete(), _ if prerequisite:
+                item.succeed()  # it is gone, or somebody else's by now
+            case _:
+                item.fail(replace(failure, text=f"{_named(item)}: {failure.text}"))
+        return False
+
+    async def _prove(self, part: Sequence[Item]) -> None:
+        """NOERROR proves nothing: a server has to ignore some changes without a word. So read them back."""
+        written = [item for item in part if isinstance(item.intention, Replace)]
+        removed = [item for item in part if isinstance(item.intention, Delete)]
+        requests = [messages.query(item.key.name, item.intention.record.type) for item in written]
+        if removed:
+            requests.append(self._absence(removed))
+        replies = await self._connection.exchange(requests)
+        doubtful: list[tuple[Item, messages.Reply]] = []
+        for item, reply in zip(written, replies, strict=False):
+            if as_wanted(item.intention.record, item.key.name, reply):
+                item.succeed()
+            else:
+                doubtful.append((item, reply))
+        await self._prove_absent(removed, replies[-1])
+        for item, reply in doubtful:
+            await self._explain(item, reply)
+
+    def _absence(self, removed: Sequence[Item]) -> bytes:
+        # A query could be answered by a wildcard; a condition looks at what the zone really holds.
+        update = Update(self._zone)
+        for item in removed:
+            update.guard_absent(item.intention.record.owner, item.intention.record.type)
+        return update.finish()
+
+    async def _prove_absent(self, removed: Sequence[Item], reply: messages.Reply) -> None:
+        replies = [reply] * len(removed)
+        if removed and reply.rcode:
+            replies = await self._connection.exchange([self._absence([item]) for item in removed])
+        for item, answer in zip(removed, replies, strict=True):
+            if answer.rcode == messages.NOERROR:
+                item.succeed()
+            else:
+                text = f"{_named(item)} was written again by somebody else right after it was deleted"
+                item.fail(Failure(Conflict, text))
+
+    async def _explain(self, item: Item, reply: messages.Reply) -> None:
+        name = item.key.name
+        soa, everything = await self._connection.exchange(
+            [messages.query(name, messages.SOA), messages.query(name, messages.ANY)]
+        )
+        item.fail(classify.diagnosis(item.intention.record, name, self._zone, reply, soa, everything))
+
+
+def _fail_each(items: Sequence[Item], failure: Failure) -> None:
+    for item in items:
+        item.fail(failure)
+
+
+def _named(item: Item) -> str:
+    return f"{item.key.name} {item.key.type}"

@@ -1,0 +1,156 @@
+"""Change and read DNS records on the servers of the configured zones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from windowbox.clients.nameserver import messages
+from windowbox.clients.nameserver.courier import as_wanted
+from windowbox.clients.nameserver.intentions import Delete, Replace
+from windowbox.clients.nameserver.messages import Packed
+from windowbox.clients.nameserver.signing import TsigKey
+from windowbox.clients.nameserver.zonequeue import ZoneQueue, ZoneStats
+from windowbox.errors import Malformed
+from windowbox.models.dnssettings import DnsSettings, ZoneSettings
+from windowbox.models.recordsets import RecordKey, RecordSet
+
+_Route = tuple[str, tuple[str, ...], str, str]
+
+
+class Nameserver:
+    """One connection per zone and key, over which everything about that zone goes."""
+
+    def __init__(self, settings: DnsSettings) -> None:
+        self._settings = settings
+        self._queues: dict[_Route, ZoneQueue] = {}
+        self._listeners: list[_Listener] = []
+
+    async def replace(
+        self,
+        zone: str,
+        wanted: RecordSet,
+        *,
+        key: TsigKey | None = None,
+        owner: str | None = None,
+        previous_owner: str | None = None,
+    ) -> None:
+        """Make the RRset what is `wanted`: proved by reading it back. Safe to repeat.
+
+        With an `owner`, only if it is theirs, `previous_owner`'s, or nobody's: see `ownership`.
+        Raises Refused or Malformed if that cannot be, and a TransientError if it could not be now.
+        """
+        settings = self._zone(zone)
+        record = messages.packed(wanted, settings.name)
+        intention = Replace(wanted.key, record, owner or settings.ownership, previous_owner)
+        await self._queue(settings, key).submit(intention)
+
+    async def delete(
+        self,
+        zone: str,
+        record: RecordKey,
+        *,
+        key: TsigKey | None = None,
+        owner: str | None = None,
+        unless_changed: RecordSet | None = None,
+    ) -> None:
+        """Make the RRset go away: proved by the server. Safe to repeat.
+
+        What belongs to another owner, or is no longer what `unless_changed` says, is left alone.
+        """
+        settings = self._zone(zone)
+        place = messages.owner(record.name, settings.name)
+        values = messages.packed(unless_changed, settings.name).rdatas if unless_changed else ()
+        old = Packed(place, messages.NUMBERS[record.type], 0, ())
+        intention = Delete(record, old, owner or settings.ownership, values)
+        await self._queue(settings, key).submit(intention)
+
+    async def read(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> RecordSet | None:
+        """What the update server answers for `record`, a wildcard's answer included."""
+        queue = self._queue(self._zone(zone), key)
+        [reply] = await queue.ask([messages.query(record.name, messages.NUMBERS[record.type])])
+        return messages.record_set(record, reply)
+
+    async def drifted(
+        self, zone: str, wanted: Sequence[RecordSet], *, key: TsigKey | None = None
+    ) -> list[RecordKey]:
+        """Those of `wanted` for which the server answers something else."""
+        settings = self._zone(zone)
+        queue = self._queue(settings, key)
+        different: list[RecordKey] = []
+        for start in range(0, len(wanted), settings.max_rrsets):
+            part = wanted[start : start + settings.max_rrsets]
+            records = [messages.packed(each, settings.name) for each in part]
+            queries = [
+                messages.query(each.key.name, record.type) for each, record in zip(part, records, strict=True)
+            ]
+            replies = await queue.ask(queries)
+            for each, record, reply in zip(part, records, replies, strict=True):
+                if not as_wanted(record, each.key.name, reply):
+                    different.append(each.key)
+        return different
+
+    async def reconnected(self) -> AsyncIterator[str]:
+        """Each zone whose server came back, or whose serial went back: what it holds may be old, or gone."""
+        listener = _Listener()
+        self._listeners.append(listener)
+        try:
+            for zone in self._settings.zones:
+                if not zone.key_from_record:
+                    self._queue(zone, None).start()
+            while True:
+                yield await listener.next()
+        finally:
+            self._listeners.remove(listener)
+
+    def stats(self) -> list[ZoneStats]:
+        return [queue.stats() for queue in self._queues.values()]
+
+    async def aclose(self) -> None:
+        queues, self._queues = self._queues, {}
+        for queue in queues.values():
+            await queue.aclose()
+
+    def _zone(self, name: str) -> ZoneSettings:
+        zone = self._settings.zone(name)
+        if zone is None:
+            raise Malformed(f"zone {name} is not configured: add it to the settings")
+        return zone
+
+    def _queue(self, zone: ZoneSettings, key: TsigKey | None) -> ZoneQueue:
+        own = TsigKey.from_settings(zone.key) if zone.key else None
+        used = key or own
+        route = (zone.name, tuple(zone.servers), used.name if used else "", used.fingerprint if used else "")
+        queue = self._queues.get(route)
+        if queue is None:
+            self._forget_unused()
+            kept = used == own and not zone.key_from_record
+            queue = self._queues[route] = ZoneQueue(zone, used, self._settings, self._announce, kept=kept)
+        return queue
+
+    def _forget_unused(self) -> None:
+        self._queues = {route: queue for route, queue in self._queues.items() if queue.running}
+
+    def _announce(self, zone: str) -> None:
+        for listener in self._listeners:
+            listener.add(zone)
+
+
+class _Listener:
+    """Remembers each zone once, however often it is announced before somebody asks."""
+
+    def __init__(self) -> None:
+        self._zones: dict[str, None] = {}
+        self._news = asyncio.Event()
+
+    def add(self, zone: str) -> None:
+        self._zones[zone] = None
+        self._news.set()
+
+    async def next(self) -> str:
+        await self._news.wait()
+        zone = next(iter(self._zones))
+        del self._zones[zone]
+        if not self._zones:
+            self._news.clear()
+        return zone

@@ -1,0 +1,102 @@
+"""Whose a record is, written beside it: a TXT record that only its owner's changes get past.
+
+An owner claims a name and type that nobody holds, and from then on every change names the owner as its
+condition, so that the server itself keeps others out, without a moment between looking and writing.
+
+What was there before anybody claimed it is adopted if it is exactly what is wanted, and refused otherwise:
+somebody else may need it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from windowbox.clients.nameserver import messages
+from windowbox.clients.nameserver.intentions import Delete, Intention, Replace
+from windowbox.clients.nameserver.messages import Packed, Reply, Update
+from windowbox.models.recordsets import RecordKey
+
+OWNER_TTL = 300
+_HERITAGE = "heritage=windowbox,owner="
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """We hold it, or who hands it over to us does."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """Nobody has claimed it: it must not exist, so that claiming it takes it from nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoptable:
+    """Nobody has claimed it, and it does exist: it must be exactly what we want."""
+
+
+Claim = Held | Unclaimed | Adoptable
+
+
+def mark_name(key: RecordKey, zone: str) -> str:
+    """The name of the owner's mark of `key`: its own, so that it can stand beside a CNAME."""
+    wild = "wildcard-" if key.name.startswith("*.") else ""
+    label = f"_windowbox-{wild}{key.type.lower()}"
+    name = f"{label}.{key.name.removeprefix('*.')}"
+    if len(name) <= 253:
+        return name
+    return f"{label}-{hashlib.sha256(key.name.encode()).hexdigest()[:24]}.{zone}"
+
+
+def mark(key: RecordKey, zone: str, owner: str) -> Packed:
+    text = messages.text_rdata(_HERITAGE + owner)
+    return Packed(messages.owner(mark_name(key, zone), zone), messages.TXT, OWNER_TTL, (text,))
+
+
+def owner_found(reply: Reply) -> str | None:
+    """The owner that a mark names, if there is one."""
+    texts = (messages.text_of(record.rdata) for record in reply.answers if record.type == messages.TXT)
+    return next((text.removeprefix(_HERITAGE) for text in texts if text.startswith(_HERITAGE)), None)
+
+
+def guard(update: Update, intention: Intention, claim: Claim | None, zone: str) -> None:
+    """Write down under which conditions `intention` may happen."""
+    record = intention.record
+    match intention, claim:
+        case Delete(unless_changed=values), None if values:
+            update.guard_present(record.owner, record.type, values)
+        case _, None:
+            pass
+        case _, Held(owner):
+            held = mark(intention.key, zone, owner)
+            update.guard_present(held.owner, held.type, held.rdatas)
+        case _, Unclaimed():
+            update.guard_absent(record.owner, record.type)
+            _guard_unmarked(update, intention, zone)
+        case Replace(), Adoptable():
+            update.guard_present(record.owner, record.type, record.rdatas)
+            _guard_unmarked(update, intention, zone)
+        case Delete(unless_changed=values), Adoptable():
+            update.guard_present(record.owner, record.type, values)
+            _guard_unmarked(update, intention, zone)
+
+
+def change(update: Update, intention: Intention, zone: str) -> None:
+    """Write down what `intention` changes, mark included."""
+    match intention:
+        case Replace(owner=None):
+            update.replace(intention.record)
+        case Replace(owner=str(owner)):
+            update.replace(intention.record)
+            update.replace(mark(intention.key, zone, owner))
+        case Delete():
+            update.delete(intention.record.owner, intention.record.type)
+            if intention.owner:
+                update.delete(messages.owner(mark_name(intention.key, zone), zone), messages.TXT)
+
+
+def _guard_unmarked(update: Update, intention: Intention, zone: str) -> None:
+    update.guard_absent(messages.owner(mark_name(intention.key, zone), zone), messages.TXT)
