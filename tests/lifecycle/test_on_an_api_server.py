@@ -92,7 +92,7 @@ def test_a_migrated_object_is_held_by_nobody(control_plane: ControlPlane) -> Non
     assert found.annotations == {}
 
 
-@rule("V-7", "N-1", "V-11")
+@rule("V-7", "N-1")
 def test_a_deleted_object_goes_when_we_let_go(control_plane: ControlPlane) -> None:
     record = Record(control_plane)
     record.patch(begin_patch(record.seen, FINALIZER, Flow.RECONCILE))

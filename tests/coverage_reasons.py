@@ -1,0 +1,59 @@
+"""Why a rule of the contract has no test of ours. A test, where there is one, comes first."""
+
+from __future__ import annotations
+
+_ADMISSION = "enforced by Gardener's own admission, outside of windowbox"
+_OTHER_KINDS = "about kinds that windowbox does not serve yet"
+_HEALTH = "about health checks, which DNSRecord has none of"
+_MANAGED = "about ManagedResources, which DNSRecord does not use"
+_PROVIDER = "about the provider's own cluster, which DNSRecord does not need"
+_GO = "describes the Go program; nothing that could be relied on"
+_BIND = "describes BIND; nothing for windowbox to do"
+_FIGURE = "a measured figure, not a behaviour"
+
+REASONS: dict[str, str] = {
+    "S-6": _OTHER_KINDS,
+    "C-5": "needed only by kinds with a control plane",
+    "C-10": "needed only by kinds with a control plane",
+    "N-3": _OTHER_KINDS,
+    **dict.fromkeys(("A-1", "A-2", "A-3", "A-4", "A-5", "A-6", "A-7"), _ADMISSION),
+    "T-6": "left out: a Cluster's change starts nothing, whether the annotation counts or not",
+    "T-7": _GO,
+    "T-10": "says that something does not exist",
+    "O-3": "there is one life cycle, and one kind that uses it so far",
+    "O-7": _OTHER_KINDS,
+    "F-1": _OTHER_KINDS,
+    "F-5": _OTHER_KINDS,
+    "F-6": _OTHER_KINDS,
+    "F-7": _OTHER_KINDS,
+    "B-3": "improved: while windowbox waits, the object stays Processing",
+    "B-4": _OTHER_KINDS,
+    "B-5": _OTHER_KINDS,
+    **dict.fromkeys(("D-2", "D-3", "D-4", "D-5", "D-6", "D-7", "D-8"), _OTHER_KINDS),
+    "E-3": _HEALTH,
+    "W-6": "about the patience of clients",
+    **dict.fromkeys(("H-1", "H-2", "H-3", "H-4"), _HEALTH),
+    **dict.fromkeys(("M-1", "M-2", "M-3", "M-4", "M-5", "M-6", "M-7"), _MANAGED),
+    "P-2": "part of a deployment, not of the program",
+    "P-3": "part of a deployment, not of the program",
+    "P-4": "a probe for end-to-end tests of the Go program",
+    **dict.fromkeys(("K-1", "K-2", "K-3", "K-4"), _PROVIDER),
+    "K-5": _ADMISSION,
+    "2.19-recursion": "left out: the sandbox's server answers for its zone only, others for the rest",
+    "2.19-network": "left out: the sandbox needs no addresses beside 127.0.0.1",
+    "2.19-registries": "about container images, not about DNS records",
+    "DN-9": "windowbox's updates hold A, AAAA, CNAME and TXT only",
+    "DN-45": "about dnspython's transport, which windowbox does not send updates with",
+    "DN-53": "about dnspython's text parser, which never sees a user's input",
+    "DN-65": _FIGURE,
+    "DN-69": _FIGURE,
+    "DN-70": "a delay; tests do not assert times",
+    "DN-71": _FIGURE,
+    "DN-72": _FIGURE,
+    "DN-81": _FIGURE,
+    **dict.fromkeys(("DN-84", "DN-85", "DN-86", "DN-88", "DN-89"), _BIND),
+    **dict.fromkeys(("DN-100", "DN-101", "DN-102", "DN-103", "DN-104"), _GO),
+    "V11": "freezing a zone needs BIND's control channel, which the tests' servers do not open",
+    "V19": "about updates over UDP, which windowbox does not use",
+    "V20": "what happens if DN-87 is broken",
+}

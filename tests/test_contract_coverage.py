@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import coverage_page
+from tests.coverage_reasons import REASONS
+
+CONTRACT = Path(__file__).resolve().parents[2] / "shared" / "contract"
+
+
+@pytest.fixture(scope="module")
+def tests() -> list[str]:
+    return coverage_page.collected()
+
+
+def test_the_page_says_what_the_tests_show(tests: list[str]) -> None:
+    wanted = coverage_page.page(coverage_page.coverage(tests))
+    found = coverage_page.PAGE.read_text() if coverage_page.PAGE.exists() else ""
+    assert found == wanted, "docs/contract-coverage.md is out of date: run `make coverage-of-contract`"
+
+
+def test_every_rule_has_a_test_or_a_reason(tests: list[str]) -> None:
+    assert coverage_page.open_rules(coverage_page.coverage(tests)) == []
+
+
+def test_no_test_names_a_rule_that_does_not_exist(tests: list[str]) -> None:
+    assert coverage_page.unknown(tests) == {}
+
+
+def test_only_rules_have_reasons() -> None:
+    assert REASONS.keys() <= coverage_page.RULES
+
+
+@pytest.mark.parametrize(
+    ("test", "rules"),
+    [
+        ("tests/a.py::test_b", set()),
+        ("tests/a.py::test_b[DN-5]", {"DN-5"}),
+        ("tests/a.py::test_b[DN-5+V-3-words]", {"DN-5", "V-3"}),
+        ("tests/a.py::test_b[words-first-U-1]", {"U-1"}),
+        ("tests/a.py::test_b[C.5-12+V7-words]", {"C.5-12", "V7"}),
+        ("tests/a.py::test_b[2.19-host-resolvers-macos]", {"2.19-host-resolvers"}),
+        ("tests/a.py::test_b[replace-A-1.2.3.4]", set()),
+        ("tests/a.py::test_b[UTF-8]", set()),
+    ],
+    ids=["none", "one", "two", "last", "tables", "section", "address", "encoding"],
+)
+def test_rules_are_found_in_ids(test: str, rules: set[str]) -> None:
+    assert coverage_page.named(test) & coverage_page.RULES == rules
+
+
+def test_the_list_of_rules_is_that_of_the_contract() -> None:
+    if not CONTRACT.is_dir():
+        pytest.skip("the contract to compare with is not here")
+    listed = {rule for rule in coverage_page.RULES if not rule.startswith("2.19-")}
+    assert listed == _extension_rules() | _dns_rules()
+
+
+def _extension_rules() -> set[str]:
+    text = (CONTRACT / "extensions.md").read_text()
+    ours = _between(text, "# 1. ", "## 2.4 ")
+    named = set(re.findall(r"^(?:\* |\| )([A-Z]-\d+) ", ours, re.MULTILINE))
+    for table, until in (("C.5", "## C.6"), ("C.6", "# Appendix D")):
+        rows = re.findall(r"^\| (?!annotation|#|-)", _between(text, f"## {table} ", until), re.MULTILINE)
+        named |= {f"{table}-{number}" for number in range(1, len(rows) + 1)}
+    return named
+
+
+def _dns_rules() -> set[str]:
+    text = (CONTRACT / "dns.md").read_text()
+    table = _between(text, "# 2. ", "# 3. ")
+    return {
+        *re.findall(r"^\* (DN-\d+) ", text, re.MULTILINE),
+        *(f"DN-{number}" for number in re.findall(r"^\| (\d\d) \|", table, re.MULTILINE)),
+        *re.findall(r"^\| (V\d+) \|", text, re.MULTILINE),
+    }
+
+
+def _between(text: str, start: str, end: str) -> str:
+    return text.split(f"\n{start}", 1)[1].split(f"\n{end}", 1)[0]
