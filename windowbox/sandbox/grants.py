@@ -76,7 +76,8 @@ def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
     name = manifest["metadata"]["name"]
     api.apply(f"{_CRDS}/{name}", manifest)
     for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=10):
-        conditions = event["object"].get("status", {}).get("conditions", [])
+        # A definition just made has `conditions: null`.
+        conditions = (event["object"].get("status") or {}).get("conditions") or []
         if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             return
     raise Unreachable(f"the API server does not serve {name} after 10 seconds")
