@@ -1,4 +1,4 @@
-"""The connection to the NATS server: requests by hand, since on the way of every object each microsecond counts."""
+"""The connection to the NATS server: requests by hand, since every object passes here several times."""
 
 from __future__ import annotations
 
@@ -80,9 +80,14 @@ class Bus:
     def connected(self) -> bool:
         return bool(self.client.is_connected)
 
-    def on_reconnect(self, act: Callable[[], None]) -> None:
+    @contextlib.contextmanager
+    def on_reconnect(self, act: Callable[[], None]) -> Iterator[None]:
         """Call `act` whenever the connection is back: the server may have forgotten things meanwhile."""
         self._reconnected.append(act)
+        try:
+            yield
+        finally:
+            self._reconnected.remove(act)
 
     def reconnected(self) -> None:
         self.connects += 1
@@ -119,9 +124,9 @@ class Bus:
         ack = orjson.loads(answer.data)
         if error := ack.get("error"):
             match error.get("err_code"):
-                case 10071:
+                case code if code == _WRONG_LAST_SEQUENCE:
                     raise WrongSequence(f"publish {subject}: {error['description']}")
-                case 10077:
+                case code if code == _SUBJECT_FULL:
                     raise Occupied(f"publish {subject}: {error['description']}")
                 case _:
                     raise TransientError(f"publish {subject}: {error.get('description')}")
@@ -148,9 +153,9 @@ class Bus:
             return False
         return True
 
-    async def purge(self, stream: str, subject: str, before: int) -> None:
-        """Take all messages of a subject with a sequence lower than `before` out of a stream."""
-        await self.api(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": before})
+    async def purge(self, stream: str, subject: str, before: int | None = None) -> None:
+        """Take the messages of a subject out of a stream, only those before sequence `before` if given."""
+        await self.api(f"STREAM.PURGE.{stream}", {"filter": subject} | ({"seq": before} if before else {}))
 
     async def close(self) -> None:
         with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
@@ -201,7 +206,7 @@ async def _connect(
                 name=access.name,
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=0.2,
+                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # seconds, and a fraction will do
                 connect_timeout=2,
                 ping_interval=10,
                 max_outstanding_pings=2,
@@ -212,8 +217,10 @@ async def _connect(
             )
             return
         except nats.errors.AuthorizationError as error:
-            raise Refused(f"the bus at {access.url} refuses user {access.user!r}: check its password") from error
-        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise Refused(
+                f"the bus at {access.url} refuses user {access.user!r}: check its password"
+            ) from error
+        except (TimeoutError, nats.errors.Error, OSError) as error:
             if loop.time() > deadline:
                 raise Unreachable(f"the bus at {access.url} cannot be reached: {error}") from error
             await asyncio.sleep(0.2)
@@ -226,7 +233,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except nats.errors.MaxPayloadError as error:
         raise Refused(f"{what}: larger than the server's max_payload") from error
-    except (nats.errors.Error, asyncio.TimeoutError, OSError) as error:
+    except (TimeoutError, nats.errors.Error, OSError) as error:
         raise Unreachable(f"{what}: {error or type(error).__name__}") from error
 
 

@@ -1,4 +1,4 @@
-"""Taking messages off a stream: durable consumers that several processes share, and readings of what is there."""
+"""Taking messages off a stream: durable consumers that processes share, and readings of what is there."""
 
 from __future__ import annotations
 
@@ -108,7 +108,6 @@ class Pull:
         self._asked = 0
         self._lost = False
         self._inbox = Inbox()
-        bus.on_reconnect(self._lose)
 
     def done(self, count: int = 1) -> None:
         """`count` messages are worked off: there is room for as many more."""
@@ -120,10 +119,11 @@ class Pull:
         while True:
             self._lost, self._asked = False, 0
             try:
-                await ensure(self._bus, self._consumer)
-                async with self._inbox.open(self._bus):
-                    async for batch in self._received():
-                        yield batch
+                with self._bus.on_reconnect(self._lose):
+                    await ensure(self._bus, self._consumer)
+                    async with self._inbox.open(self._bus):
+                        async for batch in self._received():
+                            yield batch
             except WindowboxError as error:
                 logger.info("consumer %s: %s; again in %s s", self._consumer.name, error, _AGAIN)
                 await asyncio.sleep(_AGAIN)
@@ -241,7 +241,7 @@ async def snapshot(
 async def follow(
     bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: int = 0
 ) -> AsyncIterator[Stored | None]:
-    """Like `snapshot`, then what comes, until the connection breaks. None once, when all that was there is read."""
+    """Like `snapshot`, then what comes until the connection breaks. None once, when all that was is read."""
     async for stored in _read(bus, stream, filters, False, history, since, follow=True):
         yield stored
 

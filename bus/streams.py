@@ -1,4 +1,4 @@
-"""The streams: what each keeps, and for how long. Made at start, and brought up to date when this file changes."""
+"""The streams: what each keeps, and for how long. Made at start, and mended when this file changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from windowbox.errors import Refused
 
 logger = logging.getLogger(__name__)
 
-OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL = "OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL"
+OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL = (
+    "OBJECTS",
+    "TRIGGERS",
+    "WORK",
+    "LATER",
+    "INTENTS",
+    "JOURNAL",
+)
 LEASES, CLUSTERS = "leases", "clusters"
 
 LEASE_SECONDS = 3.0
@@ -33,7 +40,13 @@ def streams(replicas: int) -> list[dict[str, Any]]:
         "duplicate_window": 120 * 10**9,
     }
     return [
-        {**kept, "name": OBJECTS, "subjects": ["object.>"], "max_msgs_per_subject": 16, "max_bytes": 16 * _GIB},
+        {
+            **kept,
+            "name": OBJECTS,
+            "subjects": ["object.>"],
+            "max_msgs_per_subject": 16,
+            "max_bytes": 4 * _GIB,
+        },
         {**kept, "name": TRIGGERS, "subjects": ["trigger.>"], "max_bytes": _GIB},
         {
             **kept,
@@ -44,15 +57,21 @@ def streams(replicas: int) -> list[dict[str, Any]]:
             "discard_new_per_subject": True,
             "max_bytes": _GIB,
         },
-        {**kept, "name": LATER, "subjects": ["later.>", "due.>"], "allow_msg_schedules": True, "max_bytes": _GIB},
-        {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": 4 * _GIB},
+        {
+            **kept,
+            "name": LATER,
+            "subjects": ["later.>", "due.>"],
+            "allow_msg_schedules": True,
+            "max_bytes": _GIB,
+        },
+        {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": 1 * _GIB},
         {
             **kept,
             "name": JOURNAL,
             "subjects": ["run.>", "start.>"],
             "max_msgs_per_subject": 256,
             "max_age": 24 * _HOUR,
-            "max_bytes": 2 * _GIB,
+            "max_bytes": _GIB,
         },
         _bucket(kept, LEASES, max_age=int(LEASE_SECONDS * 1e9), duplicate_window=int(LEASE_SECONDS * 1e9)),
         _bucket(kept, CLUSTERS),

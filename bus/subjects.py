@@ -37,6 +37,24 @@ def seen_kind(cluster: str, kind: str) -> str:
     return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}.>"
 
 
+def seen_namespace(cluster: str, kind: str, namespace: str) -> str:
+    """All objects of a kind in one namespace."""
+    return f"object.{_token(cluster)}.{_token(kind)}.{_token(namespace)}.>"
+
+
+def of_cluster(cluster: str) -> str:
+    return _token(cluster)
+
+
+def name_of_cluster(token: str) -> str:
+    return _untoken(token)
+
+
+def seen_cluster(cluster: str) -> str:
+    """Everything ever seen in one cluster."""
+    return f"object.{_token(cluster)}.>"
+
+
 def wish(pool: str, key: str) -> str:
     return f"trigger.{pool}.{key}"
 

@@ -11,6 +11,7 @@ class Resource(NamedTuple):
     group: str
     version: str
     plural: str
+    kind: str
     namespaced: bool = True
 
     @property
@@ -24,10 +25,10 @@ class Resource(NamedTuple):
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
-DNSRECORDS = Resource("extensions.gardener.cloud", "v1alpha1", "dnsrecords")
-CLUSTERS = Resource("extensions.gardener.cloud", "v1alpha1", "clusters", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
-SECRETS = Resource("", "v1", "secrets")
+DNSRECORDS = Resource("extensions.gardener.cloud", "v1alpha1", "dnsrecords", "DNSRecord")
+CLUSTERS = Resource("extensions.gardener.cloud", "v1alpha1", "clusters", "Cluster", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = Resource("", "v1", "secrets", "Secret")
 
 RESOURCES: dict[str, Resource] = {r.id: r for r in (DNSRECORDS, CLUSTERS, NAMESPACES, SECRETS)}
 """Every kind windowbox can watch, by its id."""

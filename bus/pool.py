@@ -1,0 +1,286 @@
+"""A pool at work: takes items off its queue, has them handled, and settles them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+import orjson
+
+from bus import consumers, streams, subjects
+from bus.connection import Bus, Stored
+from bus.consumers import Delivery
+from bus.messages import TRACE, Call, Read, RunRecord, Wish
+from bus.queue import Queue
+from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
+from windowbox.telemetry import metrics, tracing
+
+logger = logging.getLogger(__name__)
+
+PROCESS = f"{socket.gethostname()}/{os.getpid()}"
+"""Who we are, in leases, journal and logs."""
+
+_MAX_STARTS = 3
+_SET_ASIDE_SECONDS = 600.0
+_GRACE = 8.0
+
+
+@dataclass(frozen=True)
+class Again:
+    """The object is to be looked at once more, after a while."""
+
+    wish: Wish
+    after: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    word: str
+    again: Again | None = None
+    note: str = ""
+
+
+@dataclass
+class Item:
+    """One object to be looked at, for as long as it is ours."""
+
+    key: str
+    wish: Wish
+    wish_sequence: int
+    delivery: int
+    hold: Hold
+    reads: list[Read] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Stop here if the item may have been given to somebody else: we have been away for too long."""
+        if not self.hold.held():
+            raise Superseded(f"{self.key}: taken away after {self.hold.limit:.0f} s without a sign of life")
+
+
+class Hold:
+    """Whether what we fetched is still ours: true as long as the server hears of us in time."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self._heard = time.monotonic()
+
+    def renew(self) -> None:
+        self._heard = time.monotonic()
+
+    def held(self) -> bool:
+        return time.monotonic() - self._heard < self.limit
+
+
+class Handler(Protocol):
+    async def handle(self, item: Item) -> Outcome:
+        """Do what the object asks for. Safe to repeat, and to be stopped anywhere."""
+
+    async def set_aside(self, item: Item) -> None:
+        """Tell people that this object is left alone, since its runs took their process down."""
+
+
+class Pool:
+    """Workers of one pool within this process."""
+
+    def __init__(
+        self, bus: Bus, pool: str, handler: Handler, *, concurrency: int = 64, ack_wait: float = 10.0
+    ) -> None:
+        self._bus = bus
+        self._handler = handler
+        self._ack_wait = ack_wait
+        self.queue = Queue(bus, pool)
+        self._pool = pool
+        self._pull = consumers.Pull(bus, self.queue.item_consumer(ack_wait), concurrency)
+        self._active: dict[asyncio.Task[None], Delivery] = {}
+        self._suspects = asyncio.Lock()
+        # Every item shares one hold: either the process was alive in time for all of them, or for none.
+        self._hold = Hold(ack_wait * 0.8)
+
+    @property
+    def active(self) -> int:
+        """How many items are being worked on."""
+        return len(self._active)
+
+    async def run(self) -> None:
+        """Work until cancelled; then finish what can be finished soon, and give back the rest."""
+        self._hold.renew()
+        keeper = asyncio.create_task(self._keep(), name=f"{self._pool}: keep items")
+        try:
+            async for batch in self._pull.deliveries():
+                for delivery in batch:
+                    self._begin(delivery)
+        finally:
+            await self._finish()
+            keeper.cancel()
+
+    def _begin(self, delivery: Delivery) -> None:
+        task = asyncio.create_task(self._process(delivery), name=delivery.subject)
+        self._active[task] = delivery
+        task.add_done_callback(self._ended)
+        metrics.in_flight.labels(self._pool).inc()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        delivery = self._active.pop(task)
+        self._pull.done()
+        metrics.in_flight.labels(self._pool).dec()
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("%s: %s", delivery.subject, error, exc_info=error)
+
+    async def _process(self, delivery: Delivery) -> None:
+        key = subjects.without(f"work.{self._pool}", delivery.subject)
+        try:
+            await self._fulfil(key, delivery)
+            await delivery.ack()
+            # A wish made after our last look found the item still in the queue and was not queued.
+            if await self._wish(key):
+                await self.queue.enqueue(key)
+        except Superseded as error:
+            logger.warning("%s: %s", key, error)
+            await self._wish_again(key)
+        except TransientError as error:
+            logger.warning("%s: left to be delivered again: %s", key, error)
+
+    async def _fulfil(self, key: str, delivery: Delivery) -> None:
+        """Run until no wish is left."""
+        while wish := await self._wish(key):
+            item = Item(
+                key=key,
+                wish=Wish.model_validate_json(wish.data),
+                wish_sequence=wish.sequence,
+                delivery=delivery.number,
+                hold=self._hold,
+            )
+            async with self._one_suspect_at_a_time(delivery):
+                if delivery.number > 1 and not await self._may_start(item):
+                    await self._set_aside(item)
+                else:
+                    await self._run(item, wish)
+            if await self._bus.delete(streams.TRIGGERS, wish.sequence):
+                break
+
+    async def _run(self, item: Item, wish: Stored) -> None:
+        started, clock = datetime.now(UTC), time.perf_counter()
+        metrics.bus_latency.labels(self._pool).observe(max(0.0, started.timestamp() - _seconds(wish.time)))
+        with tracing.span(f"run {self._pool}", wish.headers.get(TRACE, ""), key=item.key) as trace:
+            outcome = await self._outcome(item)
+            item.check()
+            took = time.perf_counter() - clock
+            metrics.runs.labels(self._pool, outcome.word).observe(took)
+            if outcome.again:
+                await self.queue.schedule(item.key, outcome.again.wish, outcome.again.after)
+            record = RunRecord(
+                pool=self._pool,
+                key=item.key,
+                wish=item.wish,
+                wish_sequence=item.wish_sequence,
+                delivery=item.delivery,
+                started=started,
+                seconds=took,
+                process=PROCESS,
+                outcome=outcome.word,
+                reads=item.reads,
+                calls=item.calls,
+                note=outcome.note,
+                trace=trace,
+            )
+            await self._bus.publish(subjects.run(self._pool, item.key), record.encoded())
+
+    async def _outcome(self, item: Item) -> Outcome:
+        try:
+            return await self._handler.handle(item)
+        except (Superseded, Unreachable):
+            raise
+        except Exception as error:
+            # A bug, or something nobody foresaw: this object has to wait, the others must not.
+            logger.exception("%s: run failed", item.key)
+            attempt = item.wish.attempt + 1
+            again = Again(Wish(reason="retry", attempt=attempt), backoff(attempt))
+            return Outcome("failed", again, f"{type(error).__name__}: {error}")
+
+    async def _may_start(self, item: Item) -> bool:
+        """Note that a run begins that may take us down; False if it did so too often."""
+        subject = subjects.start(self._pool, item.key)
+        last = await self._bus.last(streams.JOURNAL, subject)
+        noted = orjson.loads(last.data) if last else {}
+        # Counted are starts, not deliveries: an item that only waited beside the culprit is innocent.
+        starts = noted["starts"] if noted.get("wish") == item.wish_sequence else 1
+        if starts >= _MAX_STARTS:
+            return False
+        note = {"wish": item.wish_sequence, "starts": starts + 1}
+        await self._bus.publish(subject, orjson.dumps(note))
+        return True
+
+    async def _set_aside(self, item: Item) -> None:
+        logger.error("%s: set aside: its runs ended their process %d times", item.key, _MAX_STARTS)
+        metrics.set_aside.labels(self._pool).inc()
+        await self._handler.set_aside(item)
+        await self.queue.schedule(item.key, Wish(reason="set aside before"), _SET_ASIDE_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def _one_suspect_at_a_time(self, delivery: Delivery) -> AsyncIterator[None]:
+        # An item that comes back may have taken its worker down: were several of them running, one could
+        # not tell which.
+        if delivery.number > 1:
+            async with self._suspects:
+                yield
+        else:
+            yield
+
+    async def _wish(self, key: str) -> Stored | None:
+        return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
+
+    async def _keep(self) -> None:
+        """Tell the server in time that we are still working on what we have."""
+        while True:
+            if not self._hold.held():
+                await self._lose()
+            if self._bus.connected:
+                self._hold.renew()
+                for delivery in list(self._active.values()):
+                    with contextlib.suppress(WindowboxError):
+                        await delivery.keep()
+            await asyncio.sleep(self._ack_wait / 5)
+
+    async def _lose(self) -> None:
+        """We were stopped, or cut off, for so long that others have our items: leave them alone."""
+        logger.warning("%s: away for too long; %d items are given up", self._pool, len(self._active))
+        self._hold = Hold(self._hold.limit)
+        for task, delivery in list(self._active.items()):
+            task.cancel()
+            await self._wish_again(subjects.without(f"work.{self._pool}", delivery.subject))
+
+    async def _wish_again(self, key: str) -> None:
+        # What we did late may have undone what a newer run did: have the object looked at once more.
+        metrics.superseded.labels(self._pool).inc()
+        with contextlib.suppress(WindowboxError):
+            await self.queue.wish(key, Wish(reason="late report"))
+
+    async def _finish(self) -> None:
+        if self._active:
+            await asyncio.wait(list(self._active), timeout=_GRACE)
+        for task, delivery in list(self._active.items()):
+            task.cancel()
+            with contextlib.suppress(WindowboxError):
+                await delivery.give_back()
+        if self._active:
+            await asyncio.wait(list(self._active), timeout=1)
+
+
+def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:
+    """Seconds to wait before attempt number `attempt`, counted from 1."""
+    return float(min(longest, first * 2 ** min(attempt - 1, 40)))
+
+
+def _seconds(time_of_server: str) -> float:
+    return datetime.fromisoformat(time_of_server[:26].rstrip("Z") + "+00:00").timestamp()

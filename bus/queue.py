@@ -1,0 +1,75 @@
+"""The queue: at most one item for each object, worked on by one process at a time.
+
+A wish (TRIGGERS) says that an object should be looked at; an item (WORK) says that it waits for a worker,
+or is in one's hands. The run that fulfils a wish removes it, so what stands in TRIGGERS is what is owed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from bus import consumers, streams, subjects
+from bus.connection import Bus, Occupied
+from bus.messages import TRACE, Wish
+from windowbox.telemetry import metrics, tracing
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The sending side of one pool's queue."""
+
+    bus: Bus
+    pool: str
+
+    async def wish(self, key: str, wish: Wish) -> None:
+        """Have the object looked at. When this returns, the wish will be fulfilled, whatever dies."""
+        headers = {TRACE: tracing.current() or tracing.fresh()}
+        await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers)
+        await self.enqueue(key)
+
+    async def enqueue(self, key: str) -> None:
+        """Put the item into the queue, unless it waits there or is being worked on."""
+        with contextlib.suppress(Occupied):
+            await self.bus.publish(subjects.item(self.pool, key), b"")
+
+    async def schedule(self, key: str, wish: Wish, after: float) -> None:
+        """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it."""
+        at = datetime.now(UTC) + timedelta(seconds=after)
+        headers = {
+            "Nats-Schedule": f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
+            "Nats-Schedule-Target": subjects.due(self.pool, key),
+            TRACE: tracing.current() or tracing.fresh(),
+        }
+        await self.bus.publish(subjects.later(self.pool, key), wish.encoded(), headers)
+
+    async def admit(self, due: consumers.Delivery) -> None:
+        """Turn a wish that has come due into one for now."""
+        key = subjects.without(f"due.{self.pool}", due.subject)
+        with tracing.span("due", due.headers.get(TRACE, "")):
+            await self.wish(key, Wish.model_validate_json(due.data))
+        await due.ack()
+        await self.bus.delete(streams.LATER, due.sequence)
+
+    async def sweep(self, older_than: float) -> int:
+        """Put every wish older than so many seconds back into the queue, should its item have got lost."""
+        found = 0
+        horizon = datetime.now(UTC).timestamp() - older_than
+        async for stored in consumers.snapshot(
+            self.bus, streams.TRIGGERS, [subjects.wish(self.pool, ">")], headers_only=True
+        ):
+            if int(stored.time) / 1e9 < horizon:
+                found += 1
+                await self.enqueue(subjects.without(f"trigger.{self.pool}", stored.subject))
+        if found:
+            metrics.swept.labels(self.pool).inc(found)
+        return found
+
+    def due_consumer(self) -> consumers.Consumer:
+        return consumers.Consumer(streams.LATER, f"due-{self.pool}", (subjects.due(self.pool, ">"),), 10)
+
+    def item_consumer(self, ack_wait: float) -> consumers.Consumer:
+        return consumers.Consumer(
+            streams.WORK, f"pool-{self.pool}", (subjects.item(self.pool, ">"),), ack_wait
+        )

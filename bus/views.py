@@ -1,0 +1,93 @@
+"""A live replica of some kinds, for those who need many objects at once. It may be a moment behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+from bus import consumers, streams, subjects
+from bus.connection import Bus
+from bus.messages import Announcement
+from windowbox.errors import WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class View(Generic[T]):
+    """Of each object of one kind, in all clusters, what `extract` makes of it; nothing where that is None."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        kind: str,
+        extract: Callable[[Object], T | None],
+        index: Callable[[T], Hashable] = lambda _: None,
+    ) -> None:
+        self._bus = bus
+        self._kind = kind
+        self._extract = extract
+        self._index = index
+        self._replica: Replica[T] = Replica()
+        self.complete = asyncio.Event()
+        """Set once everything that was there at the start has been read."""
+
+    def get(self, ref: ObjectRef) -> T | None:
+        return self._replica.entries.get(subjects.seen(ref))
+
+    def items(self) -> Iterator[tuple[ObjectRef, T]]:
+        for subject, entry in list(self._replica.entries.items()):
+            yield _ref(subject), entry
+
+    def refs(self, indexed: Hashable) -> list[ObjectRef]:
+        """Those of which `index` makes `indexed`."""
+        return [_ref(subject) for subject in self._replica.by_index.get(indexed, ())]
+
+    async def run(self) -> None:
+        """Follow the stream for ever; after a gap, start afresh."""
+        while True:
+            try:
+                await self._follow()
+            except WindowboxError as error:
+                logger.debug("view of %s: %s", self._kind, error)
+                await asyncio.sleep(0.5)
+
+    async def _follow(self) -> None:
+        fresh: Replica[T] = Replica()
+        filters = [subjects.seen_kind("*", self._kind)]
+        async for stored in consumers.follow(self._bus, streams.OBJECTS, filters):
+            if stored is None:
+                self._replica = fresh
+                self.complete.set()
+                continue
+            seen = Announcement(stored)
+            entry = None if seen.gone or seen.omitted else self._extract(seen.object())
+            fresh.put(stored.subject, entry, self._index)
+
+
+class Replica(Generic[T]):
+    """What a view knows."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, T] = {}
+        self.by_index: dict[Hashable, set[str]] = {}
+
+    def put(self, subject: str, entry: T | None, index: Callable[[T], Hashable]) -> None:
+        before = self.entries.pop(subject, None)
+        if before is not None:
+            same = self.by_index[index(before)]
+            same.discard(subject)
+            if not same:
+                del self.by_index[index(before)]
+        if entry is not None:
+            self.entries[subject] = entry
+            self.by_index.setdefault(index(entry), set()).add(subject)
+
+
+def _ref(subject: str) -> ObjectRef:
+    return subjects.ref(subjects.without("object", subject))

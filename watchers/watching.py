@@ -1,0 +1,163 @@
+"""Which kinds of which clusters this process mirrors: one owner for each, by lease; others stand by."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.leases import Leases
+from bus.registry import Registry
+from watchers.mirror import Mirror
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.kube import Kube
+from windowbox.errors import Missing, Superseded, Unreachable, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import RESOURCES, RUNTIME, Resource
+
+logger = logging.getLogger(__name__)
+
+_CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+_LONGEST_PAUSE = 10.0
+
+
+@dataclass
+class Watching:
+    """Mirrors all kinds of all clusters that this process is the owner of."""
+
+    bus: Bus
+    leases: Leases
+    clusters: Clusters
+    registry: Registry
+    kinds: tuple[str, ...]
+    page: int = 500
+    states: dict[str, str] = field(default_factory=dict)
+    """What is being done about each kind, in words, for `status`."""
+
+    async def run(self) -> None:
+        """Mirror for ever; take in clusters that join, drop those that leave."""
+        changed = asyncio.Event()
+        self.registry.on_change(changed.set)
+        running: dict[tuple[str, str], asyncio.Task[None]] = {}
+        try:
+            while True:
+                wanted = self._wanted()
+                for gone in running.keys() - wanted:
+                    await _cancelled(running.pop(gone))
+                    self.states.pop("/".join(gone), None)
+                    await self.bus.purge(streams.OBJECTS, subjects.seen_kind(*gone))
+                for new in wanted - running.keys():
+                    running[new] = asyncio.create_task(self._own(*new), name=f"watch {new}")
+                await _first(changed, running.values())
+                changed.clear()
+        finally:
+            for task in running.values():
+                task.cancel()
+            if running:
+                await asyncio.wait(running.values())
+
+    def _wanted(self) -> set[tuple[str, str]]:
+        joined = {(m.id, kind) for m in self.registry.members.values() for kind in m.kinds or self.kinds}
+        return {(RUNTIME, kind) for kind in self.kinds} | joined
+
+    async def _own(self, cluster: str, kind: str) -> None:
+        name = f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
+        self.states[f"{cluster}/{kind}"] = "standing by"
+        try:
+            await self.leases.while_held(name, lambda: self._mirror(cluster, RESOURCES[kind]))
+        finally:
+            self.states[f"{cluster}/{kind}"] = "standing by"
+
+    async def _mirror(self, cluster: str, resource: Resource) -> None:
+        """Mirror one kind for ever, beginning anew whenever the bus or the API has forgotten something."""
+        restart = asyncio.Event()
+        with self.bus.on_reconnect(restart.set):
+            await self._mirror_again_and_again(cluster, resource, restart)
+
+    async def _mirror_again_and_again(self, cluster: str, resource: Resource, restart: asyncio.Event) -> None:
+        failures = 0
+        while True:
+            restart.clear()
+            try:
+                kube = await self.clusters.get(cluster)
+                mirror = Mirror(self.bus, kube, cluster, resource, self.page)
+                await _until(restart, lambda mirror=mirror: self._run(mirror))  # type: ignore[misc]
+                failures = 0
+                continue
+            except Missing:
+                await self._await_definition(kube, cluster, resource)
+                failures = 0
+            except Superseded as error:
+                logger.info("%s; reading the bus anew", error)
+            except WindowboxError as error:
+                logger.warning("%s %s: %s", cluster, resource.id, error)
+                self.states[f"{cluster}/{resource.id}"] = f"broken: {error}"
+            failures += 1
+            await asyncio.sleep(min(_LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
+
+    async def _run(self, mirror: Mirror) -> None:
+        at = f"{mirror.cluster}/{mirror.resource.id}"
+        self.states[at] = "listing"
+        listed = asyncio.create_task(self._note_listed(mirror, at))
+        try:
+            await mirror.run()
+        finally:
+            listed.cancel()
+
+    async def _note_listed(self, mirror: Mirror, at: str) -> None:
+        await mirror.listed.wait()
+        self.states[at] = "watching"
+
+    async def _await_definition(self, kube: Kube, cluster: str, resource: Resource) -> None:
+        """Wait until the kind exists."""
+        self.states[f"{cluster}/{resource.id}"] = "waiting for its CustomResourceDefinition"
+        logger.warning("%s: no kind %s yet; waiting for its CustomResourceDefinition", cluster, resource.id)
+        try:
+            async for events in kube.watch(_CRDS, "0", only=resource.id):
+                if any(e.type in ("ADDED", "MODIFIED") and _established(Object(e.object)) for e in events):
+                    return
+        except Unreachable as error:
+            logger.info("%s %s: %s", cluster, resource.id, error)
+            await asyncio.sleep(1)
+
+
+def _established(definition: Object) -> bool:
+    conditions = definition.status.get("conditions") or ()
+    return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
+
+
+async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> None:
+    """Do `act` until it ends, or until `stop` is set."""
+    acting = asyncio.ensure_future(act())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([acting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if acting.done():
+            await acting
+    finally:
+        stopping.cancel()
+        await _cancelled(acting)
+
+
+async def _first(changed: asyncio.Event, tasks: object) -> None:
+    """Wait for a change; a task that ends meanwhile has failed in a way nobody foresaw."""
+    waiting = asyncio.ensure_future(changed.wait())
+    try:
+        done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[misc]
+        for task in done - {waiting}:
+            task.result()
+    finally:
+        waiting.cancel()
+
+
+async def _cancelled(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    with contextlib.suppress(asyncio.CancelledError, WindowboxError):
+        task.exception()

@@ -1,0 +1,290 @@
+"""The door to Kubernetes: credentials and transport from kubernetes_asyncio, raw JSON above them."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import aiohttp
+import orjson
+import yaml
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
+
+from windowbox.errors import Conflict, Malformed, Missing, PermanentError, Refused, Unreachable, WatchExpired
+from windowbox.models.objects import Object
+from windowbox.models.refs import Resource
+
+TIMEOUT = 15.0
+"""Seconds for one request."""
+
+_WATCH_SECONDS = 300
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=1"
+_CONNECTIONS = 64
+
+
+class Page(NamedTuple):
+    """A part of a listing, and where it stands in time."""
+
+    items: list[dict[str, Any]]
+    resource_version: str
+    more: str
+
+
+class Event(NamedTuple):
+    """A word of a watch: ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    type: str
+    object: dict[str, Any]
+
+
+class Kube:
+    """One cluster's API, over kept connections."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._configuration = client.configuration
+        self._session: aiohttp.ClientSession = client.rest_client.pool_manager
+        self._host = str(self._configuration.host).rstrip("/")
+
+    async def page(
+        self, resource: Resource, *, limit: int = 500, more: str = "", metadata_only: bool = False
+    ) -> Page:
+        query = {"limit": str(limit)} | ({"continue": more} if more else {})
+        listing = await self._request(
+            "GET", resource.path(), query=query, accept=_accept(metadata_only, listing=True)
+        )
+        metadata = listing.get("metadata", {})
+        return Page(
+            listing.get("items", []), metadata.get("resourceVersion", ""), metadata.get("continue", "")
+        )
+
+    async def watch(
+        self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
+    ) -> AsyncIterator[list[Event]]:
+        """What changes from `resource_version` on, in batches as they arrive, until the server ends the watch."""
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        } | ({"fieldSelector": f"metadata.name={only}"} if only else {})
+        what = f"watch {resource.id}"
+        with translated(what):
+            async with self._session.get(
+                self._host + resource.path(),
+                params=query,
+                headers=await self._headers(_accept(metadata_only, listing=False)),
+                timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_WATCH_SECONDS + 30),
+            ) as response:
+                if response.status >= 400:
+                    raise refusal(what, response.status, await response.read())
+                async for lines in _lines(response.content):
+                    yield [_event(what, line) for line in lines]
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        return Object(await self._request("GET", resource.path(namespace, name)))
+
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> Object:
+        return Object(await self._request("POST", resource.path(namespace), body=body))
+
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
+    ) -> Object:
+        """A JSON merge patch of the object, or of its subresource `part`."""
+        path = resource.path(namespace, name) + (f"/{part}" if part else "")
+        return Object(await self._request("PATCH", path, body=patch, content="merge-patch"))
+
+    async def apply(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, owner: str
+    ) -> Object:
+        """Server-side apply, winning every conflict."""
+        return Object(
+            await self._request(
+                "PATCH",
+                resource.path(namespace, name),
+                body=body,
+                content="apply-patch",
+                query={"fieldManager": owner, "force": "true"},
+            )
+        )
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        with contextlib.suppress(Missing):
+            await self._request("DELETE", resource.path(namespace, name))
+
+    async def version(self) -> str:
+        return str((await self._request("GET", "/version"))["gitVersion"])
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: Literal["json", "merge-patch", "apply-patch"] = "json",
+        accept: str = "application/json",
+    ) -> dict[str, Any]:
+        what = f"{method.lower()} {path}"
+        headers = await self._headers(accept)
+        data = None
+        if body is not None:
+            data = orjson.dumps(body)
+            headers["Content-Type"] = f"application/{content}+json".replace("json+json", "json")
+        with translated(what):
+            async with self._session.request(
+                method,
+                self._host + path,
+                params=query,
+                data=data,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT),
+            ) as response:
+                answer = await response.read()
+        if response.status >= 400:
+            raise refusal(what, response.status, answer)
+        decoded: dict[str, Any] = orjson.loads(answer)
+        return decoded
+
+    async def _headers(self, accept: str) -> dict[str, str]:
+        headers = {"Accept": accept, "User-Agent": "windowbox"}
+        if "BearerToken" in self._configuration.api_key:
+            headers["Authorization"] = await self._configuration.get_api_key_with_prefix("BearerToken")
+        return headers
+
+
+@contextlib.asynccontextmanager
+async def from_file(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator[Kube]:
+    """The cluster of a kubeconfig file; without one, the cluster this process runs in."""
+    configuration = _configuration()
+    try:
+        if kubeconfig:
+            await kube_config.load_kube_config(
+                config_file=str(kubeconfig), context=context, client_configuration=configuration
+            )
+        else:
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError, yaml.YAMLError) as error:
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
+        raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
+    async with _opened(configuration) as kube:
+        yield kube
+
+
+@contextlib.asynccontextmanager
+async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
+    """The cluster of a kubeconfig that somebody else wrote: it must not run programs or read our files."""
+    content = _harmless(kubeconfig, what)
+    configuration = _configuration()
+    with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
+        try:
+            await kube_config.load_kube_config_from_dict(
+                content, client_configuration=configuration, temp_file_path=folder
+            )
+        except ConfigException as error:
+            raise Malformed(f"{what}: unusable kubeconfig: {error}") from error
+        async with _opened(configuration) as kube:
+            yield kube
+
+
+def _harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(kubeconfig)
+    except yaml.YAMLError as error:
+        raise Malformed(f"{what}: the kubeconfig is not YAML") from error
+    if not isinstance(content, dict):
+        raise Malformed(f"{what}: the kubeconfig is not a mapping")
+    for path, key in _keys(content, ""):
+        if key in {"exec", "auth-provider", "tokenFile"} or key in _FILES:
+            raise Malformed(
+                f"{what}: {path} is not allowed in a kubeconfig from a Secret; "
+                "give certificates and tokens inline"
+            )
+    return content
+
+
+_FILES = {"certificate-authority", "client-certificate", "client-key"}
+
+
+def _keys(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield f"{path}.{key}".lstrip("."), str(key)
+            yield from _keys(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _keys(inner, f"{path}[{index}]")
+
+
+def _configuration() -> Configuration:
+    # A new one, not the library's shared default.
+    configuration: Configuration = type.__call__(Configuration)
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    return configuration
+
+
+@contextlib.asynccontextmanager
+async def _opened(configuration: Configuration) -> AsyncIterator[Kube]:
+    client = ApiClient(configuration)
+    try:
+        yield Kube(client)
+    finally:
+        await client.close()
+
+
+def _accept(metadata_only: bool, *, listing: bool) -> str:
+    if not metadata_only:
+        return "application/json"
+    return _METADATA.format("List" if listing else "")
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
+    """Whole lines, as many at once as have arrived, of any length."""
+    rest = b""
+    async for chunk in stream.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield lines
+
+
+def _event(what: str, line: bytes) -> Event:
+    decoded = orjson.loads(line)
+    if decoded["type"] == "ERROR":
+        status = decoded["object"]
+        raise refusal(what, int(status.get("code") or 500), orjson.dumps(status))
+    return Event(decoded["type"], decoded["object"])
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn what aiohttp raises into what this project raises."""
+    try:
+        yield
+    except (TimeoutError, aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
+        raise Unreachable(f"{what}: {error or type(error).__name__}") from error
+
+
+def refusal(what: str, status: int, body: bytes) -> Exception:
+    """What the API's answer means for us."""
+    try:
+        message = str(orjson.loads(body).get("message") or status)
+    except (orjson.JSONDecodeError, AttributeError):
+        message = f"{status} {body[:200].decode(errors='replace')}"
+    match status:
+        case 404:
+            return Missing(f"{what}: {message}")
+        case 409:
+            return Conflict(f"{what}: {message}")
+        case 410:
+            return WatchExpired(f"{what}: {message}")
+        case 401:
+            return PermanentError(f"{what}: {message}", codes=("ERR_INFRA_UNAUTHENTICATED",))
+        case 403:
+            return PermanentError(f"{what}: {message}", codes=("ERR_INFRA_UNAUTHORIZED",))
+        case 429 | 500 | 502 | 503 | 504:
+            return Unreachable(f"{what}: {message}")
+        case _:
+            return Refused(f"{what}: {message}")

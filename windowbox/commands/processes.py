@@ -1,0 +1,145 @@
+"""run, watch, work, patch, setup-bus: the processes of a deployment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from windowbox.settings import Settings
+
+_SETTINGS_HELP = """
+\b
+Settings come from a file (--settings), from the environment (WINDOWBOX_NATS__URL=…), and from
+the flags below; the later wins. docs/settings.md lists them all."""
+
+Command = Callable[..., Any]
+
+
+def _process(command: Command) -> Command:
+    """The flags that every process takes."""
+    options = [
+        click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file."),
+        click.option("--nats", "nats_url", metavar="URL", help="Where the bus is."),
+        click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster to serve."),
+        click.option("--metrics", metavar="HOST:PORT", help="Where to serve /metrics; port 0 for any."),
+        click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
+        click.option("--log-format", type=click.Choice(["auto", "human", "json"])),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@_process
+def run(**flags: Any) -> None:
+    """Run everything in one process: watch, work and patch. For a laptop.
+
+    \b
+    windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
+    """
+    from windowbox import processes
+
+    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
+        await processes.watch(made)
+        await processes.work(made, processes.POOLS, stack)
+        await processes.patch(made)
+
+    processes.main(_loaded(flags), "run", assemble)
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@_process
+def watch(**flags: Any) -> None:
+    """Mirror clusters to the bus. Several stand by for one another.
+
+    \b
+    windowbox watch --settings watch.yaml
+    """
+    from windowbox import processes
+
+    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
+        await processes.watch(made)
+
+    processes.main(_loaded(flags), "watch", assemble)
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@click.option("--pool", "pools", multiple=True, help="A pool to work for; may be given again. Default: all.")
+@_process
+def work(pools: tuple[str, ...], **flags: Any) -> None:
+    """Take work off the bus and do it. Start as many as you like.
+
+    \b
+    windowbox work --pool dnsrecord --settings work.yaml
+    """
+    from windowbox import processes
+
+    for pool in pools:
+        if pool not in processes.POOLS:
+            raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(processes.POOLS)}")
+
+    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
+        await processes.work(made, pools or processes.POOLS, stack)
+
+    processes.main(_loaded(flags), "work", assemble)
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@_process
+def patch(**flags: Any) -> None:
+    """Write status back to the clusters. Start as many as you like.
+
+    \b
+    windowbox patch --settings patch.yaml
+    """
+    from windowbox import processes
+
+    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
+        await processes.patch(made)
+
+    processes.main(_loaded(flags), "patch", assemble)
+
+
+@click.command("setup-bus")
+@click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
+@click.option("--nats", "nats_url", metavar="URL", help="Where the bus is.")
+def setup_bus(**flags: Any) -> None:
+    """Make the streams, or bring them up to date. `watch` does it too, when it starts."""
+    from bus import streams
+    from bus.connection import connected
+
+    settings = _loaded(flags)
+
+    async def act() -> list[str]:
+        async with connected(settings.nats.access("windowbox setup-bus"), patience=5) as bus:
+            return await streams.ensure(bus, settings.nats.replicas)
+
+    for line in asyncio.run(act()) or ["all streams are as they should be"]:
+        click.echo(line)
+
+
+def _loaded(flags: dict[str, Any]) -> Settings:
+    from windowbox import settings
+
+    chosen: dict[str, Any] = {}
+    places = {
+        "nats_url": ("nats", "url"),
+        "kubeconfig": ("cluster", "kubeconfig"),
+        "metrics": ("metrics",),
+        "log_level": ("log", "level"),
+        "log_format": ("log", "format"),
+    }
+    for flag, path in places.items():
+        if flags.get(flag) is not None:
+            section = chosen
+            for part in path[:-1]:
+                section = section.setdefault(part, {})
+            section[path[-1]] = flags[flag]
+    return settings.load(flags["file"], chosen)

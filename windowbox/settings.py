@@ -1,0 +1,141 @@
+"""Everything that can be set: by a file, by the environment (`WINDOWBOX_…`), by flags; the later wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from bus.connection import Access
+from windowbox.errors import Malformed
+from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.refs import CLUSTERS, DNSRECORDS, NAMESPACES, RESOURCES
+from windowbox.telemetry.logs import LogFormat
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NatsSettings(Section):
+    url: str = Field("nats://127.0.0.1:4222", description="Where the bus is; several addresses by comma.")
+    user: str | None = Field(None, description="The role's user on the bus.")
+    password: SecretStr | None = Field(None, description="Its password.")
+    replicas: Literal[1, 3] = Field(1, description="Copies of every stream; 3 needs a NATS cluster.")
+
+    def access(self, name: str) -> Access:
+        password = self.password.get_secret_value() if self.password else None
+        return Access(self.url, self.user, password, name)
+
+
+class ClusterSettings(Section):
+    kubeconfig: Path | None = Field(
+        None, description="The cluster windowbox serves; unset means the one this process runs in."
+    )
+    context: str | None = Field(None, description="Which context of the kubeconfig.")
+
+
+class WatchSettings(Section):
+    kinds: tuple[str, ...] = Field(
+        (DNSRECORDS.id, CLUSTERS.id, NAMESPACES.id), description="Kinds to mirror, as plural.group."
+    )
+    page: int = Field(500, ge=1, description="Objects for each page of a listing.")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in kinds:
+            if kind not in RESOURCES:
+                raise ValueError(f"unknown kind {kind!r}; known are {', '.join(sorted(RESOURCES))}")
+        return kinds
+
+
+class WorkSettings(Section):
+    concurrency: int = Field(64, ge=1, description="Objects worked on at once by each process.")
+    ack_wait: float = Field(
+        10.0, ge=2, description="Seconds without a sign of life after which another worker takes over."
+    )
+    sweep_interval: float = Field(60.0, gt=0, description="Seconds between two looks for lost wishes.")
+    classes: tuple[str, ...] = Field((), description="Extension classes to serve; none means shoot.")
+    ignore_operation_annotation: bool = Field(
+        False, description="Act on every change of a spec instead of on the operation annotation."
+    )
+
+
+class PatchSettings(Section):
+    concurrency: int = Field(64, ge=1, description="Objects patched at once by each process.")
+    rate: float = Field(0.0, ge=0, description="Patches per second and process; 0 means no limit.")
+
+
+class LogSettings(Section):
+    format: LogFormat = Field("auto", description="auto: human on a terminal, json otherwise.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level to log.")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="WINDOWBOX_", env_nested_delimiter="__", extra="ignore", frozen=True
+    )
+
+    nats: NatsSettings = NatsSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    watch: WatchSettings = WatchSettings()
+    work: WorkSettings = WorkSettings()
+    patch: PatchSettings = PatchSettings()
+    dns: DnsSettings = DnsSettings(zones=[])
+    log: LogSettings = LogSettings()
+    metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+
+def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
+    """The settings of this process. What is wrong with them is told by name, value and remedy."""
+    content = _read(file) if file else {}
+    known = set(Settings.model_fields)
+    if unknown := set(content) - known:
+        raise Malformed(
+            f"{file}: unknown settings {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}"
+        )
+    try:
+        settings = Settings(**content)
+        if not flags:
+            return settings
+        return Settings.model_validate(_merged(settings.model_dump(), flags))
+    except ValidationError as error:
+        raise Malformed(_explained(error, file)) from error
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise Malformed(f"settings file {file} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise Malformed(f"settings file {file} must hold a mapping such as `nats: {{url: …}}`")
+    return content
+
+
+def _merged(base: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in above.items():
+        merged[name] = _merged(merged[name], value) if isinstance(value, dict) else value
+    return merged
+
+
+def _explained(error: ValidationError, file: Path | None) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"setting {where}{f' (from {file}, the environment or a flag)' if file else ''}: {first['msg']}"

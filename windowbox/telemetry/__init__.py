@@ -1,0 +1,1 @@
+"""What the processes say about themselves: logs, metrics, traces."""

@@ -1,0 +1,31 @@
+"""What is counted and timed. Served by every process at /metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+events_seen = Counter(
+    "windowbox_events_seen_total", "Changes put on the bus", ["cluster", "kind", "operation"]
+)
+watch_lag = Histogram(
+    "windowbox_watch_lag_seconds", "From an event's arrival to its place on the bus", ["kind"], buckets=_FAST
+)
+watches = Gauge("windowbox_watches", "Kinds this process mirrors", ["state"])
+
+bus_latency = Histogram(
+    "windowbox_bus_latency_seconds", "From a wish being stored to its run", ["pool"], buckets=_FAST
+)
+in_flight = Gauge("windowbox_in_flight", "Items being worked on", ["pool"])
+runs = Histogram("windowbox_run_seconds", "Runs by outcome", ["pool", "outcome"], buckets=_FAST)
+set_aside = Counter("windowbox_set_aside_total", "Items that took their worker down too often", ["pool"])
+superseded = Counter("windowbox_superseded_total", "Runs that came too late to report", ["pool"])
+swept = Counter("windowbox_swept_total", "Wishes that a sweep put back into the queue", ["pool"])
+
+waiting = Gauge("windowbox_queue_waiting", "Items waiting for a worker", ["pool"])
+oldest = Gauge("windowbox_queue_oldest_seconds", "Age of the oldest unfinished wish", ["pool"])
+
+patches = Counter("windowbox_patches_total", "Writes to the Kubernetes API", ["kind", "part", "result"])
+
+process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")

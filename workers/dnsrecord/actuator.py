@@ -1,0 +1,145 @@
+"""DNSRecords in the name servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+from windowbox.clients.nameserver import Nameserver, TsigKey
+from windowbox.errors import Malformed, WindowboxError
+from windowbox.models.dnsrecord import DNSRecordSpec
+from windowbox.models.dnssettings import DnsSettings, ZoneSettings
+from windowbox.models.objects import Object
+from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
+from workers.dnsrecord import records
+from workers.dnsrecord.claims import Claims
+from workers.dnsrecord.specs import parsed
+from workers.lifecycle import statuses
+from workers.lifecycle.kinds import Kind, Run, Status
+from workers.lifecycle.operations import Flow
+
+KIND = Kind(
+    resource=DNSRECORDS,
+    pool="dnsrecord",
+    finalizer="extensions.gardener.cloud/dnsrecord",
+    words=statuses.words_for_kind("DNSRecord"),
+    classes=frozenset({"garden", "seed", "shoot"}),
+    deadline=180.0,
+)
+
+_LAST_TRY = 2.0
+
+
+class DNSRecordActuator:
+    """Makes a name resolve as its DNSRecord says, or no longer."""
+
+    def __init__(self, nameserver: Nameserver, settings: DnsSettings, claims: Claims) -> None:
+        self._nameserver = nameserver
+        self._zones = {zone.name: zone for zone in settings.zones}
+        self._claims = claims
+
+    async def reconcile(self, run: Run) -> Status:
+        spec = parsed(run.object)
+        zone = self._zone(spec, run.object)
+        wanted = records.wanted(spec, zone.name)
+        await self._leave_former_zone(run, spec, zone)
+        key = await self._key(run, zone)
+        request = {"do": "replace", "zone": zone.name, **_described(wanted)}
+        await self._act(
+            run, request, lambda: self._nameserver.replace(zone.name, wanted, key=key, owner=zone.ownership)
+        )
+        return {"zone": zone.name}
+
+    async def restore(self, run: Run) -> Status:
+        return await self.reconcile(run)
+
+    async def delete(self, run: Run) -> None:
+        if statuses.never_created(run.object.status.get("conditions") or ()):
+            # The first attempt failed, perhaps only by a lost answer: one more message costs nothing.
+            with contextlib.suppress(WindowboxError, TimeoutError):
+                async with asyncio.timeout(_LAST_TRY):
+                    await self._remove(run)
+            return
+        await self._remove(run)
+
+    async def force_delete(self, run: Run) -> None:
+        with contextlib.suppress(WindowboxError, TimeoutError):
+            async with asyncio.timeout(_LAST_TRY):
+                await self._remove(run)
+
+    async def migrate(self, run: Run) -> None:
+        # A self-hosted Shoot takes its control plane, and so its address, along.
+        if run.shoot is None or not run.shoot.self_hosted:
+            await self.delete(run)
+
+    def conditions(
+        self, object: Object, flow: Flow, succeeded: bool, now: datetime
+    ) -> list[dict[str, Any]] | None:
+        before = object.status.get("conditions") or ()
+        return statuses.created_condition(before, flow, succeeded, now) or None
+
+    async def _remove(self, run: Run) -> None:
+        try:
+            spec = parsed(run.object)
+            zone = self._zone(spec, run.object)
+            record = records.key(spec, zone.name)
+        except Malformed:
+            return  # what we refused to write is not there
+        await self._delete(run, zone, record)
+
+    async def _delete(self, run: Run, zone: ZoneSettings, record: RecordKey) -> None:
+        twin = await self._twin(run, record)
+        if twin:
+            return  # another DNSRecord asks for the same name: it stays
+        key = await self._key(run, zone)
+        request = {"do": "delete", "zone": zone.name, "name": record.name, "type": record.type}
+        await self._act(
+            run, request, lambda: self._nameserver.delete(zone.name, record, key=key, owner=zone.ownership)
+        )
+
+    async def _leave_former_zone(self, run: Run, spec: DNSRecordSpec, zone: ZoneSettings) -> None:
+        """A record whose `spec.zone` has changed must not stay in the zone where it was."""
+        former = self._zones.get(str(run.object.status.get("zone") or ""))
+        if former and former != zone:
+            await self._delete(run, former, records.key(spec, former.name))
+
+    async def _twin(self, run: Run, record: RecordKey) -> str | None:
+        async def act() -> str | None:
+            twin = self._claims.other(run.ref, record)
+            return str(twin) if twin else None
+
+        twin: str | None = await run.doors.call("twin", {"name": record.name, "type": record.type}, act)
+        return twin
+
+    async def _act(self, run: Run, request: dict[str, Any], act: Callable[[], Awaitable[None]]) -> None:
+        await run.doors.call("dns", request, act, effect=True)
+
+    async def _key(self, run: Run, zone: ZoneSettings) -> TsigKey | None:
+        """The key that the record brings along, where the settings say that it does."""
+        if not zone.key_from_record:
+            return None
+        where = run.object.spec.get("secretRef") or {}
+        name, namespace = where.get("name"), where.get("namespace") or run.ref.namespace
+        if not name:
+            raise Malformed(
+                f"spec.secretRef.name is empty: name the Secret that holds the key of {zone.name}"
+            )
+        ref = ObjectRef(run.ref.cluster, SECRETS.id, namespace, name)
+        return await run.doors.secret(ref, TsigKey.from_secret_data)
+
+    def _zone(self, spec: DNSRecordSpec, object: Object) -> ZoneSettings:
+        former = object.status.get("zone")
+        return self._zones[records.zone_for(spec.name, spec.zone, former, self._zones)]
+
+
+def _described(wanted: RecordSet) -> dict[str, Any]:
+    return {
+        "name": wanted.key.name,
+        "type": wanted.key.type,
+        "ttl": wanted.ttl,
+        "values": list(wanted.values),
+    }

@@ -1,0 +1,71 @@
+"""Which DNSRecords ask for which name: to see twins before deleting, and drift without anyone's help."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from bus.connection import Bus
+from bus.views import View
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.refs import DNSRECORDS, ObjectRef
+from workers.dnsrecord import records
+from workers.dnsrecord.specs import parsed
+from workers.lifecycle import events
+from workers.lifecycle.events import Scope
+
+
+class Claim(NamedTuple):
+    """What one DNSRecord asks for, if it is ours and was fulfilled."""
+
+    key: RecordKey
+    zone: str
+    wanted: RecordSet | None
+    """None while a run is due: then the name is not in the state of rest that drift is measured from."""
+
+
+def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
+    """What `object` asks for; None if it is not ours, on its way out, or nonsense."""
+    migrated = object.last_operation.get("type") == "Migrate"
+    if not events.responsible(object, scope) or object.deleting or migrated:
+        return None
+    try:
+        spec = parsed(object)
+        zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
+        resting = (
+            not events.wants_run(object) and object.status.get("observedGeneration") == object.generation
+        )
+        return Claim(records.key(spec, zone), zone, records.wanted(spec, zone) if resting else None)
+    except Malformed:
+        return None
+
+
+class Claims:
+    """All claims, as the bus tells of them."""
+
+    def __init__(self, bus: Bus, scope: Scope, zones: Collection[str]) -> None:
+        self._view: View[Claim] = View(
+            bus, DNSRECORDS.id, lambda object: claim(object, scope, zones), index=lambda found: found.key
+        )
+
+    async def run(self) -> None:
+        """Keep sight of all DNSRecords, for ever."""
+        await self._view.run()
+
+    async def complete(self) -> None:
+        await self._view.complete.wait()
+
+    def other(self, ref: ObjectRef, record: RecordKey) -> ObjectRef | None:
+        """Another DNSRecord that asks for the same name and type."""
+        return next((other for other in self._view.refs(record) if other != ref), None)
+
+    def at_rest(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
+        """By zone, what ought to be there right now."""
+        zones: dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]] = defaultdict(dict)
+        for ref, found in self._view.items():
+            if found.wanted:
+                zones[found.zone][found.key] = (ref, found.wanted)
+        return zones

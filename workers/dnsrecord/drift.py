@@ -1,0 +1,62 @@
+"""Records that changed behind our back are put right without anyone touching an object."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bus import subjects
+from bus.messages import Wish
+from bus.queue import Queue
+from windowbox.clients.nameserver import Nameserver
+from windowbox.errors import WindowboxError
+from workers.dnsrecord.claims import Claims
+
+logger = logging.getLogger(__name__)
+
+
+class DriftCheck:
+    """Compares the zones with what is wanted: now and then, and whenever a name server comes back.
+
+    What differs is not written here, but wished for: the queue sees to it that nothing older overtakes
+    something newer.
+    """
+
+    def __init__(self, nameserver: Nameserver, claims: Claims, queue: Queue, interval: float) -> None:
+        self._nameserver = nameserver
+        self._claims = claims
+        self._queue = queue
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Check for ever. For the holder of a lease."""
+        back = asyncio.Event()
+        listening = asyncio.create_task(self._listen(back), name="drift: listen")
+        try:
+            while True:
+                back.clear()
+                await self._check()
+                try:
+                    async with asyncio.timeout(self._interval):
+                        await back.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            listening.cancel()
+
+    async def _listen(self, back: asyncio.Event) -> None:
+        async for zone in self._nameserver.reconnected():
+            logger.info("zone %s: its name server is back; comparing", zone)
+            back.set()
+
+    async def _check(self) -> None:
+        for zone, resting in self._claims.at_rest().items():
+            try:
+                drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in resting.values()])
+                for record in drifted:
+                    await self._queue.wish(subjects.key(resting[record][0]), Wish(reason="drift"))
+            except WindowboxError as error:
+                logger.info("zone %s cannot be compared: %s", zone, error)
+                continue
+            if drifted:
+                logger.warning("zone %s: %d records had changed; putting them right", zone, len(drifted))

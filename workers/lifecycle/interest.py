@@ -1,0 +1,49 @@
+"""Which changes make a kind's objects be looked at."""
+
+from __future__ import annotations
+
+from bus import consumers, intents, streams, subjects
+from bus.connection import Bus
+from bus.messages import Announcement
+from bus.routing import Before
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS
+from workers.lifecycle import events
+from workers.lifecycle.events import Scope, Seen
+from workers.lifecycle.kinds import Kind
+
+
+class LifeCycleInterest:
+    """The rules of the contract for one kind."""
+
+    def __init__(self, bus: Bus, kind: Kind, scope: Scope) -> None:
+        self._bus = bus
+        self._kind = kind.resource.id
+        self._scope = scope
+        # Where objects do not say themselves when to run, a change of their Shoot is a reason too.
+        extra = (CLUSTERS.id,) if scope.ignore_operation_annotation else ()
+        self.kinds: tuple[str, ...] = (self._kind, *extra)
+
+    async def concerned(self, change: Announcement, before: Before) -> list[str]:
+        key = subjects.without("object", change.stored.subject)
+        ref = subjects.ref(key)
+        if ref.kind != self._kind:
+            return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
+        if change.gone:
+            await intents.forget(self._bus, key, change.uid)
+            return []
+        if change.omitted:
+            return [key]
+        new, seen = change.object(), Seen[change.operation]
+        old = await before.object() if events.needs_old(seen, new, self._scope) else None
+        return [key] if events.triggers(seen, old, new, self._scope) else []
+
+    def unfinished(self, object: Object) -> bool:
+        return events.responsible(object, self._scope) and (
+            events.wants_run(object) or events.overdue(object)
+        )
+
+    async def _in_namespace(self, cluster: str, namespace: str) -> list[str]:
+        subject = subjects.seen_namespace(cluster, self._kind, namespace)
+        found = consumers.snapshot(self._bus, streams.OBJECTS, [subject], headers_only=True)
+        return [subjects.without("object", s.subject) async for s in found if not Announcement(s).gone]

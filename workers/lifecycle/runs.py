@@ -1,0 +1,277 @@
+"""One run of an extension object: read, decide, hold on to it, act, report, let go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bus.messages import EventIntent, StatusIntent, Wish
+from bus.pool import Again, Outcome
+from windowbox.errors import Conflict, Malformed, Missing, Superseded, TransientError, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers.doors import Doors
+from workers.lifecycle import events, operations, statuses
+from workers.lifecycle.kinds import Actuator, Kind, Run
+from workers.lifecycle.operations import Flow, Patch
+from workers.lifecycle.world import World
+
+logger = logging.getLogger(__name__)
+
+SLOW_SECONDS = 1.0
+"""A run that takes longer announces that it is processing; a shorter one has only its end to tell."""
+
+_CONFLICTS = 4
+_FIRST_RETRY_OF_MALFORMED = 30.0
+
+
+@dataclass
+class Reporter:
+    """What this run says about the object, each time expecting that nobody else has spoken since."""
+
+    doors: Doors
+    send: Callable[[StatusIntent, int], Any]
+    uid: str
+    sequence: int
+
+    async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
+        intent = StatusIntent(uid=self.uid, patch=patch, event=event)
+
+        async def act() -> None:
+            self.sequence = await self.send(intent, self.sequence)
+
+        await self.doors.call("report", intent.model_dump(exclude_none=False), act, effect=effect)
+
+
+class LifeCycle:
+    """The way of all extension kinds, for one kind."""
+
+    def __init__(self, kind: Kind, actuator: Actuator, scope: events.Scope, world: World) -> None:
+        self.kind = kind
+        self._actuator = actuator
+        self._scope = scope
+        self._world = world
+
+    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+        """Do what the object asks for now, whatever the wish once meant."""
+        reported, sequence = await self._world.reported(ref, doors)
+        found = await doors.read(ref)
+        if found is None:
+            return Outcome("gone")
+        object = with_report(found, reported)
+        reporter = self.reporter(ref, doors, object.uid, sequence)
+        for _ in range(_CONFLICTS):
+            try:
+                return await self._decide(ref, object, wish, doors, reporter)
+            except Conflict:
+                # Our sight was stale: decide again on what the API has.
+                live = await self._world.live(ref, doors)
+                if live is None:
+                    return Outcome("gone")
+                object = with_report(live, reported)
+        raise TransientError(f"{ref}: changed by others again and again")
+
+    def reporter(self, ref: ObjectRef, doors: Doors, uid: str, sequence: int) -> Reporter:
+        return Reporter(
+            doors, lambda intent, expected: self._world.report(ref, intent, expected), uid, sequence
+        )
+
+    async def now(self, doors: Doors) -> datetime:
+        async def read() -> str:
+            return datetime.now(UTC).isoformat()
+
+        return datetime.fromisoformat(await doors.call("clock", None, read))
+
+    async def _decide(
+        self, ref: ObjectRef, object: Object, wish: Wish, doors: Doors, reporter: Reporter
+    ) -> Outcome:
+        if not events.responsible(object, self._scope):
+            return Outcome("not ours")
+        flow = operations.flow(object, self.kind.finalizer)
+        if flow is Flow.WAIT:
+            return Outcome("waiting for state")
+        shoot, blocked = await self._world.shoot(ref, doors)
+        if blocked:
+            return self._held_back(blocked, wish)
+        run = Run(ref, object, shoot, doors)
+        if not self._wanted(object, wish):
+            if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
+                return await self._assert_again(run, wish)
+            return Outcome("nothing to do")
+        begun = await self._begin(run, flow)
+        if begun is None:
+            return Outcome("gone")
+        if flow is Flow.SKIP:
+            return Outcome("skipped")
+        return await self._act(begun, flow, wish, reporter)
+
+    def _wanted(self, object: Object, wish: Wish) -> bool:
+        if events.wants_run(object) or events.overdue(object):
+            return True
+        observed = object.status.get("observedGeneration")
+        return self._scope.ignore_operation_annotation and observed != object.generation
+
+    def _held_back(self, reason: str, wish: Wish) -> Outcome:
+        if reason == "failed":
+            return Outcome("held back", note="its Shoot has failed; the owner's retry brings it back")
+        return Outcome("waiting", self._retry(wish, TransientError(reason)), reason)
+
+    async def _begin(self, run: Run, flow: Flow) -> Run | None:
+        """Hold on to the object and take the wish off it. None if it is gone."""
+        patch = operations.begin_patch(run.object, self.kind.finalizer, flow)
+        if patch is None:
+            return run
+        try:
+            metadata = await self._world.patch(run.ref, patch, run.doors)
+        except Missing:
+            return None
+        return Run(run.ref, Object({**run.object.raw, "metadata": metadata}), run.shoot, run.doors)
+
+    async def _act(self, run: Run, flow: Flow, wish: Wish, reporter: Reporter) -> Outcome:
+        operation = (
+            operations.operation(run.object) if flow is not Flow.DELETE else operations.Operation.DELETE
+        )
+        phrases = self.kind.words.of(flow)
+        try:
+            async with self._announced(operation, phrases, run.object, reporter):
+                extra = await self._within_deadline(run, flow)
+        except Superseded:
+            raise
+        except WindowboxError as error:
+            return await self._fail(run, flow, operation, error, wish, reporter)
+        if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
+            now = statuses.moment(run.object, await self.now(run.doors))
+            patch = {**statuses.succeeded(operation, phrases, run.object.generation, now), **extra}
+            patch |= self._conditions(run.object, flow, True, now)
+            await reporter.report(patch)
+        await self._finish(run, flow)
+        return Outcome("succeeded", note=str(operation))
+
+    async def _within_deadline(self, run: Run, flow: Flow) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(self.kind.deadline):
+                match flow:
+                    case Flow.DELETE if run.shoot and run.shoot.force_deletion:
+                        await self._actuator.force_delete(run)
+                    case Flow.DELETE:
+                        await self._actuator.delete(run)
+                    case Flow.MIGRATE:
+                        await self._actuator.migrate(run)
+                    case Flow.RESTORE:
+                        return await self._actuator.restore(run)
+                    case _:
+                        return await self._actuator.reconcile(run)
+        except TimeoutError as error:
+            raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
+        return {}
+
+    @contextlib.asynccontextmanager
+    async def _announced(
+        self, operation: operations.Operation, phrases: statuses.Phrases, object: Object, reporter: Reporter
+    ) -> AsyncIterator[None]:
+        """Tell those who watch that something is being done, if it takes a while."""
+
+        async def announce() -> None:
+            await asyncio.sleep(SLOW_SECONDS)
+            patch = statuses.processing(operation, phrases, datetime.now(UTC))
+            await reporter.report(patch, effect=False)
+
+        announcing = asyncio.create_task(announce(), name=f"announce {object.name}")
+        try:
+            yield
+        finally:
+            announcing.cancel()
+            await asyncio.wait([announcing])
+        if not announcing.cancelled() and (error := announcing.exception()):
+            raise error
+
+    async def _fail(
+        self,
+        run: Run,
+        flow: Flow,
+        operation: operations.Operation,
+        error: WindowboxError,
+        wish: Wish,
+        reporter: Reporter,
+    ) -> Outcome:
+        now = await self.now(run.doors)
+        phrases = self.kind.words.of(flow)
+        patch = statuses.failed(operation, phrases, error, run.object.generation, now)
+        patch |= self._conditions(run.object, flow, False, now)
+        if not same_failure(run.object, patch):
+            note = patch["lastError"]["description"]
+            event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
+            await reporter.report(patch, event)
+        logger.info("%s: %s", run.ref, patch["lastError"]["description"])
+        return Outcome("error", self._retry(wish, error), str(error))
+
+    async def _finish(self, run: Run, flow: Flow) -> None:
+        """Let go of the object, now that everything is done and durably reported."""
+        object = run.object
+        for _ in range(_CONFLICTS):
+            patch = operations.finish_patch(object, self.kind.finalizer, flow)
+            if patch is None:
+                return
+            try:
+                await self._world.patch(run.ref, patch, run.doors)
+                return
+            except Missing:
+                return
+            except Conflict:
+                live = await self._world.live(run.ref, run.doors)
+                if live is None or live.uid != object.uid:
+                    return
+                object = live
+        raise TransientError(f"{run.ref}: changed by others again and again")
+
+    async def _assert_again(self, run: Run, wish: Wish) -> Outcome:
+        """Put right what has drifted in the world. The object has nothing to hear of it."""
+        try:
+            await self._actuator.reconcile(run)
+        except Malformed as error:
+            return Outcome("error", note=str(error))
+        except TransientError as error:
+            again = Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
+            return Outcome("error", again, str(error))
+        return Outcome("asserted again")
+
+    def _retry(self, wish: Wish, error: WindowboxError) -> Again:
+        return Again(Wish(reason="retry", attempt=wish.attempt + 1), self._delay(wish, error))
+
+    def _delay(self, wish: Wish, error: WindowboxError) -> float:
+        delay = statuses.retry_delay(wish.attempt, self._world.jitter())
+        if isinstance(error, TransientError):
+            return error.retry_after if error.retry_after is not None else delay
+        # What a person has to mend is not mended in milliseconds.
+        return min(1000.0, max(delay, _FIRST_RETRY_OF_MALFORMED * 2.0 ** min(wish.attempt, 6)))
+
+    def _conditions(self, object: Object, flow: Flow, succeeded: bool, now: datetime) -> Patch:
+        conditions = self._actuator.conditions(object, flow, succeeded, now)
+        return {} if conditions is None else {"conditions": conditions}
+
+
+def with_report(found: Object, reported: StatusIntent | None) -> Object:
+    """The object as it will be once the last report about it is written."""
+    if reported is None or reported.uid != found.uid:
+        return found
+    ours = reported.patch.get("lastOperation", {}).get("lastUpdateTime", "")
+    if ours < str(found.last_operation.get("lastUpdateTime", "")):
+        return found
+    return Object({**found.raw, "status": statuses.merge(found.status, reported.patch)})
+
+
+def same_failure(object: Object, patch: Patch) -> bool:
+    """Whether the object tells of this very failure already: then nobody learns anything from a write."""
+    told, tell = object.status.get("lastError") or {}, patch["lastError"]
+    return (
+        object.last_operation.get("state") == "Error"
+        and object.last_operation.get("type") == patch["lastOperation"]["type"]
+        and object.status.get("observedGeneration") == patch["observedGeneration"]
+        and told.get("description") == tell["description"]
+        and (told.get("codes") or None) == (tell["codes"] or None)
+    )

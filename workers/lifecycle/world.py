@@ -1,0 +1,101 @@
+"""What every life cycle asks of the world, through the doors of its run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from typing import Any
+
+from bus import intents, subjects
+from bus.connection import Bus
+from bus.messages import StatusIntent
+from bus.views import View
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import Missing
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
+from workers.doors import Doors
+from workers.lifecycle.clusters import ShootFacts, facts, is_shoot_namespace
+
+
+class World:
+    """The bus and the clusters, as runs see them."""
+
+    def __init__(self, bus: Bus, clusters: Clusters) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self.namespaces = View(bus, NAMESPACES.id, lambda namespace: dict(namespace.labels))
+        self.shoots = View(bus, CLUSTERS.id, facts)
+
+    async def run(self) -> None:
+        """Keep sight of namespaces and Shoots, for ever."""
+        await asyncio.gather(self.namespaces.run(), self.shoots.run())
+
+    async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
+        await self.namespaces.complete.wait()
+        await self.shoots.complete.wait()
+
+    def jitter(self) -> float:
+        return random.random()
+
+    async def reported(self, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
+        """The last report about the object, and the sequence the next must expect."""
+
+        async def act() -> dict[str, Any]:
+            found = await intents.last(self._bus, subjects.key(ref))
+            intent = found.intent.model_dump() if found.intent else None
+            return {"intent": intent, "sequence": found.sequence}
+
+        answer = await doors.call("reported", None, act)
+        intent = answer["intent"]
+        return (StatusIntent.model_validate(intent) if intent else None), int(answer["sequence"])
+
+    async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+        return await intents.report(self._bus, subjects.key(ref), intent, expected)
+
+    async def live(self, ref: ObjectRef, doors: Doors) -> Object | None:
+        """The object as the API has it now."""
+
+        async def act() -> Any:
+            kube = await self._clusters.get(ref.cluster)
+            try:
+                return dict((await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)).raw)
+            except Missing:
+                return None
+
+        raw = await doors.call("get", str(ref), act)
+        return Object(raw) if raw else None
+
+    async def patch(self, ref: ObjectRef, patch: dict[str, Any], doors: Doors) -> dict[str, Any]:
+        """Change the object's metadata. Returns what it is then."""
+
+        async def act() -> dict[str, Any]:
+            kube = await self._clusters.get(ref.cluster)
+            patched = await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch)
+            return {k: v for k, v in patched.metadata.items() if k != "managedFields"}
+
+        metadata: dict[str, Any] = await doors.call("patch", patch, act, effect=True)
+        return metadata
+
+    async def shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, str]:
+        """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
+
+        async def act() -> dict[str, Any]:
+            namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
+            labels = self.namespaces.get(namespace)
+            cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
+            found = self.shoots.get(cluster)
+            return {
+                "shoot namespace": bool(labels and is_shoot_namespace(labels)),
+                "facts": dataclasses.asdict(found) if found else None,
+            }
+
+        answer = await doors.call("shoot", None, act)
+        found = ShootFacts(**answer["facts"]) if answer["facts"] else None
+        if ref.namespace == "garden" or not answer["shoot namespace"]:
+            return found, ""
+        if found is None:
+            return None, f"Cluster {ref.namespace} is not there yet"
+        return found, "failed" if found.failed else ""
