@@ -39,7 +39,7 @@ def ours(annotation: str | None = None, last: str | None = None, deleting: bool 
         ),
         pytest.param(ours("migrate", "Migrate/Succeeded"), M, Flow.MIGRATE, id="C.6-12-migrate-again"),
         pytest.param(ours(last="Restore/Processing"), S, Flow.RESTORE, id="C.6-13-restore-broke-off"),
-        pytest.param(ours(None, DONE, True), D, Flow.DELETE, id="C.6-14-delete"),
+        pytest.param(ours(None, DONE, True), D, Flow.DELETE, id="C.6-14+F-3-delete"),
         pytest.param(ours("reconcile", "Migrate/Succeeded"), R, Flow.SKIP, id="O-5-reconcile-of-migrated"),
         pytest.param(ours("keepalive", DONE), R, Flow.RECONCILE, id="O-4-word-of-another-controller"),
         pytest.param(ours("wait-for-state", None), C, Flow.WAIT, id="O-1-waiting-for-state"),

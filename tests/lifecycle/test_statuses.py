@@ -114,6 +114,17 @@ def test_codes_of_the_error_before_are_gone() -> None:
     assert "codes" not in statuses.merge(statuses.merge({}, first), second)["lastError"]
 
 
+@rule("F-4")
+def test_reports_say_nothing_of_state_resources_and_provider_status() -> None:
+    reports = [
+        statuses.processing(Operation.CREATE, RECONCILING, NOW),
+        statuses.succeeded(Operation.CREATE, RECONCILING, 1, NOW),
+        statuses.failed(Operation.CREATE, RECONCILING, Refused("no"), 1, NOW),
+    ]
+    fields = {field for report in reports for field in report}
+    assert fields == {"observedGeneration", "lastOperation", "lastError"}
+
+
 @rule("U-1")
 def test_errors_without_words_and_errors_of_several_are_told() -> None:
     assert statuses.text(TimeoutError()) == "TimeoutError"
