@@ -1,0 +1,69 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from windowbox import cli
+from windowbox.cli import COMMANDS
+
+NAMES = [name for section in COMMANDS.values() for name in section]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from click.testing import CliRunner; from windowbox.cli import cli;"
+        "assert 'Sandbox' in CliRunner().invoke(cli, ['--help']).output;"
+        "print([m for m in ('nats', 'pydantic', 'rich', 'yaml', 'cryptography') if m in sys.modules])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+def test_help_tells_the_exit_codes_and_every_command() -> None:
+    shown = CliRunner().invoke(cli.cli, ["--help"]).output
+    assert "Exit codes" in shown
+    assert [name for name in NAMES if f"  {name} " not in shown] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_teaches_with_an_example(name: str) -> None:
+    shown = CliRunner().invoke(cli.cli, [name, "--help"])
+    if "is not part of this installation" in shown.output:
+        pytest.skip(shown.output.strip())
+    assert shown.exit_code == 0, shown.output
+    assert f"windowbox {name}" in shown.output
+
+
+def test_an_unknown_command_gets_a_suggestion() -> None:
+    shown = CliRunner().invoke(cli.cli, ["statsu"])
+    assert shown.exit_code == 2
+    assert "Did you mean `status`?" in shown.output
+
+
+def test_what_is_not_there_ends_with_three_and_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
+    shown = CliRunner().invoke(cli.cli, ["env"])
+    assert shown.exit_code == 3
+    assert shown.output == "Error: the sandbox 'default' is not running: start it with `windowbox up`\n"
+
+
+def test_a_bad_port_is_a_question_of_usage() -> None:
+    shown = CliRunner().invoke(cli.cli, ["up", "--port", "named"])
+    assert shown.exit_code == 2
+    assert "write PROCESS=PORT" in shown.output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_be_taught_to_complete(shell: str) -> None:
+    shown = CliRunner().invoke(cli.cli, ["completion", shell])
+    assert "_WINDOWBOX_COMPLETE" in shown.output

@@ -1,0 +1,138 @@
+"""The servers of a sandbox: kept running, and each open only for whom it should be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import nats
+import pytest
+import yaml
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from windowbox.errors import Refused
+from windowbox.sandbox import certificates, controlplane, grants
+from windowbox.sandbox import state as states
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.supervisor import Supervisor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_crashed_child_is_started_again_and_shown(sandbox: Supervisor) -> None:
+    before = sandbox.state.children["named"].restarts
+    await sandbox.kill("named")
+    await sandbox.ready("named")
+    written = states.read(sandbox.folder)
+    assert written is not None
+    assert written.children["named"].restarts == before + 1
+    assert written.children["named"].last_exit == "SIGKILL"
+
+
+async def test_a_stopped_child_stays_stopped_until_it_is_started(sandbox: Supervisor) -> None:
+    await sandbox.stop("named")
+    assert _conditions(sandbox)["named"] == "stopped"
+    await sandbox.start("named")
+    assert _conditions(sandbox)["named"] == "ready"
+
+
+async def test_a_wiped_bus_has_forgotten_its_streams(sandbox: Supervisor) -> None:
+    client = await _connect(sandbox)
+    await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
+    await client.close()
+    await sandbox.stop("nats-server")
+    sandbox.wipe("nats-server")
+    await sandbox.start("nats-server")
+    client = await _connect(sandbox)
+    assert (await client.jetstream().account_info()).streams == 0
+    await client.close()
+
+
+async def test_the_bus_takes_nobody_without_the_password_of_a_role(sandbox: Supervisor) -> None:
+    url = sandbox.environment()["NATS_URL"]
+    with pytest.raises(NatsError):
+        await nats.connect(url, user="worker", password="guessed", allow_reconnect=False)
+
+
+async def test_an_update_outlives_a_crash_of_the_name_server(sandbox: Supervisor) -> None:
+    assert _update(sandbox, "add kept.local.gardener.cloud 60 A 10.0.0.1", signed=True) == 0
+    await sandbox.kill("named")
+    await sandbox.ready("named")
+    assert _lookup(sandbox, "kept.local.gardener.cloud") == ["10.0.0.1"]
+
+
+async def test_a_wiped_zone_has_its_static_records_again(sandbox: Supervisor) -> None:
+    assert _update(sandbox, "add lost.local.gardener.cloud 60 A 10.0.0.1", signed=True) == 0
+    await sandbox.stop("named")
+    sandbox.wipe("named")
+    await sandbox.start("named")
+    assert _lookup(sandbox, "lost.local.gardener.cloud") == []
+    assert _lookup(sandbox, "api.root.garden.external.local.gardener.cloud") == ["127.0.0.1"]
+
+
+async def test_an_update_without_a_signature_is_refused(sandbox: Supervisor) -> None:
+    assert _update(sandbox, "add x.local.gardener.cloud 60 A 10.0.0.1", signed=False) != 0
+
+
+async def test_only_the_worker_may_read_secrets(sandbox: Supervisor) -> None:
+    path = "/api/v1/namespaces/default/secrets/none"
+    for role, expected in {"watcher": "forbidden", "patcher": "forbidden", "worker": "not found"}.items():
+        with pytest.raises(Refused, match=expected):
+            _api(sandbox, role).request("GET", path)
+
+
+async def test_requests_are_counted_where_that_was_asked_for(sandbox: Supervisor) -> None:
+    lines = (sandbox.folder / "audit.log").read_text().splitlines()
+    assert json.loads(lines[0])["verb"]
+
+
+async def test_everything_that_holds_a_secret_is_private(sandbox: Supervisor) -> None:
+    settings = yaml.safe_load(sandbox.settings_file("operator").read_text())
+    secrets = [settings["nats"]["password"], settings["dns"]["zones"][0]["key"]["secret"], "PRIVATE KEY"]
+    texts = [path for path in sandbox.folder.rglob("*") if path.is_file() and path.stat().st_size < 100_000]
+    holders = [path for path in texts if any(s.encode() in path.read_bytes() for s in secrets)]
+    assert sandbox.settings_file("operator") in holders
+    # What a server puts into its own folder is as private as it makes it; those folders are checked by name.
+    assert [p for p in holders if p.stat().st_mode & 0o077] == []
+
+
+async def test_a_second_supervisor_of_the_same_sandbox_is_refused(sandbox: Supervisor) -> None:
+    with pytest.raises(Refused, match="already running"):
+        await Supervisor(sandbox.folder, Options()).run()
+
+
+def _conditions(sandbox: Supervisor) -> dict[str, str]:
+    return {name: child.condition for name, child in sandbox.state.children.items()}
+
+
+def _api(sandbox: Supervisor, role: str) -> ApiServer:
+    pki = sandbox.folder / "pki"
+    identity = controlplane.identities(pki)
+    user = certificates.client(identity.ca, pki, grants.user(role))
+    return ApiServer(f"https://127.0.0.1:{sandbox.state.ports['kube-apiserver']}", identity.ca, user)
+
+
+async def _connect(sandbox: Supervisor) -> Client:
+    found = sandbox.environment()
+    return await nats.connect(found["NATS_URL"], user=found["NATS_USER"], password=found["NATS_PASSWORD"])
+
+
+def _update(sandbox: Supervisor, line: str, *, signed: bool) -> int:
+    key = ["-k", str(Path(sandbox.environment()["WINDOWBOX_DNS_KEY_FILE"]))] if signed else []
+    script = f"server 127.0.0.1 {sandbox.state.ports['named']}\nzone local.gardener.cloud\n{line}\nsend\n"
+    return subprocess.run(["nsupdate", *key], input=script.encode(), timeout=30, check=False).returncode
+
+
+def _lookup(sandbox: Supervisor, name: str) -> list[str]:
+    port = str(sandbox.state.ports["named"])
+    answer = subprocess.run(
+        ["dig", "@127.0.0.1", "-p", port, "+short", name],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return answer.stdout.split()
