@@ -107,7 +107,7 @@ class Router:
         return min([end, *(sequence - 1 for sequence in young)])
 
     async def _ask_for(self, unfinished: dict[str, tuple[int, float]]) -> list[int]:
-            self._bus, streams.OBJECTS, self._filters, history=position > 0, since=position and position + 1
+        """Ask for what nobody is about to look at. Returns the sequences of what is too young to ask for."""
         horizon = time.time() - _YOUNG
         young = []
         for subject, (sequence, at) in unfinished.items():

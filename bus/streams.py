@@ -121,8 +121,8 @@ async def _update(bus: Bus, config: dict[str, Any], changed: list[str]) -> None:
         await bus.api(f"STREAM.UPDATE.{name}", config)
     except ApiError as error:
         raise Refused(
-            f"stream {name} has other settings than this version needs ({', '.join(changed)}), and the server "
-            f"cannot change them in place: {error}. Stop windowbox, remove the stream with "
+            f"stream {name} has other settings than this version needs ({', '.join(changed)}), "
+            f"and the server cannot change them in place: {error}. Stop windowbox, remove the stream with "
             f"`nats stream rm {name}` and start again: what it held is read anew from the cluster."
         ) from error
 

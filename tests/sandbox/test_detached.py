@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import nats
 
@@ -95,6 +96,17 @@ def test_logs_are_kept_for_each_process(windowbox: CommandLine) -> None:
     assert {"etcd", "named", "supervisor"} <= set(windowbox("logs").split())
     assert "running" in windowbox("logs", "named")
     assert "it has: " in windowbox("logs", "nobody", expect=3)
+
+
+def test_up_says_which_process_keeps_it_from_becoming_ready(windowbox: CommandLine, tmp_path: Path) -> None:
+    windowbox("down")
+    broken = tmp_path / "named"
+    broken.write_text('#!/bin/sh\n[ "$1" = -v ] && echo BIND 9.18.1 || { echo disk is full; exit 3; }\n')
+    broken.chmod(0o755)
+    said = windowbox("up", expect=3, WINDOWBOX_BIN_NAMED=str(broken))
+    assert "crashed (exit code 3)" in said
+    assert "named said last: 'disk is full'" in said
+    windowbox("down")
 
 
 def _state(windowbox: CommandLine) -> State:

@@ -64,7 +64,7 @@ class Kube:
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
     ) -> AsyncIterator[list[Event]]:
-        """What changes from `resource_version` on, in batches as they arrive, until the server ends the watch."""
+        """What changes from `resource_version` on, in batches as they arrive, until the server ends it."""
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",

@@ -75,7 +75,7 @@ def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
         return
     click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
     began = time.monotonic()
-    detached.up(folder, chosen, say=_say_ready)
+    detached.up(folder, chosen, say=_say)
     click.echo(click.style(f"Ready after {time.monotonic() - began:.1f} s.", fg="green") + _what_next(name))
 
 
@@ -168,7 +168,10 @@ def _port(text: str) -> tuple[str, int]:
     return process, int(port)
 
 
-def _say_ready(name: str, child: ChildState) -> None:
+def _say(name: str, child: ChildState) -> None:
+    if child.condition != "ready":
+        click.echo(f"  {click.style('✗', fg='red')} {name:<24} crashed ({child.last_exit}); trying again")
+        return
     took = f"{child.took:.1f} s" if child.took is not None else ""
     port = f"127.0.0.1:{child.port}" if child.port else ""
     click.echo(f"  {click.style('✓', fg='green')} {name:<24} {took:>6}  {port}")

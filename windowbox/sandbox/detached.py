@@ -16,6 +16,8 @@ from windowbox.sandbox.options import Options
 from windowbox.sandbox.state import ChildState, State
 
 _LOOK_AGAIN = 0.05
+_HOPELESS = 5
+"""Who crashed so often without ever becoming ready needs a person, not patience."""
 
 
 def up(
@@ -27,7 +29,7 @@ def up(
 ) -> State:
     """Have the sandbox in `folder` run, and wait until all of it is ready. Safe to repeat.
 
-    `chosen` are the options that were asked for; `say` hears of each child that has become ready.
+    `chosen` are the options that were asked for; `say` hears of each child that has become ready or crashed.
     """
     state = states.read(folder)
     if state and state.running():
@@ -105,29 +107,30 @@ def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> N
 
 
 def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None]) -> State:
-    limit, told = time.monotonic() + patience, set[str]()
+    limit, told = time.monotonic() + patience, set[tuple[str, str]]()
     while True:
         state = states.read(folder)
         if state is None or not state.running():
             reason = state.failure if state and state.failure else _last_line(log(folder, "supervisor"))
             raise Unreachable(f"the sandbox did not start: {reason}")
         for name, child in state.children.items():
-            if child.condition == "ready" and name not in told:
-                told.add(name)
+            if child.condition in ("ready", "crashed") and (name, child.condition) not in told:
+                told.add((name, child.condition))
                 say(name, child)
         if state.ready:
             return state
-        if time.monotonic() > limit:
-            raise Unreachable(_what_is_missing(folder, state, patience))
+        hopeless = any(c.restarts >= _HOPELESS and c.took is None for c in state.children.values())
+        if hopeless or time.monotonic() > limit:
+            raise Unreachable(_what_is_missing(folder, state))
         time.sleep(_LOOK_AGAIN)
 
 
-def _what_is_missing(folder: Path, state: State, patience: float) -> str:
+def _what_is_missing(folder: Path, state: State) -> str:
     late = [name for name, child in state.children.items() if child.condition != "ready"]
     culprit = next((name for name in late if state.children[name].restarts), late[0])
     said = _last_line(Path(state.children[culprit].log))
     return (
-        f"not ready after {patience:.0f} s: {', '.join(late)}. {culprit} said last: {said!r}. "
+        f"these do not become ready: {', '.join(late)}. {culprit} said last: {said!r}. "
         f"More: `windowbox logs {culprit} --name {folder.name}`"
     )
 
