@@ -31,7 +31,8 @@ class CommandLine:
         """What the command printed; its errors, if it was expected to fail."""
         answer = subprocess.run(
             [sys.executable, "-m", "windowbox", *arguments],
-            env={**self.environment(), **environment}, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False,
+            env={**self.environment(), **environment}, cwd=ROOT,
+            capture_output=True, text=True, timeout=150, check=False,
         )  # fmt: skip
         assert answer.returncode == expect, answer.stdout + answer.stderr
         return answer.stdout if expect == 0 else answer.stdout + answer.stderr

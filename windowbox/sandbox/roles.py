@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windowbox.sandbox import certificates, controlplane, files, grants, processes, zoneserver
+from windowbox.sandbox import certificates, controlplane, files, grants, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.zoneserver import Key
@@ -72,13 +72,13 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
 
 
 def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Child:
-    """A `windowbox watch`, `work` or `patch`; ready when its metrics can be read."""
+    """A `windowbox watch`, `work` or `patch`; ready when it says so itself."""
     settings = write_settings(around, role, name, metrics_port)
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Child(
         name,
         [sys.executable, "-m", "windowbox", COMMANDS[role], "--settings", str(settings)],
-        ready=lambda: processes.accepts(metrics_port),
+        ready=lambda: controlplane.healthy(f"http://127.0.0.1:{metrics_port}/readyz"),
         port=metrics_port,
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )
