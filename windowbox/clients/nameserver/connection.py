@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Sequence
+from typing import cast
 
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.signing import Signer, TsigKey
@@ -125,8 +126,8 @@ class Connection(asyncio.Protocol):
             self._watch = self._loop.call_at(oldest[2], self._check)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio.Transport.
+        self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._acknowledge_quickly()
