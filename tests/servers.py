@@ -31,7 +31,7 @@ class NameServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        program = binaries.find("named")
+        program = binaries.unconfined(binaries.find("named"))
         child = zoneserver.named(program, self.folder, self.port, self.key, zone=self.zone)
         self.process = start(child, self.folder)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import nats
+import subprocess
+from pathlib import Path
 
+import nats
+import pytest
+
+from tests import servers
 from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import grants, zoneserver
 
@@ -31,3 +36,14 @@ def test_a_name_server_keeps_its_zone_over_a_restart(named: NameServer) -> None:
     named.kill()
     named.start()
     assert zoneserver.answers(named.port, "local.gardener.cloud")
+
+
+def test_a_name_server_without_a_key_takes_updates_from_anybody(tmp_path: Path) -> None:
+    if reason := servers.missing("named"):
+        pytest.skip(reason)
+    with servers.name_server(tmp_path / "named", key=None) as server:
+        script = (
+            f"server 127.0.0.1 {server.port}\nzone local.gardener.cloud\n"
+            "update add open.local.gardener.cloud 60 A 10.0.0.1\nsend\n"
+        )
+        subprocess.run(["nsupdate"], input=script.encode(), timeout=30, check=True)

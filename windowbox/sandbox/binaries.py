@@ -117,6 +117,24 @@ def version_of(program: Program, path: Path) -> Version | None:
         return None
 
 
+def unconfined(path: Path) -> Path:
+    """The same program, where AppArmor does not keep it from reading our folders.
+
+    Debian and Ubuntu confine named, by its path, to the folders of the system's own name server.
+    """
+    profile = Path("/etc/apparmor.d") / str(path).strip("/").replace("/", ".")
+    if not profile.exists() or not _apparmor_enabled():
+        return path
+    version = version_of(PROGRAMS[path.name], path)
+    copy = cache() / "bin" / f"{path.name}-{text(version or ())}" / path.name
+    if not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        temporary = copy.with_suffix(f".{os.getpid()}")
+        shutil.copy(path, temporary)
+        temporary.replace(copy)
+    return copy
+
+
 def text(version: Version) -> str:
     return ".".join(map(str, version))
 
@@ -133,6 +151,13 @@ def _places(program: Program) -> Iterator[Path]:
     if on_path := shutil.which(program.name, path=search):
         yield Path(on_path)
     yield cached(program)
+
+
+def _apparmor_enabled() -> bool:
+    try:
+        return Path("/sys/module/apparmor/parameters/enabled").read_text().strip() == "Y"
+    except OSError:
+        return False
 
 
 @functools.cache

@@ -39,9 +39,9 @@ class Keeper:
         self._ended = asyncio.Event()
         self._ended.set()
         self._process: asyncio.subprocess.Process | None = None
+        self._delay = _FIRST_DELAY
 
     async def run(self) -> None:
-        delay = _FIRST_DELAY
         while True:
             await self._wanted.wait()
             began = time.monotonic()
@@ -53,12 +53,14 @@ class Keeper:
                 self._note("stopped")
                 continue
             if time.monotonic() - began > _HEALTHY_AFTER:
-                delay = _FIRST_DELAY
+                self._delay = _FIRST_DELAY
             self.state.restarts += 1
             self._note("crashed")
-            logger.warning("%s ended with %s; again in %.1f s", self.child.name, self.state.last_exit, delay)
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _LONGEST_DELAY)
+            logger.warning(
+                "%s ended with %s; again in %.1f s", self.child.name, self.state.last_exit, self._delay
+            )
+            await asyncio.sleep(self._delay)
+            self._delay = min(2 * self._delay, _LONGEST_DELAY)
 
     def start(self) -> None:
         self._wanted.set()
@@ -73,10 +75,12 @@ class Keeper:
         if process := self._process:
             await _end(process, self.child.stop_signal)
         await self._ended.wait()
+        self._note("stopped")
 
     async def kill(self) -> None:
         """End the child without warning. It is started again."""
         if self._process:
+            self._delay = _FIRST_DELAY  # it did nothing wrong
             self.signal(signal.SIGKILL)
             await self._ended.wait()
 

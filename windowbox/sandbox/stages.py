@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from windowbox.errors import Malformed
 from windowbox.sandbox import binaries, busserver, controlplane, grants, processes, roles, zoneserver
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.options import Options
@@ -24,11 +25,14 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
 
 def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     """A port for everything that listens: as told, else as last time if still free, else any."""
-    ports: dict[str, int] = {}
-    for name in (*_SERVER_PORTS, *(name for _, name in role_processes(options))):
-        port = options.ports.get(name) or kept.get(name)
-        while port is None or port in ports.values() or not _usable(port, name in options.ports):
+    names = [*_SERVER_PORTS, *(name for _, name in role_processes(options))]
+    _check(options.ports, names)
+    ports = dict(options.ports)  # taken or not: better an error than a surprise
+    for name in names:
+        port = ports.get(name) or kept.get(name)
+        while name not in ports and (port is None or port in ports.values() or not processes.is_free(port)):
             port = processes.free_port()
+        assert port is not None
         ports[name] = port
     return ports
 
@@ -70,16 +74,22 @@ def dns_key_file(folder: Path) -> Path:
 
 
 def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surroundings) -> list[Child]:
+    name_server = binaries.unconfined(binaries.find("named"))
     return [
         controlplane.etcd(binaries.find("etcd"), folder / "etcd", ports["etcd"], ports["etcd-peer"]),
         busserver.nats_server(
             binaries.find("nats-server"), folder / "nats", ports["nats-server"], ports["nats-monitor"],
             around.passwords, options.sync_interval,
         ),
-        zoneserver.named(binaries.find("named"), folder / "named", ports["named"], around.dns_key),
+        zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key),
     ]  # fmt: skip
 
 
-def _usable(port: int, told: bool) -> bool:
-    # A port that was asked for is used in any case: better an error than a surprise.
-    return told or processes.is_free(port)
+def _check(fixed: dict[str, int], names: list[str]) -> None:
+    for name, port in fixed.items():
+        if name not in names:
+            raise Malformed(
+                f"port {port} for {name!r}: there is no such process; there are {', '.join(names)}"
+            )
+        if list(fixed.values()).count(port) > 1:
+            raise Malformed(f"port {port} for {name!r}: another process has it, too; give each its own")
