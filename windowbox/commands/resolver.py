@@ -18,12 +18,12 @@ from windowbox.resolver import IPAddress, Method, Target
 
 _server = click.option(
     "--server",
-    envvar="WINDOWBOX_DNS_SERVER",
+    envvar="DNS_SERVER",
     metavar="HOST:PORT",
     help="The name server. Default: that of the running sandbox.",
 )
 _zone = click.option(
-    "--zone", envvar="WINDOWBOX_DNS_ZONE", help="The zone it knows. Default: that of the running sandbox."
+    "--zone", envvar="DNS_ZONE", help="The zone it knows. Default: that of the running sandbox."
 )
 _root = click.option(
     "--root",

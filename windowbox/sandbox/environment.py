@@ -17,10 +17,13 @@ def variables(folder: Path, state: State) -> dict[str, str]:
         "NATS_URL": roles.bus_url(state.ports["nats-server"]),
         "NATS_USER": "operator",
         "NATS_PASSWORD": busserver.passwords(folder / "nats" / "passwords.json")["operator"],
-        "WINDOWBOX_NATS_MONITOR": f"http://127.0.0.1:{state.ports['nats-monitor']}",
-        "WINDOWBOX_DNS_ZONE": zoneserver.ZONE,
-        "WINDOWBOX_DNS_SERVER": f"127.0.0.1:{state.ports['named']}",
+        "NATS_MONITOR_URL": f"http://127.0.0.1:{state.ports['nats-monitor']}",
+        "DNS_ZONE": zoneserver.ZONE,
+        "DNS_SERVER": f"127.0.0.1:{state.ports['named']}",
     }
+    for name, child in state.children.items():
+        if name.rpartition("-")[0] in roles.COMMANDS:
+            found[f"METRICS_{name.upper().replace('-', '_')}"] = f"http://127.0.0.1:{child.port}/metrics"
     if state.options.dns_key:
-        found["WINDOWBOX_DNS_KEY_FILE"] = str(stages.dns_key_file(folder))
+        found["DNS_KEY_FILE"] = str(stages.dns_key_file(folder))
     return found
