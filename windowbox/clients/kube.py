@@ -95,7 +95,7 @@ class Kube:
     ) -> Object:
         """A JSON merge patch of the object, or of its subresource `part`."""
         path = resource.path(namespace, name) + (f"/{part}" if part else "")
-        return Object(await self._request("PATCH", path, body=patch, content="merge-patch"))
+        return Object(await self._request("PATCH", path, body=patch, content="merge-patch+json"))
 
     async def apply(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, owner: str
@@ -106,7 +106,7 @@ class Kube:
                 "PATCH",
                 resource.path(namespace, name),
                 body=body,
-                content="apply-patch",
+                content="apply-patch+yaml",
                 query={"fieldManager": owner, "force": "true"},
             )
         )
@@ -125,7 +125,7 @@ class Kube:
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-        content: Literal["json", "merge-patch", "apply-patch"] = "json",
+        content: Literal["json", "merge-patch+json", "apply-patch+yaml"] = "json",
         accept: str = "application/json",
     ) -> dict[str, Any]:
         what = f"{method.lower()} {path}"
@@ -133,7 +133,7 @@ class Kube:
         data = None
         if body is not None:
             data = orjson.dumps(body)
-            headers["Content-Type"] = f"application/{content}+json".replace("json+json", "json")
+            headers["Content-Type"] = f"application/{content}"
         with translated(what):
             async with self._session.request(
                 method,

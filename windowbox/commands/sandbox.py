@@ -75,7 +75,7 @@ def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
         return
     click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
     began = time.monotonic()
-    detached.up(folder, chosen, say=_say)
+    detached.up(folder, chosen, say=say)
     click.echo(click.style(f"Ready after {time.monotonic() - began:.1f} s.", fg="green") + _what_next(name))
 
 
@@ -168,7 +168,7 @@ def _port(text: str) -> tuple[str, int]:
     return process, int(port)
 
 
-def _say(name: str, child: ChildState) -> None:
+def say(name: str, child: ChildState) -> None:
     if child.condition != "ready":
         click.echo(f"  {click.style('✗', fg='red')} {name:<24} crashed ({child.last_exit}); trying again")
         return

@@ -1,0 +1,107 @@
+"""`windowbox demo`: the way of a record from the cluster to DNS, before one's eyes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windowbox.commands.sandbox import name_option
+
+if TYPE_CHECKING:
+    from windowbox.clients.kube import Kube
+
+_EXAMPLES = Path(__file__).parents[2] / "examples" / "dnsrecords.yaml"
+_PATIENCE = 30.0
+
+
+@click.command(epilog="\b\nExample:\n  windowbox demo && windowbox down")
+@name_option
+def demo(name: str | None) -> None:
+    """Start the sandbox, apply examples/dnsrecords.yaml, and show each step with the time it took.
+
+    The sandbox is left running, for you to play with. A second run changes nothing.
+    """
+    from windowbox.commands import sandbox
+    from windowbox.sandbox import detached, environment, obtain, stages
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    obtain.obtain(stages.PROGRAMS, click.echo)
+    click.echo(f"Sandbox {folder.name!r} in {folder}")
+    state = detached.up(folder, {}, say=sandbox.say)
+    variables = environment.variables(folder, state)
+    asyncio.run(_show(Path(variables["KUBECONFIG"]), variables["DNS_SERVER"]))
+    option = f" --name {name}" if name else ""
+    click.echo(
+        "\nTry next:\n"
+        f"  windowbox trace dnsrecord demo/api-ipv4{option}    the whole story of one record\n"
+        f'  eval "$(windowbox env{option})" && kubectl get dnsrecords -A\n'
+        f"  windowbox down{option}                             end all this"
+    )
+
+
+async def _show(kubeconfig: Path, server: str) -> None:
+    import yaml
+
+    from windowbox.clients import kube
+
+    manifests = list(yaml.safe_load_all(_EXAMPLES.read_text()))
+    async with kube.from_file(kubeconfig) as cluster:
+        click.echo(f"\nApplying {_EXAMPLES.relative_to(_EXAMPLES.parents[1])}")
+        await _apply_namespace(cluster, manifests[0])
+        for manifest in manifests[1:]:
+            await _follow(cluster, manifest, server)
+
+
+async def _apply_namespace(cluster: Kube, manifest: dict[str, Any]) -> None:
+    from windowbox.models.refs import NAMESPACES
+
+    await cluster.apply(NAMESPACES, "", manifest["metadata"]["name"], manifest, owner="windowbox-demo")
+
+
+async def _follow(cluster: Kube, manifest: dict[str, Any], server: str) -> None:
+    """Apply one record, and tell when it was created, when it had succeeded, and when it was answered."""
+    from windowbox.models.objects import Object
+    from windowbox.models.refs import DNSRECORDS
+
+    namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    start = time.perf_counter()
+    object = await cluster.apply(DNSRECORDS, namespace, name, manifest, owner="windowbox-demo")
+    created = time.perf_counter() - start
+    new = not object.status
+    if object.last_operation.get("state") != "Succeeded":
+        async with asyncio.timeout(_PATIENCE):
+            async for events in cluster.watch(DNSRECORDS, object.resource_version):
+                ours = [Object(e.object) for e in events if e.object["metadata"].get("name") == name]
+                if any(o.last_operation.get("state") == "Succeeded" for o in ours):
+                    break
+    succeeded = time.perf_counter() - start
+    answer = await _answer(manifest["spec"], server)
+    answered = time.perf_counter() - start
+    spec = manifest["spec"]
+    click.echo(f"  {spec['recordType']:<5} {spec['name']}")
+    if new:
+        click.echo(
+            f"        created {_ms(created)} → Succeeded {_ms(succeeded)} → "
+            + click.style(f"dig: {answer} {_ms(answered)}", fg="green")
+        )
+    else:
+        click.echo("        was there already, Succeeded → " + click.style(f"dig: {answer}", fg="green"))
+
+
+async def _answer(spec: dict[str, Any], server: str) -> str:
+    """What `dig` says about the record; under a wildcard, about some name that it covers."""
+    host, _, port = server.rpartition(":")
+    name = str(spec["name"]).replace("*", "anything")
+    arguments = ["dig", "+short", "+time=2", f"@{host}", "-p", port, name, spec["recordType"]]
+    done = await asyncio.to_thread(subprocess.run, arguments, capture_output=True, text=True, timeout=10)
+    return done.stdout.strip().replace("\n", ", ") or "no answer"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
