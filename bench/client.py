@@ -1,0 +1,176 @@
+"""The other side: makes, changes and deletes DNSRecords, and watches what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+import aiohttp
+import orjson
+
+from windowbox.errors import Refused
+from windowbox.models.extensions import OPERATION
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, NAMESPACES
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.zoneserver import ZONE
+
+NAMESPACE = "bench"
+WRITERS = 32
+
+
+class Client:
+    """Requests to the API server, without any library in between that would cost time."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def prepare(self) -> None:
+        namespace = {"metadata": {"name": NAMESPACE}}
+        await self.request("POST", NAMESPACES.path(), namespace, accepted=(201, 409))
+
+    async def create(self, number: int) -> None:
+        await self.request("POST", DNSRECORDS.path(NAMESPACE), manifest(number))
+
+    async def change(self, number: int) -> None:
+        """Give the record another address, and ask for it to be done."""
+        patch = {
+            "metadata": {"annotations": {OPERATION: "reconcile"}},
+            "spec": {"values": [_address(number, 11)]},
+        }
+        await self.request("PATCH", DNSRECORDS.path(NAMESPACE, name(number)), patch)
+
+    async def delete(self, number: int) -> None:
+        await self.request("DELETE", DNSRECORDS.path(NAMESPACE, name(number)))
+
+    async def request(
+        self, method: str, path: str, body: object = None, accepted: tuple[int, ...] = (200, 201)
+    ) -> Any:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        data = orjson.dumps(body) if body is not None else None
+        async with self._session.request(method, path, data=data, headers={"Content-Type": kind}) as answer:
+            content = orjson.loads(await answer.read())
+        if answer.status not in accepted:
+            raise Refused(f"{method} {path}: {content.get('message')}")
+        return content
+
+    async def each(self, numbers: Iterable[int], act: Callable[[int], Awaitable[None]]) -> dict[str, float]:
+        """`act` on all of them with as many writers as there are. Tells when each was begun."""
+        left, begun = iter(numbers), dict[str, float]()
+
+        async def writer() -> None:
+            for number in left:
+                begun[name(number)] = time.perf_counter()
+                await act(number)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(writer())
+        return begun
+
+    async def version(self) -> str:
+        """The state of the cluster now, from which one may watch."""
+        listing = await self.request("GET", DNSRECORDS.path(NAMESPACE) + "?limit=1")
+        return str(listing["metadata"]["resourceVersion"])
+
+    async def events(self, version: str) -> AsyncIterator[list[bytes]]:
+        """What happens to the DNSRecords, in lines as the API server writes them."""
+        path = DNSRECORDS.path(NAMESPACE)
+        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "7200"}
+        async with self._session.get(path, params=query) as answer:
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield lines
+
+
+class Observer:
+    """Sees when each object has become what it ought to be, or is gone."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+        self._news = asyncio.Event()
+        self._gone = False
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def watching(cls, client: Client) -> AsyncIterator[Observer]:
+        observer = cls()
+        watching = asyncio.create_task(observer._watch(client, await client.version()), name="observer")
+        try:
+            yield observer
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    def expect(self, *, gone: bool = False) -> None:
+        """Forget what was; from now on note objects that are done, or those that are `gone`."""
+        self._seen, self._gone = {}, gone
+
+    async def all_of(self, names: Iterable[str], patience: float = 600) -> dict[str, float]:
+        """When each of these was seen; waits until all are."""
+        missing = set(names)
+        async with asyncio.timeout(patience):
+            while missing := missing - self._seen.keys():
+                self._news.clear()
+                await self._news.wait()
+        return self._seen
+
+    async def _watch(self, client: Client, version: str) -> None:
+        async for lines in client.events(version):
+            now = time.perf_counter()
+            for line in lines:
+                self._note(orjson.loads(line), now)
+            self._news.set()
+
+    def _note(self, event: dict[str, Any], now: float) -> None:
+        found = Object(event["object"])
+        if (event["type"] == "DELETED") if self._gone else done(found):
+            self._seen.setdefault(found.name, now)
+
+
+def done(found: Object) -> bool:
+    """Whether the object says that what was asked last is done."""
+    return (
+        found.last_operation.get("state") == "Succeeded"
+        and found.status.get("observedGeneration") == found.generation
+        and OPERATION not in found.annotations
+    )
+
+
+def name(number: int) -> str:
+    return f"record-{number:05}"
+
+
+def manifest(number: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "DNSRecord",
+        "metadata": {"name": name(number), "namespace": NAMESPACE},
+        "spec": {
+            "type": "local",
+            "name": f"{name(number)}.bench.{ZONE}",
+            "recordType": "A",
+            "values": [_address(number, 10)],
+            "secretRef": {"name": "dns", "namespace": "garden"},
+        },
+    }
+
+
+def _address(number: int, first: int) -> str:
+    return f"{first}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+@contextlib.asynccontextmanager
+async def opened(api: ApiServer) -> AsyncIterator[Client]:
+    """A client of the sandbox's API server, as its administrator."""
+    trust = ssl.create_default_context(cafile=str(api.ca.certificate))
+    trust.load_cert_chain(api.user.certificate, api.user.key)
+    connector = aiohttp.TCPConnector(ssl=trust, limit=WRITERS + 2)
+    unlimited = aiohttp.ClientTimeout(total=None, sock_connect=10)
+    async with aiohttp.ClientSession(api.url, connector=connector, timeout=unlimited) as session:
+        yield Client(session)

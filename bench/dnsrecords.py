@@ -1,0 +1,67 @@
+"""DNSRecords from the API to the name server and back: how fast, and at what price."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from bench import audit
+from bench.figures import Figures, Restart, is_ours
+from bench.world import World, world
+from windowbox.sandbox.options import Options
+
+_WARM_UP = 50
+_SINGLES = 20
+
+
+async def run(count: int, idle_seconds: float, say: Callable[[str], None]) -> Figures:
+    """Measure with `count` records, one process per role."""
+    say("starting a sandbox")
+    async with world("dnsrecords", Options()) as here:
+        client = here.client
+        singles = range(count, count + _SINGLES)
+        warm_up = range(count + _SINGLES, count + _SINGLES + _WARM_UP)
+        await here.measured("warm up", warm_up, client.create)
+        say(f"{_SINGLES} single records")
+        isolated = await here.measured("isolated", singles, client.create, one_by_one=True)
+        say(f"{count} records: create, change")
+        created = await here.measured("create", range(count), client.create)
+        changed = await here.measured("update", range(count), client.change)
+        say("restart")
+        restart = await _restart(here, count + _SINGLES + _WARM_UP)
+        say(f"idle for {idle_seconds:.0f} s")
+        idle = await _idle(here, idle_seconds)
+        peak = {name: round(used.peak, 1) for name, used in here.usage().items()}
+        say("delete")
+        deleted = await here.measured("delete", range(count), client.delete, gone=True)
+    return Figures([isolated, created, changed, deleted], restart, idle, peak)
+
+
+async def _restart(here: World, objects: int) -> Restart:
+    """Stop all processes of windowbox, start them again, and see what they do about unchanged objects."""
+    await here.quiet()
+    names = [name for name in here.sandbox.names if is_ours(name)]
+    await asyncio.gather(*(here.sandbox.stop(name) for name in names))
+    here.audit.requests()
+    started = time.perf_counter()
+    await asyncio.gather(*(here.sandbox.start(name) for name in names))
+    ready = time.perf_counter()
+    quiet = await here.quiet()
+    requests = here.audit.requests()
+    return Restart(
+        objects=objects,
+        ready=round(ready - started, 2),
+        quiet=round(quiet - started, 2),
+        requests=dict(sorted(requests.items())),
+        writes=audit.writes(requests),
+        dns_updates=await here.dns_updates(),
+    )
+
+
+async def _idle(here: World, seconds: float) -> dict[str, float]:
+    """CPU of each process while nothing happens, in percent of one core."""
+    before = here.usage()
+    await asyncio.sleep(seconds)
+    after = here.usage()
+    return {name: round(100 * (after[name].cpu - before[name].cpu) / seconds, 2) for name in after}

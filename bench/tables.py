@@ -1,0 +1,82 @@
+"""Figures as tables, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from bench.figures import Figures, Phase, is_ours
+
+
+def show(*parts: RenderableType) -> None:
+    Console().print(Group(*parts))
+
+
+def dnsrecords(figures: Figures) -> list[RenderableType]:
+    restart = figures.restart
+    return [
+        _phases(figures.phases),
+        _requests(figures.phases),
+        _processes(figures),
+        Text(
+            f"Restart with {restart.objects} unchanged objects: ready after {restart.ready} s, "
+            f"quiet after {restart.quiet} s; {restart.writes} API writes, "
+            f"{restart.dns_updates} DNS updates\n"
+            f"  requests: {', '.join(f'{n} {what}' for what, n in restart.requests.items()) or 'none'}"
+        ),
+    ]
+
+
+def _phases(phases: Sequence[Phase]) -> Table:
+    table = table_of(
+        "DNSRecords", "phase", "records", "records/s", "p50 ms", "p95 ms", "max ms", "our CPU ms/record",
+        "API writes/record", "DNS updates/record",
+    )  # fmt: skip
+    for phase in phases:
+        latency = phase.latency
+        spread = [f"{v:.1f}" for v in (latency.p50, latency.p95, latency.max)] if latency else ["", "", ""]
+        table.add_row(
+            phase.name, str(phase.count), f"{phase.rate:.0f}", *spread, f"{phase.our_cpu_ms:.2f}",
+            f"{phase.writes:.2f}", f"{phase.dns_updates:.3f}",
+        )  # fmt: skip
+    return table
+
+
+def _requests(phases: Sequence[Phase]) -> Table:
+    table = table_of(
+        "Requests of windowbox to the API, for each record", "request", *(p.name for p in phases)
+    )
+    for what in sorted({what for phase in phases for what in phase.requests}):
+        table.add_row(what, *(_cell(phase.requests.get(what)) for phase in phases))
+    return table
+
+
+def _processes(figures: Figures) -> Table:
+    phases = figures.phases
+    cpu = [f"{phase.name}, CPU ms/record" for phase in phases]
+    table = table_of("Processes", "process", *cpu, "idle, % of a core", "peak MiB")
+    for name in sorted(figures.idle_percent, key=lambda name: (not is_ours(name), name)):
+        table.add_row(
+            name, *(_cell(phase.cpu_ms.get(name)) for phase in phases),
+            _cell(figures.idle_percent.get(name)), f"{figures.peak_mib.get(name, 0):.0f}",
+        )  # fmt: skip
+    return table
+
+
+def table_of(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def shares(of: Mapping[str, float]) -> str:
+    return ", ".join(f"{100 * share:.0f} %" for share in of.values())
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -1,0 +1,34 @@
+"""What processes have used so far: CPU time and memory, as the kernel counts them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    """What one process has used since it began."""
+
+    cpu: float
+    """Seconds."""
+    peak: float
+    """MiB of memory at the worst moment."""
+
+
+def usage(pid: int) -> Usage:
+    """What the process `pid` has used. Of one that has ended: nothing."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return Usage(0.0, 0.0)
+    peak = next((line for line in status.splitlines() if line.startswith("VmHWM")), "VmHWM: 0 kB")
+    return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) / 1024)
+
+
+def forget_peak(pid: int) -> None:
+    """Let the peak of memory be counted from now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -1,0 +1,120 @@
+"""A sandbox with instruments: what each process uses, what the API server was asked, what DNS was told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import audit, client
+from bench.audit import AuditLog
+from bench.client import Client, Observer
+from bench.figures import Phase, Spread, is_ours
+from bench.usage import Usage, usage
+from bus import presence
+from bus.connection import Access, Bus, connected
+from windowbox.sandbox import controlplane, state
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.supervisor import Supervisor
+
+
+@dataclass
+class World:
+    """A running sandbox, and what is needed to load and to measure it."""
+
+    sandbox: Supervisor
+    client: Client
+    observer: Observer
+    bus: Bus
+    audit: AuditLog
+
+    def usage(self) -> dict[str, Usage]:
+        """What each process has used, by name."""
+        children = self.sandbox.state.children.items()
+        return {name: usage(child.pid) for name, child in children if child.pid}
+
+    async def dns_updates(self) -> int:
+        """Update messages that the running workers have sent to the name server."""
+        found = await presence.processes(self.bus)
+        return sum(int(zone["messages"]) for process in found for zone in process.get("zones", ()))
+
+    async def measured(
+        self,
+        name: str,
+        numbers: Iterable[int],
+        act: Callable[[int], Awaitable[None]],
+        *,
+        gone: bool = False,
+        one_by_one: bool = False,
+    ) -> Phase:
+        """Do something to each of these objects, and see what it takes until all are done."""
+        self.observer.expect(gone=gone)
+        self.audit.requests()
+        updates, before, started = await self.dns_updates(), self.usage(), time.perf_counter()
+        begun = dict[str, float]()
+        for some in [[n] for n in numbers] if one_by_one else [numbers]:
+            begun |= await self.client.each(some, act)
+            ended = await self.observer.all_of(begun)
+        seconds, count = max(ended[n] for n in begun) - started, len(begun)
+        used = self.usage()
+        requests = self.audit.requests()
+        return Phase(
+            name=name,
+            count=count,
+            seconds=round(seconds, 3),
+            latency=Spread.of([ended[n] - begun[n] for n in begun]),
+            cpu_ms={p: round(1000 * (used[p].cpu - before[p].cpu) / count, 3) for p in used},
+            requests={what: round(c / count, 3) for what, c in sorted(requests.items())},
+            writes=round(audit.writes(requests) / count, 3),
+            dns_updates=round((await self.dns_updates() - updates) / count, 3),
+        )
+
+    async def quiet(self, patience: float = 120, calm: float = 1.0) -> float:
+        """Wait until our processes have nothing to do for a while. Tells when that began."""
+        busy, since = self._busy(), time.perf_counter()
+        limit = since + patience
+        while (now := time.perf_counter()) - since < calm and now < limit:
+            await asyncio.sleep(0.1)
+            # A clock tick is the least that the kernel counts; one of them now and then is idleness.
+            used = self._busy()
+            if any(cpu - busy.get(name, 0.0) > 0.015 for name, cpu in used.items()):
+                since = time.perf_counter()
+            busy = used
+        return since
+
+    def _busy(self) -> Mapping[str, float]:
+        return {name: used.cpu for name, used in self.usage().items() if is_ours(name)}
+
+
+@contextlib.asynccontextmanager
+async def world(name: str, options: Options) -> AsyncIterator[World]:
+    """A fresh sandbox, ready, with its audit log on. Nothing of it is left at the end."""
+    folder = state.folder(f"bench-{name}-{os.getpid()}")
+    options = options.model_copy(update={"audit": True})
+    try:
+        async with Supervisor.running(folder, options) as sandbox, contextlib.AsyncExitStack() as stack:
+            identity = controlplane.identities(folder / "pki")
+            api = controlplane.api(identity, sandbox.state.ports["kube-apiserver"])
+            opened = await stack.enter_async_context(client.opened(api))
+            await opened.prepare()
+            observer = await stack.enter_async_context(Observer.watching(opened))
+            bus = await stack.enter_async_context(connected(_access(sandbox)))
+            yield World(sandbox, opened, observer, bus, AuditLog(_audit(folder)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _access(sandbox: Supervisor) -> Access:
+    environment = sandbox.environment()
+    return Access(
+        environment["NATS_URL"], environment["NATS_USER"], environment["NATS_PASSWORD"], "windowbox bench"
+    )
+
+
+def _audit(folder: Path) -> Path:
+    return folder.absolute() / "audit.log"
