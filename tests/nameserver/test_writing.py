@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import pytest
-
 from tests.nameserver.conftest import ZONE, Named
 from tests.rules import rule
 from windowbox.clients.nameserver import Nameserver

@@ -128,7 +128,6 @@ def diagnosis(
 
     `soa` and `everything` are answers to queries for SOA and ANY at the same name.
     """
-    full = messages.pack_name(name)
     record_type = messages.NAMES[wanted.type]
     delegated = [r.owner for r in reply.authority if r.type == messages.NS]
     if not reply.authoritative and delegated:
@@ -145,12 +144,13 @@ def diagnosis(
             because=f"the same server serves the zone {served[0]}, which hides the record in {zone}",
             remedy=f"configure the zone {served[0]}, or name it in spec.zone",
         )  # fmt: skip
-    return _displaced(wanted, name, full, reply, everything)
+    return _displaced(wanted, name, reply, everything)
 
 
 def _displaced(
-    wanted: messages.Packed, name: str, full: bytes, reply: messages.Reply, everything: messages.Reply
+    wanted: messages.Packed, name: str, reply: messages.Reply, everything: messages.Reply
 ) -> Failure:
+    full = wanted.name
     record_type = messages.NAMES[wanted.type]
     aliases = [r for r in reply.answers + everything.answers if r.owner == full and r.type == messages.CNAME]
     if aliases and wanted.type != messages.CNAME:

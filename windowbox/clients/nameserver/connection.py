@@ -47,6 +47,8 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.ended: asyncio.Future[Unreachable] = asyncio.get_running_loop().create_future()
         self.last_rtt = 0.0
+        self.plain_queries = key is not None
+        """Queries need no signature, as far as we know; updates always do if there is a key."""
         self._signer = Signer(key, server) if key else None
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
@@ -60,7 +62,7 @@ class Connection(asyncio.Protocol):
     def alive(self) -> bool:
         return not self.ended.done()
 
-    async def exchange(self, requests: Sequence[bytes]) -> list[messages.Reply]:
+    async def exchange(self, requests: Sequence[bytes], *, signed: bool = True) -> list[messages.Reply]:
         """Send all `requests` at once; their replies, in the same order, when all are there.
 
         Raises Unreachable if the connection ends before, ZoneFailed if a reply's signature is not right.
@@ -71,12 +73,13 @@ class Connection(asyncio.Protocol):
             raise self._ending()
         started = self._loop.time()
         group = _Group(len(requests), self._loop.create_future())
-        codes = self._send(requests, group, started + self._timeout)
+        signer = self._signer if signed else None
+        codes = self._send(requests, group, started + self._timeout, signer)
         wires = await group.future
         self.last_rtt = self._loop.time() - started
-        if self._signer:
+        if signer:
             for wire, code in zip(wires, codes, strict=True):
-                self._signer.verify(wire, code)
+                signer.verify(wire, code)
         try:
             return [messages.parsed(wire) for wire in wires]
         except ValueError as error:
@@ -85,14 +88,16 @@ class Connection(asyncio.Protocol):
     def close(self, reason: Unreachable | None = None) -> None:
         self._end(reason or Unreachable(f"the connection to {self.server} was closed"))
 
-    def _send(self, requests: Sequence[bytes], group: _Group, deadline: float) -> list[bytes]:
+    def _send(
+        self, requests: Sequence[bytes], group: _Group, deadline: float, signer: Signer | None
+    ) -> list[bytes]:
         frames: list[bytes] = []
         codes: list[bytes] = []
         for index, request in enumerate(requests):
             message_id = self._free_id()
             wire = message_id.to_bytes(2, "big") + request[2:]
-            if self._signer:
-                wire, code = self._signer.sign(wire)
+            if signer:
+                wire, code = signer.sign(wire)
                 codes.append(code)
             self._waiting[message_id] = (group, index, deadline)
             frames += (len(wire).to_bytes(2, "big"), wire)

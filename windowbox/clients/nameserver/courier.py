@@ -40,21 +40,40 @@ class Apex:
 
 async def look(connection: Connection, zone: str) -> Apex:
     """Raises ZoneFailed unless the server serves the zone, and lets us change it."""
-    requests = [messages.query(zone, messages.SOA), messages.query(zone, messages.NS), Update(zone).finish()]
+    apex = messages.pack_name(zone)
+    requests = [messages.query(apex, messages.SOA), messages.query(apex, messages.NS), Update(zone).finish()]
     soa, servers, empty = await connection.exchange(requests)
     failure = classify.zone_failure(soa, connection.server, zone)
     if failure is None and empty.rcode:
         failure = classify.update_failure(empty.rcode, connection.server, zone)
     if failure is not None:
         raise ZoneFailed(replace(failure, scope=Scope.ZONE))
-    (data,), _ = soa.values(messages.pack_name(zone), messages.SOA)
+    (data,), _ = soa.values(apex, messages.SOA)
     hosts = {messages.name_text(record.rdata) for record in servers.answers if record.type == messages.NS}
     return Apex(messages.serial(data), frozenset(hosts))
 
 
-def as_wanted(record: Packed, name: str, reply: messages.Reply) -> bool:
-    values, ttl = reply.values(messages.pack_name(name), record.type)
+def as_wanted(record: Packed, reply: messages.Reply) -> bool:
+    values, ttl = reply.values(record.name, record.type)
     return reply.authoritative and ttl == record.ttl and values == set(record.rdatas)
+
+
+async def read_back(connection: Connection, records: Sequence[Packed]) -> list[messages.Reply]:
+    """What the server answers for `records`.
+
+    A signature costs both sides more than all the rest of a query, so one is spent only where the answer
+    without it is not as wanted: some servers show strangers another view, or nothing.
+    """
+    queries = [messages.query(record.name, record.type) for record in records]
+    if not connection.plain_queries:
+        return await connection.exchange(queries)
+    replies = await connection.exchange(queries, signed=False)
+    doubtful = [place for place, record in enumerate(records) if not as_wanted(record, replies[place])]
+    second = await connection.exchange([queries[place] for place in doubtful])
+    for place, reply in zip(doubtful, second, strict=True):
+        replies[place] = reply
+        connection.plain_queries &= not as_wanted(records[place], reply)
+    return replies
 
 
 class Courier:
@@ -99,7 +118,10 @@ class Courier:
                 item.fail(Failure(Refused, text, classify.PERSON))
 
     async def _learn_owners(self, items: Sequence[Item]) -> None:
-        requests = [messages.query(ownership.mark_name(item.key, self._zone), messages.TXT) for item in items]
+        requests = [
+            messages.query(messages.pack_name(ownership.mark_name(item.key, self._zone)), messages.TXT)
+            for item in items
+        ]
         for item, reply in zip(items, await self._connection.exchange(requests), strict=True):
             self._judge_owner(item, ownership.owner_found(reply))
 
@@ -181,19 +203,14 @@ class Courier:
         """NOERROR proves nothing: a server has to ignore some changes without a word. So read them back."""
         written = [item for item in part if isinstance(item.intention, Replace)]
         removed = [item for item in part if isinstance(item.intention, Delete)]
-        requests = [messages.query(item.key.name, item.intention.record.type) for item in written]
-        if removed:
-            requests.append(self._absence(removed))
-        replies = await self._connection.exchange(requests)
-        doubtful: list[tuple[Item, messages.Reply]] = []
-        for item, reply in zip(written, replies, strict=False):
-            if as_wanted(item.intention.record, item.key.name, reply):
+        replies = await read_back(self._connection, [item.intention.record for item in written])
+        for item, reply in zip(written, replies, strict=True):
+            if as_wanted(item.intention.record, reply):
                 item.succeed()
             else:
-                doubtful.append((item, reply))
-        await self._prove_absent(removed, replies[-1])
-        for item, reply in doubtful:
-            await self._explain(item, reply)
+                await self._explain(item, reply)
+        if removed:
+            await self._prove_absent(removed)
 
     def _absence(self, removed: Sequence[Item]) -> bytes:
         # A query could be answered by a wildcard; a condition looks at what the zone really holds.
@@ -202,9 +219,9 @@ class Courier:
             update.guard_absent(item.intention.record.owner, item.intention.record.type)
         return update.finish()
 
-    async def _prove_absent(self, removed: Sequence[Item], reply: messages.Reply) -> None:
-        replies = [reply] * len(removed)
-        if removed and reply.rcode:
+    async def _prove_absent(self, removed: Sequence[Item]) -> None:
+        replies = await self._connection.exchange([self._absence(removed)]) * len(removed)
+        if replies[0].rcode:
             replies = await self._connection.exchange([self._absence([item]) for item in removed])
         for item, answer in zip(removed, replies, strict=True):
             if answer.rcode == messages.NOERROR:
@@ -214,11 +231,11 @@ class Courier:
                 item.fail(Failure(Conflict, text))
 
     async def _explain(self, item: Item, reply: messages.Reply) -> None:
-        name = item.key.name
+        name, record = item.key.name, item.intention.record
         soa, everything = await self._connection.exchange(
-            [messages.query(name, messages.SOA), messages.query(name, messages.ANY)]
+            [messages.query(record.name, messages.SOA), messages.query(record.name, messages.ANY)]
         )
-        item.fail(classify.diagnosis(item.intention.record, name, self._zone, reply, soa, everything))
+        item.fail(classify.diagnosis(record, name, self._zone, reply, soa, everything))
 
 
 def _fail_each(items: Sequence[Item], failure: Failure) -> None:

@@ -37,13 +37,17 @@ _REACH = 0x3FFF  # a pointer has 14 bits
 _record = struct.Struct("!HHIH")
 _pointed = struct.Struct("!HHHIH")
 _header = struct.Struct("!HHHHHH")
+_question = struct.Struct("!HH")
+_QUERY = _header.pack(0, 0, 1, 0, 0, 0)
 
 
 class Packed(NamedTuple):
     """An RRset as it travels: made once, then used to write, to guard and to compare."""
 
+    name: bytes
+    """In full."""
     owner: bytes
-    """Labels relative to the zone, and a pointer to it."""
+    """As a message about the zone shortens it: with a pointer to the zone's name."""
     type: int
     ttl: int
     rdatas: tuple[bytes, ...]
@@ -57,7 +61,7 @@ class Packed(NamedTuple):
 def packed(wanted: RecordSet, zone: str) -> Packed:
     number = NUMBERS[wanted.key.type]
     rdatas = tuple(_rdata(number, value) for value in wanted.values)
-    result = Packed(owner(wanted.key.name, zone), number, wanted.ttl, rdatas)
+    result = Packed(pack_name(wanted.key.name), owner(wanted.key.name, zone), number, wanted.ttl, rdatas)
     if result.size > MAX_MESSAGE - 600:
         raise Malformed(
             f"the values of {wanted.key.name} {wanted.key.type} take {result.size} octets, "
@@ -83,10 +87,16 @@ def owner(name: str, zone: str) -> bytes:
 def _labels(name: str) -> bytes:
     if not name:
         return b""
-    labels = name.split(".")
-    if len(name) > 253 or not name.isascii() or not all(0 < len(label) < 64 for label in labels):
+    packed = bytearray()
+    for label in name.encode("ascii", "replace").split(b"."):
+        length = len(label)
+        if not 0 < length < 64:
+            raise Malformed(f"{name[:60]!r} cannot be a DNS name")
+        packed.append(length)
+        packed += label
+    if len(packed) > 254 or not name.isascii():
         raise Malformed(f"{name[:60]!r} cannot be a DNS name")
-    return b"".join(bytes((len(label),)) + label.encode() for label in labels)
+    return bytes(packed)
 
 
 def _rdata(number: int, value: str) -> bytes:
@@ -110,7 +120,7 @@ class Update:
     """An UPDATE message in the making: first its guards, then its changes, in their order."""
 
     def __init__(self, zone: str) -> None:
-        self._buffer = bytearray(12) + pack_name(zone) + struct.pack("!HH", SOA, _IN)
+        self._buffer = bytearray(12) + pack_name(zone) + _question.pack(SOA, _IN)
         self._guards = 0
         self._changes = 0
 
@@ -158,9 +168,9 @@ class Update:
         self._guards += 1
 
 
-def query(name: str, number: int) -> bytes:
+def query(name: bytes, number: int) -> bytes:
     """Ask a server for what it knows itself: no recursion is desired."""
-    return _header.pack(0, 0, 1, 0, 0, 0) + pack_name(name) + struct.pack("!HH", number, _IN)
+    return _QUERY + name + _question.pack(number, _IN)
 
 
 class Record(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from windowbox.clients.nameserver import messages
-from windowbox.clients.nameserver.courier import as_wanted
+from windowbox.clients.nameserver.courier import as_wanted, read_back
 from windowbox.clients.nameserver.intentions import Delete, Replace
 from windowbox.clients.nameserver.messages import Packed
 from windowbox.clients.nameserver.signing import TsigKey
@@ -59,16 +60,17 @@ class Nameserver:
         What belongs to another owner, or is no longer what `unless_changed` says, is left alone.
         """
         settings = self._zone(zone)
-        place = messages.owner(record.name, settings.name)
+        name, place = messages.pack_name(record.name), messages.owner(record.name, settings.name)
         values = messages.packed(unless_changed, settings.name).rdatas if unless_changed else ()
-        old = Packed(place, messages.NUMBERS[record.type], 0, ())
+        old = Packed(name, place, messages.NUMBERS[record.type], 0, ())
         intention = Delete(record, old, owner or settings.ownership, values)
         await self._queue(settings, key).submit(intention)
 
     async def read(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> RecordSet | None:
         """What the update server answers for `record`, a wildcard's answer included."""
         queue = self._queue(self._zone(zone), key)
-        [reply] = await queue.ask([messages.query(record.name, messages.NUMBERS[record.type])])
+        query = messages.query(messages.pack_name(record.name), messages.NUMBERS[record.type])
+        [reply] = await queue.ask(lambda connection: connection.exchange([query]))
         return messages.record_set(record, reply)
 
     async def drifted(
@@ -81,12 +83,9 @@ class Nameserver:
         for start in range(0, len(wanted), settings.max_rrsets):
             part = wanted[start : start + settings.max_rrsets]
             records = [messages.packed(each, settings.name) for each in part]
-            queries = [
-                messages.query(each.key.name, record.type) for each, record in zip(part, records, strict=True)
-            ]
-            replies = await queue.ask(queries)
+            replies = await queue.ask(partial(read_back, records=records))
             for each, record, reply in zip(part, records, replies, strict=True):
-                if not as_wanted(record, each.key.name, reply):
+                if not as_wanted(record, reply):
                     different.append(each.key)
         return different
 

@@ -53,7 +53,8 @@ def mark_name(key: RecordKey, zone: str) -> str:
 
 def mark(key: RecordKey, zone: str, owner: str) -> Packed:
     text = messages.text_rdata(_HERITAGE + owner)
-    return Packed(messages.owner(mark_name(key, zone), zone), messages.TXT, OWNER_TTL, (text,))
+    name = mark_name(key, zone)
+    return Packed(messages.pack_name(name), messages.owner(name, zone), messages.TXT, OWNER_TTL, (text,))
 
 
 def owner_found(reply: Reply) -> str | None:

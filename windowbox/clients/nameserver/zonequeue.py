@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from windowbox.clients.nameserver import connection as connections
@@ -45,6 +45,9 @@ class ZoneStats:
     last_rtt: float
     connected: bool
     breaker_open: bool
+
+
+Question = Callable[[Connection], Awaitable[list[messages.Reply]]]
 
 
 class ZoneQueue:
@@ -109,14 +112,17 @@ class ZoneQueue:
         self._wake.set()
         await waiter
 
-    async def ask(self, requests: Sequence[bytes]) -> list[messages.Reply]:
-        """The server's answers. Raises Unreachable if it stays away for too long."""
+    async def ask(self, question: Question) -> list[messages.Reply]:
+        """The answers to a question, asked again if the connection ends meanwhile.
+
+        Raises Unreachable if the server stays away for too long.
+        """
         self.start()
         try:
             try:
-                return await (await self._connected()).exchange(requests)
+                return await question(await self._connected())
             except Unreachable:
-                return await (await self._connected()).exchange(requests)
+                return await question(await self._connected())
         except ZoneFailed as failed:
             raise failed.failure.error() from failed
 
@@ -186,18 +192,22 @@ class ZoneQueue:
         delay = FIRST_DELAY
         while True:
             try:
-                connection = await self._route.connect(self._key, self._settings.message_timeout)
+                return await self._attempt()
             except Unreachable as error:
-                failure = Failure(Unreachable, str(error), retry_after=delay)
                 left = given_up - loop.time()
                 if left <= 0:
-                    self._stay_away(failure)
+                    self._stay_away(Failure(Unreachable, str(error), retry_after=delay))
                 pause = delay * random.uniform(0.5, 1)
                 await asyncio.sleep(min(pause, left) if left > 0 else pause)
                 delay = min(2 * delay, LONGEST_DELAY)
-            else:
-                connection.ended.add_done_callback(lambda _: self._wake.set())
-                return connection
+
+    async def _attempt(self) -> Connection:
+        connection = await self._route.connect(self._key, self._settings.message_timeout)
+        connection.ended.add_done_callback(lambda _: self._wake.set())
+        await self._look(connection)
+        if not connection.alive:
+            raise connection.ended.result()
+        return connection
 
     def _stay_away(self, failure: Failure) -> None:
         if self._away is None:
@@ -207,9 +217,7 @@ class ZoneQueue:
 
     async def _serve(self, connection: Connection, carriers: asyncio.TaskGroup) -> None:
         started = asyncio.get_running_loop().time()
-        await self._look(connection)
-        if connection.alive:
-            self._welcome()
+        self._welcome()
         while connection.alive and not self._unused():
             self._wake.clear()
             self._launch(connection, carriers)
