@@ -70,7 +70,7 @@ class Named:
             preexec_fn=_die_with_parent,
         )
         self.log = _Log(self.process)
-        if not self.log.until(" running"):
+        if not self.log.until(" running\n"):
             pytest.fail("named does not start:\n" + "".join(self.log.lines))
         assert not any("address in use" in line for line in self.log.lines)
 
@@ -95,13 +95,13 @@ class Named:
 
     def rndc(self, *command: str) -> None:
         config = self.directory / "rndc.conf"
-        config.write_text(f'key "rndc" {{ algorithm hmac-sha256; secret "{KEY}"; }};\n')
+        config.write_text(
+            f'key "rndc" {{ algorithm hmac-sha256; secret "{KEY}"; }}; options {{ default-key "rndc"; }};\n'
+        )
         subprocess.run(
             [
                 "rndc",
                 "-c",
-                str(config),
-                "-k",
                 str(config),
                 "-s",
                 "127.0.0.1",

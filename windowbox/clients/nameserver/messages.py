@@ -189,7 +189,7 @@ class Reply:
 
     def __init__(self, wire: bytes) -> None:
         _, flags, questions, *self._counts, _ = _header.unpack_from(wire)
-        self.rcode = flags & 0xF
+        self.rcode: int = flags & 0xF
         self.authoritative = bool(flags & 0x0400)
         self._wire = wire
         self.answers: list[Record] = []
