@@ -79,3 +79,19 @@ class Figures:
     """CPU of each process while nothing happens, in percent of one core."""
     peak_mib: Mapping[str, float]
     """The most memory that each process had."""
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """What `bench bus` found."""
+
+    items: int
+    workers: int
+    wishes_per_second: int
+    """How fast one process makes wishes."""
+    items_per_second: int
+    """How fast the worker processes together took and settled what was wished."""
+    worker_cpu_ms: float
+    """CPU of the worker processes, in milliseconds for each item."""
+    shares: Sequence[float]
+    """The part of each worker process in the work."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bench.figures import Figures, Phase, is_ours
+from bench.figures import Figures, Phase, QueueFigures, is_ours
 
 
 def show(*parts: RenderableType) -> None:
@@ -66,6 +66,17 @@ def _processes(figures: Figures) -> Table:
     return table
 
 
+def queue(figures: QueueFigures) -> Table:
+    table = table_of(
+        "The bus alone", "items", "workers", "wishes/s", "items/s", "CPU ms/item", "share of each worker"
+    )
+    table.add_row(
+        str(figures.items), str(figures.workers), str(figures.wishes_per_second),
+        str(figures.items_per_second), f"{figures.worker_cpu_ms:.3f}", shares(figures.shares),
+    )  # fmt: skip
+    return table
+
+
 def table_of(title: str, first: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column(first)
@@ -74,8 +85,8 @@ def table_of(title: str, first: str, *columns: str) -> Table:
     return table
 
 
-def shares(of: Mapping[str, float]) -> str:
-    return ", ".join(f"{100 * share:.0f} %" for share in of.values())
+def shares(of: Sequence[float]) -> str:
+    return ", ".join(f"{100 * share:.0f} %" for share in of)
 
 
 def _cell(value: float | None) -> str:

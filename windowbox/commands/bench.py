@@ -38,6 +38,21 @@ def dnsrecords(count: int, idle: float, output: str) -> None:
         tables.show(*tables.dnsrecords(figures))
 
 
+@bench.command()
+@click.option("-n", "items", type=click.IntRange(1), default=20000, show_default=True, help="How many items.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes.")
+@output_option
+def bus(items: int, workers: int, output: str) -> None:
+    """Items through the queue and worker runtime, with nothing to do for any of them."""
+    from bench import queue, tables
+
+    figures = _run(queue.run(items, workers, _say))
+    if output == "json":
+        _dump(figures)
+    else:
+        tables.show(tables.queue(figures))
+
+
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:
     import uvloop
 

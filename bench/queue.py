@@ -1,0 +1,100 @@
+"""The bus alone: items through queue and worker runtime, with a reconciler that does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from bench.emptypool import POOL
+from bench.figures import QueueFigures
+from bus import streams
+from bus.connection import Access, Bus, connected
+from bus.messages import Wish
+from bus.queue import Queue
+from windowbox.sandbox import binaries, busserver, processes, state
+
+_ROOT = Path(__file__).parents[1]
+_AT_ONCE = 64
+
+
+async def run(items: int, workers: int, say: Callable[[str], None]) -> QueueFigures:
+    """Fill a queue with `items`, then let this many processes empty it."""
+    async with _server() as url, connected(Access(url)) as bus:
+        await streams.ensure(bus)
+        say(f"{items} wishes")
+        wished = await _fill(bus, items)
+        say(f"{workers} worker process{'es' if workers > 1 else ''}")
+        running = [await _worker(url) for _ in range(workers)]
+        try:
+            emptied = await _emptied(bus)
+        finally:
+            reports = [await _ended(worker) for worker in running]
+    first = min(report["first"] for report in reports if report["handled"])
+    return QueueFigures(
+        items=items,
+        workers=workers,
+        wishes_per_second=round(items / wished),
+        items_per_second=round(items / (emptied - first)),
+        worker_cpu_ms=round(1000 * sum(report["cpu"] for report in reports) / items, 3),
+        shares=[round(report["handled"] / items, 3) for report in reports],
+    )
+
+
+async def _fill(bus: Bus, items: int) -> float:
+    """Make a wish for each of `items` objects. Returns the seconds that it took."""
+    queue, keys, started = Queue(bus, POOL), iter(range(items)), time.monotonic()
+
+    async def wisher() -> None:
+        for number in keys:
+            await queue.wish(f"runtime.things.bench.{number}", Wish(reason="event"))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_AT_ONCE):
+            group.create_task(wisher())
+    return time.monotonic() - started
+
+
+async def _emptied(bus: Bus) -> float:
+    # Asked now and then, so that asking costs nothing beside the work.
+    while (await bus.api(f"STREAM.INFO.{streams.WORK}"))["state"]["messages"]:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    return time.monotonic()
+
+
+async def _worker(url: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.emptypool", url,
+        cwd=_ROOT, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
+    )  # fmt: skip
+
+
+async def _ended(worker: Process) -> dict[str, Any]:
+    worker.terminate()
+    output, _ = await worker.communicate()
+    report: dict[str, Any] = json.loads(output)
+    return report
+
+
+@contextlib.asynccontextmanager
+async def _server() -> AsyncIterator[str]:
+    """A NATS server of the measurement's own."""
+    folder = state.folder(f"bench-bus-{os.getpid()}")
+    folder.mkdir(parents=True)
+    port, monitor = processes.free_port(), processes.free_port()
+    child = busserver.nats_server(binaries.find("nats-server"), folder, port, monitor, {}, "2m")
+    server = processes.start(child.argv, folder / "nats-server.log")
+    try:
+        yield f"nats://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
