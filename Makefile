@@ -46,7 +46,7 @@ bench: programs ## Measure throughput and latency on this machine
 	@$(BIN)/windowbox bench $(ARGS)
 
 chaos: programs ## Break things under load and see everything converge
-	@$(BIN)/python -m pytest tests/chaos $(ARGS)
+	@CHAOS=long $(BIN)/python -m pytest tests/chaos -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 
 generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.models.crds

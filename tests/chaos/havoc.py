@@ -1,0 +1,117 @@
+"""What goes wrong: every process is killed, every server goes away, the bus forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import shutil
+import urllib.request
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from windowbox.sandbox.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+_OURS = ("watcher", "worker", "patcher")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often what happens, within how many seconds."""
+
+    seconds: float
+    kills: int
+    """Of each process of ours."""
+    bus_restarts: int
+    api_restarts: int
+    dns_away: float
+
+
+@dataclass
+class Havoc:
+    sandbox: Supervisor
+    plan: Plan
+    chance: random.Random
+    save_journal: Callable[[], Awaitable[None]]
+    """Called while the bus is still there, before it forgets."""
+
+    async def run(self) -> None:
+        """Everything of the plan, at random times."""
+        happenings: list[Callable[[], Awaitable[None]]] = []
+        for name in self.sandbox.names:
+            if name.startswith(_OURS):
+                happenings += [lambda n=name: self._kill(n)] * self.plan.kills  # type: ignore[misc]
+        happenings += [self._restart_bus] * self.plan.bus_restarts
+        happenings += [self._restart_api] * self.plan.api_restarts
+        happenings += [self._dns_away, self._wipe_bus, self._roll_bus_back]
+        self.chance.shuffle(happenings)
+        pause = self.plan.seconds / len(happenings)
+        for happen in happenings:
+            await asyncio.sleep(pause * self.chance.random())
+            await happen()
+
+    async def _kill(self, name: str) -> None:
+        logger.warning("havoc: kill -9 %s", name)
+        await self.sandbox.kill(name)
+
+    async def _restart_bus(self) -> None:
+        logger.warning("havoc: NATS is killed and comes back")
+        await self.sandbox.kill("nats-server")
+        await self.sandbox.ready("nats-server")
+
+    async def _restart_api(self) -> None:
+        logger.warning("havoc: the API server goes, etcd is compacted, the API server comes back")
+        await self.sandbox.stop("kube-apiserver")
+        await asyncio.to_thread(compact, self.sandbox.state.ports["etcd"])
+        await self.sandbox.start("kube-apiserver")
+
+    async def _dns_away(self) -> None:
+        logger.warning("havoc: named is away for %s s", self.plan.dns_away)
+        await self.sandbox.stop("named")
+        await asyncio.sleep(self.plan.dns_away)
+        await self.sandbox.start("named")
+
+    async def _wipe_bus(self) -> None:
+        logger.warning("havoc: the bus forgets everything")
+        await self.save_journal()
+        await self.sandbox.stop("nats-server")
+        self.sandbox.wipe("nats-server")
+        await self.sandbox.start("nats-server")
+
+    async def _roll_bus_back(self) -> None:
+        logger.warning("havoc: the bus is rolled back to what it was five seconds ago")
+        store = self.sandbox.store("nats-server")
+        copy = store.with_name("older")
+        await self._stopped_bus(lambda: _copied(store, copy))
+        await asyncio.sleep(5)
+        await self.save_journal()
+        await self._stopped_bus(lambda: _copied(copy, store))
+        shutil.rmtree(copy)
+
+    async def _stopped_bus(self, act: Callable[[], None]) -> None:
+        await self.sandbox.stop("nats-server")
+        await asyncio.to_thread(act)
+        await self.sandbox.start("nats-server")
+
+
+def compact(etcd_port: int) -> None:
+    """Have etcd forget all former versions, so that every watch from before is answered with 410."""
+    revision = int(_etcd(etcd_port, "range", {"key": "AA=="})["header"]["revision"])
+    _etcd(etcd_port, "compaction", {"revision": revision, "physical": True})
+
+
+def _etcd(port: int, what: str, request: dict[str, object]) -> dict[str, dict[str, str]]:
+    path = "compaction" if what == "compaction" else what
+    url = f"http://127.0.0.1:{port}/v3/kv/{path}"
+    with urllib.request.urlopen(url, json.dumps(request).encode(), timeout=20) as answer:
+        decoded: dict[str, dict[str, str]] = json.load(answer)
+        return decoded
+
+
+def _copied(source: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
