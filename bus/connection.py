@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import orjson
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from bus import subjects
 from windowbox.errors import Conflict, Refused, TransientError, Unreachable, WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -24,6 +26,12 @@ TIMEOUT = 5.0
 
 _WRONG_LAST_SEQUENCE = 10071
 _SUBJECT_FULL = 10077
+
+_VIOLATION = re.compile(r'permissions violation for (\w+)(?: to|) "([^"]+)"', re.IGNORECASE)
+_FORBIDDEN = (
+    "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
+    "or bring the rights in the server's configuration up to date"
+)
 
 Headers = Mapping[str, str]
 
@@ -178,7 +186,11 @@ async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[
             logger.warning("lost the bus at %s; connecting again", access.url)
 
     async def failed(error: Exception) -> None:
-        logger.debug("bus: %s", error)
+        if violation := _VIOLATION.search(str(error)):
+            # The request itself is never answered, and ends as one that took too long.
+            logger.error(_FORBIDDEN, access.url, access.user, violation[1], violation[2])
+        else:
+            logger.debug("bus: %s", error)
 
     await _connect(client, access, patience, reconnected, disconnected, failed)
     try:
@@ -204,6 +216,7 @@ async def _connect(
                 user=access.user,
                 password=access.password,
                 name=access.name,
+                inbox_prefix=subjects.inbox(access.user),
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=0.2,  # type: ignore[arg-type]  # seconds, and a fraction will do

@@ -1,20 +1,163 @@
-"""Who may say what on the bus: least rights for each role, as nats-server's configuration takes them."""
+"""Who may say what on the bus: least rights for each role, as nats-server's configuration takes them.
+
+They keep each role to its part. They are no wall against code bent on breaking out: whoever may make a
+consumer of a stream chooses where its messages go, and the server does not ask whether that is allowed.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import Literal, NotRequired, TypedDict
+
+from bus import presence, streams, subjects
+from bus.intents import PATCH
 
 Role = Literal["watcher", "worker", "patcher", "operator"]
 
+POOLS = ("dnsrecord",)
+"""The pools that workers serve."""
+
+
+class Rules(TypedDict):
+    allow: list[str]
+    deny: NotRequired[list[str]]
+
 
 class Permissions(TypedDict):
-    publish: list[str]
-    subscribe: list[str]
+    publish: Rules
+    subscribe: Rules
+
+
+def _api(*requests: str) -> list[str]:
+    return [f"$JS.API.{request}" for request in requests]
+
+
+def _reading(*names: str) -> list[str]:
+    """To go through what streams hold, by consumers that vanish with their reader."""
+    return [
+        subject
+        for name in names
+        for subject in (
+            *_api(f"CONSUMER.CREATE.{name}.*", f"CONSUMER.DELETE.{name}.*"),
+            f"$JS.FC.{name}.>",
+        )
+    ]
+
+
+def _taking(stream: str, consumer: str) -> list[str]:
+    """To take messages by a durable consumer, and to settle them."""
+    return [
+        *_api(f"CONSUMER.CREATE.{stream}.{consumer}", f"CONSUMER.MSG.NEXT.{stream}.{consumer}"),
+        f"$JS.ACK.{stream}.{consumer}.>",
+    ]
+
+
+def _last(stream: str, subject: str) -> list[str]:
+    """To get the last message of a subject."""
+    return _api(f"DIRECT.GET.{stream}.{subject}")
+
+
+def _leases(*names: str) -> list[str]:
+    bucket = f"KV_{streams.LEASES}"
+    return [
+        *_reading(bucket),
+        *_last(bucket, ">"),
+        *(f"$KV.{streams.LEASES}.{name}" for name in names),
+    ]
+
+
+def _wishing(pool: str) -> list[str]:
+    """To have an object of a pool looked at."""
+    return [subjects.wish(pool, ">"), subjects.item(pool, ">")]
+
+
+def _pool(pool: str) -> list[str]:
+    """To do the work of a pool: its queue, what waits for its time, its journal."""
+    return [
+        *_wishing(pool),
+        *(spelled(pool, ">") for spelled in (subjects.later, subjects.run, subjects.start)),
+        *_last(streams.TRIGGERS, subjects.wish(pool, ">")),
+        *_last(streams.LATER, subjects.later(pool, ">")),
+        *_last(streams.JOURNAL, subjects.start(pool, ">")),
+        *_taking(streams.WORK, f"pool-{pool}"),
+        *_taking(streams.LATER, f"due-{pool}"),
+        *_leases(f"sweep.{pool}", f"drift.{pool}"),
+    ]
+
+
+# Messages are deleted by their sequence, which no subject tells: whoever may delete one may delete all.
+_FULFILLING = [
+    *_reading(streams.TRIGGERS),
+    *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
+    *_last(streams.INTENTS, subjects.intent(">")),
+]
+
+_EVERYBODY = [*_reading(f"KV_{streams.CLUSTERS}"), f"{subjects.inbox('operator')}.>"]
+
+_STREAMS = [stream["name"] for stream in streams.streams(1)]
+
+_WATCHER = [
+    *_api(*(f"STREAM.{verb}.{name}" for name in _STREAMS for verb in ("INFO", "CREATE", "UPDATE"))),
+    *_api(f"STREAM.PURGE.{streams.OBJECTS}"),
+    "object.>",
+    *_reading(streams.OBJECTS),
+    *_leases("watch.>"),
+]
+
+_WORKER = [
+    *(subject for pool in POOLS for subject in _pool(pool)),
+    *_wishing(PATCH),
+    *_FULFILLING,
+    subjects.intent(">"),
+    *_reading(streams.OBJECTS),
+    *(subject for pool in POOLS for subject in _taking(streams.OBJECTS, f"route-{pool}")),
+    *_last(streams.OBJECTS, "object.>"),
+    *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
+]
+
+_PATCHER = [*_pool(PATCH), *_FULFILLING]
+
+_OPERATOR = [
+    "$JS.API.>",
+    "$JS.FC.>",
+    presence.SUBJECT,
+    "object.>",
+    *_wishing("*"),
+    f"$KV.{streams.CLUSTERS}.>",
+]
+
+
+def _process(role: Role, publish: Iterable[str], deny: Sequence[str] = ()) -> Permissions:
+    allowed: Rules = {"allow": _each_once([*publish, *_EVERYBODY])}
+    if deny:
+        allowed["deny"] = list(deny)
+    return {
+        "publish": allowed,
+        "subscribe": {"allow": [f"{subjects.inbox(role)}.>", presence.SUBJECT]},
+    }
+
+
+def _each_once(all_of: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(all_of))
 
 
 PERMISSIONS: dict[Role, Permissions] = {
-    "watcher": {"publish": [">"], "subscribe": [">"]},
-    "worker": {"publish": [">"], "subscribe": [">"]},
-    "patcher": {"publish": [">"], "subscribe": [">"]},
-    "operator": {"publish": [">"], "subscribe": [">"]},
+    # Who reads OBJECTS names the consumer, and must not name that of a pool.
+    "watcher": _process(
+        "watcher", _WATCHER, _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
+    ),
+    "worker": _process("worker", _WORKER),
+    "patcher": _process("patcher", _PATCHER),
+    # A person reads everything and mends the streams, but reports no status and writes no journal. Other
+    # programs that a person uses, such as `nats`, have inboxes of their own.
+    "operator": {"publish": {"allow": _each_once(_OPERATOR)}, "subscribe": {"allow": [">"]}},
 }
+
+
+def users(passwords: dict[str, str]) -> list[dict[str, object]]:
+    """The roles that have a password, as users in nats-server's configuration."""
+    return [
+        {"user": role, "password": passwords[role], "permissions": permissions}
+        for role, permissions in PERMISSIONS.items()
+        if role in passwords
+    ]

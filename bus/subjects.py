@@ -83,6 +83,11 @@ def start(pool: str, key: str) -> str:
     return f"start.{pool}.{key}"
 
 
+def inbox(user: str | None) -> str:
+    """What the answers to `user` begin with. Each role has its own, so that it sees no other's."""
+    return f"_INBOX.{_token(user)}" if user else "_INBOX"
+
+
 def without(prefix: str, subject: str) -> str:
     """What follows `prefix.` in `subject`."""
     if not subject.startswith(prefix + "."):

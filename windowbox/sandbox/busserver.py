@@ -6,7 +6,7 @@ import json
 import secrets
 from pathlib import Path
 
-from bus.permissions import PERMISSIONS
+from bus import permissions
 from windowbox.sandbox import files
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.controlplane import healthy
@@ -18,7 +18,9 @@ _LARGEST_MESSAGE = 8 * 1024 * 1024
 def passwords(path: Path) -> dict[str, str]:
     """The password of each role, kept in the file at `path`."""
     kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    complete: dict[str, str] = {role: kept.get(role) or secrets.token_urlsafe(24) for role in PERMISSIONS}
+    complete: dict[str, str] = {
+        role: kept.get(role) or secrets.token_urlsafe(24) for role in permissions.PERMISSIONS
+    }
     if complete != kept:
         files.write_private(path, json.dumps(complete, indent=2))
     return complete
@@ -39,7 +41,7 @@ def nats_server(
                 "http": f"127.0.0.1:{monitor}",
                 "max_payload": _LARGEST_MESSAGE,
                 "jetstream": {"store_dir": str(folder), "sync_interval": sync_interval},
-                "authorization": {"users": [_user(role, secret[role]) for role in secret]},
+                "authorization": {"users": permissions.users(secret)},
             },
             indent=2,
         ),
@@ -50,15 +52,3 @@ def nats_server(
         ready=lambda: healthy(f"http://127.0.0.1:{monitor}/healthz"),
         port=port,
     )
-
-
-def _user(role: str, password: str) -> dict[str, object]:
-    allowed = next(permissions for name, permissions in PERMISSIONS.items() if name == role)
-    return {
-        "user": role,
-        "password": password,
-        "permissions": {
-            "publish": {"allow": allowed["publish"]},
-            "subscribe": {"allow": allowed["subscribe"]},
-        },
-    }
