@@ -121,7 +121,7 @@ async def _connect(sandbox: Supervisor) -> Client:
 
 
 def _update(sandbox: Supervisor, line: str, *, signed: bool) -> int:
-    key = ["-k", str(Path(sandbox.environment()["WINDOWBOX_DNS_KEY_FILE"]))] if signed else []
+    key = ["-k", str(Path(sandbox.environment()["DNS_KEY_FILE"]))] if signed else []
     script = f"server 127.0.0.1 {sandbox.state.ports['named']}\nzone local.gardener.cloud\n{line}\nsend\n"
     return subprocess.run(["nsupdate", *key], input=script.encode(), timeout=30, check=False).returncode
 
