@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bus import streams
+from bus.connection import Access, ApiError, Bus, connected
+from windowbox.errors import Refused
+
+NAMES = ["OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL", "KV_leases", "KV_clusters"]
+
+
+async def config(bus: Bus, stream: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await bus.api(f"STREAM.INFO.{stream}"))["config"]
+    return found
+
+
+async def test_all_streams_are_made_once(nats_url: str) -> None:
+    async with connected(Access(nats_url)) as bus:
+        assert await streams.ensure(bus) == [f"created stream {name}" for name in NAMES]
+        assert await streams.ensure(bus) == []
+
+
+async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
+    changed = {**await config(bus, "OBJECTS"), "max_msgs_per_subject": 3}
+    await bus.api("STREAM.UPDATE.OBJECTS", changed)
+    await bus.publish("object.c.k.n.web", b"kept")
+
+    assert await streams.ensure(bus) == ["updated stream OBJECTS: max_msgs_per_subject"]
+    assert (await config(bus, "OBJECTS"))["max_msgs_per_subject"] == 16
+    kept = await bus.last("OBJECTS", "object.c.k.n.web")
+    assert kept is not None
+    assert kept.data == b"kept"
+
+
+async def test_what_an_operator_added_is_left_alone(bus: Bus) -> None:
+    await bus.api("STREAM.UPDATE.JOURNAL", {**await config(bus, "JOURNAL"), "description": "of our team"})
+    assert await streams.ensure(bus) == []
+    assert (await config(bus, "JOURNAL"))["description"] == "of our team"
+
+
+async def test_a_stream_that_cannot_be_brought_up_to_date_is_explained(bus: Bus) -> None:
+    await bus.api("STREAM.DELETE.WORK")
+    await bus.api("STREAM.CREATE.WORK", {"name": "WORK", "subjects": ["work.>"], "storage": "file"})
+    with pytest.raises(Refused, match=r"stream WORK .*retention.*nats stream rm WORK"):
+        await streams.ensure(bus)
+
+
+async def test_three_replicas_are_asked_for_where_they_are_set(nats_url: str) -> None:
+    async with connected(Access(nats_url)) as bus:
+        with pytest.raises(ApiError, match="replicas > 1 not supported in non-clustered mode"):
+            await streams.ensure(bus, replicas=3)

@@ -1,0 +1,46 @@
+"""What runs beside a test, and waiting for what it brings about."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds until a test gives up waiting. None should ever wait that long."""
+
+
+@contextlib.asynccontextmanager
+async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Let `work` run beside the body; what fails there fails the test."""
+    tasks = [asyncio.create_task(w) for w in work]
+    try:
+        yield tasks
+    finally:
+        await stopped(*tasks)
+
+
+async def stopped(*tasks: asyncio.Task[None]) -> None:
+    """Cancel, and wait until all have ended."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result
+
+
+async def soon(happens: Awaitable[T]) -> T:
+    """What is waited for, but not for ever."""
+    async with asyncio.timeout(PATIENCE):
+        return await happens
+
+
+async def eventually(look: Callable[[], Awaitable[T]]) -> T:
+    """Look until there is something to see. For states of other processes, which tell nobody."""
+    async with asyncio.timeout(PATIENCE):
+        while not (seen := await look()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return seen
