@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,6 +16,8 @@ from bus.connection import ApiError, Bus, Headers, Stored, translated
 from windowbox.errors import Unreachable, WindowboxError
 
 logger = logging.getLogger(__name__)
+
+Since = int | datetime
 
 _EXPIRES = 30.0
 _HEARTBEAT = 5.0
@@ -230,16 +233,19 @@ async def snapshot(
     *,
     headers_only: bool = False,
     history: bool = False,
-    since: int = 0,
+    since: Since = 0,
 ) -> AsyncIterator[Stored]:
-    """What the stream holds now: the last message of each subject, or with `history` all of them."""
+    """What the stream holds now: the last message of each subject, or with `history` all of them.
+
+    With `since`, all from this sequence or time on.
+    """
     async for stored in _read(bus, stream, filters, headers_only, history, since, follow=False):
         if stored is not None:
             yield stored
 
 
 async def follow(
-    bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: int = 0
+    bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: Since = 0
 ) -> AsyncIterator[Stored | None]:
     """Like `snapshot`, then what comes until the connection breaks. None once, when all that was is read."""
     async for stored in _read(bus, stream, filters, False, history, since, follow=True):
@@ -247,7 +253,14 @@ async def follow(
 
 
 async def _read(
-    bus: Bus, stream: str, filters: list[str], headers_only: bool, history: bool, since: int, *, follow: bool
+    bus: Bus,
+    stream: str,
+    filters: list[str],
+    headers_only: bool,
+    history: bool,
+    since: Since,
+    *,
+    follow: bool,
 ) -> AsyncIterator[Stored | None]:
     inbox = Inbox()
     async with inbox.open(bus):
@@ -294,10 +307,12 @@ async def _forget(bus: Bus, stream: str, name: str) -> None:
 
 
 def _reading(
-    name: str, inbox: str, filters: list[str], headers_only: bool, history: bool, since: int
+    name: str, inbox: str, filters: list[str], headers_only: bool, history: bool, since: Since
 ) -> dict[str, Any]:
-    if since:
-        start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": since}
+    if isinstance(since, datetime):
+        start: dict[str, Any] = {"deliver_policy": "by_start_time", "opt_start_time": since.isoformat()}
+    elif since:
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": since}
     else:
         start = {"deliver_policy": "all" if history else "last_per_subject"}
     return {

@@ -63,6 +63,7 @@ class Read(Message):
     stream: str
     subject: str
     sequence: int
+    """0 if there was none."""
 
 
 class Call(Message):
@@ -72,6 +73,7 @@ class Call(Message):
     request: Any
     answer: Any = None
     error: dict[str, Any] | None = None
+    """What it raised; the type CancelledError where a deadline cut it short."""
     effect: bool = False
     """Whether the call changes the world; such calls are what a replay compares."""
 
@@ -90,6 +92,8 @@ class RunRecord(Message):
     outcome: str
     reads: list[Read] = []
     calls: list[Call] = []
+    calls_omitted: bool = False
+    """The record would have been too large for the server."""
     note: str = ""
     trace: str = ""
 

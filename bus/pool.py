@@ -194,7 +194,13 @@ class Pool:
                 note=outcome.note,
                 trace=trace,
             )
-            await self._bus.publish(subjects.run(self._pool, item.key), record.encoded())
+            await self._note(record)
+
+    async def _note(self, record: RunRecord) -> None:
+        data = record.encoded()
+        if len(data) + 4096 > self._bus.max_payload:
+            data = record.model_copy(update={"calls": [], "calls_omitted": True}).encoded()
+        await self._bus.publish(subjects.run(self._pool, record.key), data)
 
     async def _outcome(self, item: Item) -> Outcome:
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from windowbox.errors import WindowboxError
+from windowbox import errors
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
+from workers.lifecycle import statuses
 
 T = TypeVar("T")
 
@@ -32,11 +33,12 @@ class Doors(Protocol):
         """What `parse` makes of a Secret's data. Noted is only that it was read; None when played back."""
 
 
-def described(error: WindowboxError) -> dict[str, Any]:
-    """An error as it is noted."""
+def described(error: BaseException) -> dict[str, Any]:
+    """An error as it is noted: by the class that tells what to do about it."""
+    known = next((c for c in type(error).__mro__ if c.__module__ == errors.__name__), type(error))
     return {
-        "type": type(error).__name__,
+        "type": known.__name__,
         "message": str(error),
-        "codes": list(error.codes),
+        "codes": statuses.codes(error),
         "retry_after": getattr(error, "retry_after", None),
     }

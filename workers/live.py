@@ -12,7 +12,7 @@ from bus.connection import Bus
 from bus.messages import Announcement, Call, Read
 from bus.pool import Item
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Malformed, Missing, WindowboxError
+from windowbox.errors import Malformed, Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import RESOURCES, SECRETS, ObjectRef
 from workers.doors import described
@@ -31,9 +31,10 @@ class LiveDoors:
     async def read(self, ref: ObjectRef) -> Object | None:
         subject = subjects.seen(ref)
         stored = await self._bus.last(streams.OBJECTS, subject)
+        sequence = stored.sequence if stored else 0
+        self._item.reads.append(Read(stream=streams.OBJECTS, subject=subject, sequence=sequence))
         if stored is None:
             return None
-        self._item.reads.append(Read(stream=streams.OBJECTS, subject=subject, sequence=stored.sequence))
         seen = Announcement(stored)
         if seen.gone:
             return None
@@ -46,7 +47,8 @@ class LiveDoors:
             self._item.check()
         try:
             answer = await act()
-        except WindowboxError as error:
+        except BaseException as error:
+            # Also what a deadline cuts short, or a bug: played back, it has to end in the same way.
             self._note(door, request, effect, error=described(error))
             raise
         self._note(door, request, effect, answer=answer)

@@ -23,17 +23,22 @@ from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
 
 
-class WorkSettings(Protocol):
+class ScopeSettings(Protocol):
+    """The settings that say which objects are ours."""
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def ignore_operation_annotation(self) -> bool: ...
+
+
+class WorkSettings(ScopeSettings, Protocol):
     """What the pool needs to know of the settings of workers."""
 
     @property
     def concurrency(self) -> int: ...
     @property
     def ack_wait(self) -> float: ...
-    @property
-    def classes(self) -> tuple[str, ...]: ...
-    @property
-    def ignore_operation_annotation(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,6 @@ def assembled(
     )
 
 
-def scope_of(work: WorkSettings) -> Scope:
-    classes = classes_for(frozenset(work.classes), KIND.classes)
-    return Scope(frozenset({"local"}), classes, work.ignore_operation_annotation)
+def scope_of(settings: ScopeSettings) -> Scope:
+    classes = classes_for(frozenset(settings.classes), KIND.classes)
+    return Scope(frozenset({"local"}), classes, settings.ignore_operation_annotation)

@@ -1,0 +1,225 @@
+"""What happened, as one file: the runs of a period, the objects they read, and what they were told.
+
+A recording is JSON by the line, packed by gzip: first a header, then objects by their place on the bus,
+then runs by their time. It holds nothing secret, and names processes only by number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from bus import consumers, streams, subjects
+from bus.connection import Bus, Stored
+from bus.messages import PREDECESSOR, Announcement, Message, RunRecord
+from windowbox.errors import Malformed, Refused
+
+FORMAT = 1
+
+_READERS = 64
+
+
+class Zone(Message):
+    """A zone, as far as decisions depend on it: neither its servers nor its key."""
+
+    name: str
+    key_from_record: bool = False
+    ownership: str | None = None
+
+
+class Deciding(Message):
+    """The settings that decide what a run does."""
+
+    zones: tuple[Zone, ...] = ()
+    classes: tuple[str, ...] = ()
+    ignore_operation_annotation: bool = False
+
+
+class Header(Message):
+    """What a recording says of itself."""
+
+    recording: int
+    """The format's number."""
+    version: str
+    """Of the windowbox that recorded."""
+    since: datetime
+    until: datetime
+    settings: Deciding
+
+
+class SeenObject(Message):
+    """A message of OBJECTS."""
+
+    subject: str
+    sequence: int
+    time: int
+    """When it was stored, in nanoseconds since 1970."""
+    headers: dict[str, str]
+    body: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, stored: Stored) -> SeenObject:
+        # What the server adds is its own business, and so is the id by which it tells doubles.
+        headers = {name: value for name, value in stored.headers.items() if not name.startswith("Nats-")}
+        body = orjson.loads(stored.data) if stored.data else None
+        return cls(
+            subject=stored.subject,
+            sequence=stored.sequence,
+            time=int(stored.time),
+            headers=headers,
+            body=body,
+        )
+
+    @property
+    def data(self) -> bytes:
+        return orjson.dumps(self.body) if self.body is not None else b""
+
+    def announcement(self) -> Announcement:
+        return Announcement(Stored(self.subject, self.sequence, str(self.time), self.headers, self.data))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """All of it."""
+
+    header: Header
+    objects: dict[int, SeenObject]
+    """By their sequence."""
+    runs: list[RunRecord]
+
+
+async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
+    """What the bus still knows of the period that `header` names."""
+    runs = await _runs(bus, header, pools)
+    objects = {}
+    async for stored in consumers.snapshot(bus, streams.OBJECTS, ["object.>"], since=header.since):
+        if _seconds(stored) <= header.until.timestamp():
+            objects[stored.sequence] = SeenObject.of(stored)
+    needed = {
+        read.sequence
+        for run in runs
+        for read in run.reads
+        if read.stream == streams.OBJECTS and read.sequence
+    }
+    for found in await _objects(bus, sorted(needed - objects.keys())):
+        objects[found.sequence] = found
+    return Recording(header, dict(sorted(objects.items())), _nameless(runs))
+
+
+def write(path: Path, recording: Recording) -> None:
+    """Write the file. The same recording gives the same bytes."""
+    with path.open("wb") as file, gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed:
+        for line in _lines(recording):
+            packed.write(line + b"\n")
+
+
+def read(path: Path) -> Recording:
+    """The recording in a file. What is wrong with it is told by line."""
+    try:
+        lines = gzip.decompress(path.read_bytes()).splitlines()
+    except (OSError, EOFError) as error:
+        raise Malformed(f"{path} cannot be read as a recording: {error}") from error
+    if not lines:
+        raise Malformed(f"{path} is empty: no recording of windowbox")
+    header = _header(path, lines[0])
+    objects: dict[int, SeenObject] = {}
+    runs: list[RunRecord] = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            match orjson.loads(line):
+                case {"object": found}:
+                    object = SeenObject.model_validate(found)
+                    objects[object.sequence] = object
+                case {"run": found}:
+                    runs.append(RunRecord.model_validate(found))
+                case _:
+                    raise ValueError("neither an object nor a run")
+        except ValueError as error:
+            raise Malformed(f"{path}, line {number}: {error}") from error
+    return Recording(header, objects, runs)
+
+
+def _header(path: Path, line: bytes) -> Header:
+    try:
+        header = Header.model_validate_json(line)
+    except ValidationError as error:
+        raise Malformed(f"{path} is not a recording of windowbox: it has no header") from error
+    if header.recording != FORMAT:
+        raise Malformed(
+            f"{path} has format {header.recording}, this windowbox reads {FORMAT}: "
+            f"replay it with windowbox {header.version}"
+        )
+    return header
+
+
+def _lines(recording: Recording) -> Iterator[bytes]:
+    yield recording.header.encoded()
+    for object in recording.objects.values():
+        yield b'{"object":%b}' % object.encoded()
+    for run in recording.runs:
+        yield b'{"run":%b}' % run.encoded()
+
+
+async def publish(bus: Bus, recording: Recording, speed: float) -> int:
+    """Announce the recorded objects on another bus, `speed` times as fast as they came; 0: without pauses."""
+    await streams.ensure(bus)
+    if (await bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["messages"]:
+        raise Refused(
+            "this bus knows objects already, and would take recorded ones for news of them: give an empty one"
+        )
+    loop = asyncio.get_running_loop()
+    places: dict[int, int] = {}
+    began, first = loop.time(), next((object.time for object in recording.objects.values()), 0)
+    for object in recording.objects.values():
+        if speed:
+            await asyncio.sleep(began + (object.time - first) / 1e9 / speed - loop.time())
+        # The version before stands elsewhere on this bus.
+        before = places.get(object.announcement().predecessor, 0)
+        headers = {**object.headers, PREDECESSOR: str(before)}
+        sequence = await bus.publish(object.subject, object.data, headers)
+        places[object.sequence] = sequence or 0
+    return len(places)
+
+
+async def _runs(bus: Bus, header: Header, pools: Iterable[str]) -> list[RunRecord]:
+    filters = [subjects.run(pool, ">") for pool in pools]
+    found = []
+    async for stored in consumers.snapshot(bus, streams.JOURNAL, filters, since=header.since):
+        if _seconds(stored) <= header.until.timestamp():
+            found.append(RunRecord.model_validate_json(stored.data))
+    return sorted(found, key=lambda run: run.started)
+
+
+async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:
+    """Those of older messages that the stream still holds."""
+    room = asyncio.Semaphore(_READERS)
+
+    async def one(sequence: int) -> SeenObject | None:
+        async with room:
+            stored = await bus.at(streams.OBJECTS, sequence)
+        if stored is None:
+            return None
+        moment = datetime.fromisoformat(stored.time[:26].rstrip("Z") + "+00:00").timestamp()
+        return SeenObject.of(stored._replace(time=str(int(moment * 1e9))))
+
+    return [found for found in await asyncio.gather(*map(one, sequences)) if found]
+
+
+def _nameless(runs: list[RunRecord]) -> list[RunRecord]:
+    """Without the names of machines."""
+    names: dict[str, str] = {}
+    for run in runs:
+        names.setdefault(run.process, f"process {len(names) + 1}")
+    return [run.model_copy(update={"process": names[run.process]}) for run in runs]
+
+
+def _seconds(stored: Stored) -> float:
+    return int(stored.time) / 1e9

@@ -1,0 +1,86 @@
+"""How commands that ask find the bus: settings from a file, the environment, or the running sandbox."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from windowbox.errors import Missing
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from bus.connection import Bus
+    from windowbox.settings import Settings
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+FINDING = """
+\b
+The bus is that of --settings FILE, or of WINDOWBOX_SETTINGS, or of the sandbox that runs."""
+"""For the end of a command's help."""
+
+_PATIENCE = 5.0
+
+
+def settings_options(command: _Function) -> _Function:
+    """`--settings` and `--name`: whose bus to ask."""
+    file = click.option(
+        "--settings", "file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="Settings of an operator; a YAML file.",
+    )  # fmt: skip
+    name = click.option("--name", metavar="NAME", help="Which sandbox, if there are several.")
+    return file(name(command))
+
+
+def loaded(file: Path | None, name: str | None = None) -> Settings:
+    """The settings that a command is to ask with. Missing, with a remedy, if there are none."""
+    from windowbox import settings
+
+    return settings.load(file or _named_by_environment(name) or _of_sandbox(name))
+
+
+def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[Bus]:
+    """The bus, for as long as a command asks."""
+    from bus import connection
+
+    return connection.connected(settings.nats.access(f"windowbox {command}"), patience=_PATIENCE)
+
+
+def monitor(name: str | None = None) -> str | None:
+    """Where the NATS server tells how it is: by the environment, or as the sandbox has it."""
+    if url := os.environ.get("NATS_MONITOR_URL"):
+        return url
+    from windowbox.sandbox import state as states
+
+    state = states.read(states.folder(name))
+    if state is None or not state.running() or "nats-monitor" not in state.ports:
+        return None
+    return f"http://127.0.0.1:{state.ports['nats-monitor']}"
+
+
+def _named_by_environment(name: str | None) -> Path | None:
+    path = os.environ.get("WINDOWBOX_SETTINGS")
+    if name or not path:
+        return None
+    if not Path(path).is_file():
+        raise Missing(f"WINDOWBOX_SETTINGS names {path}, which is not a file: correct it, or unset it")
+    return Path(path)
+
+
+def _of_sandbox(name: str | None) -> Path:
+    from windowbox.sandbox import roles
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    state = states.read(folder)
+    if state is None or not state.running():
+        raise Missing(
+            f"no bus to ask: the sandbox {folder.name!r} does not run. Start it with `windowbox up`, "
+            "or say where the bus is with --settings FILE or WINDOWBOX_SETTINGS"
+        )
+    return roles.settings_file(folder, "operator")

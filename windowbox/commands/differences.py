@@ -1,0 +1,103 @@
+"""What a replay found, told to people and to programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+from bus import subjects
+from windowbox.telemetry import tracing
+from workers.replay import Difference, Effect, Result
+
+_LONGEST = 160
+
+
+class Line(NamedTuple):
+    """A line, and how it looks on a terminal."""
+
+    text: str
+    colour: str | None = None
+
+
+def described(difference: Difference) -> Iterator[Line]:
+    """One run: which it was, then what it did then and does now."""
+    run = difference.run
+    yield Line(f"{subjects.ref(run.key)}  {run.started:%Y-%m-%d %H:%M:%S}  ({run.wish.reason})", "yellow")
+    yield Line(f"  trace {tracing.trace_id(run.trace) or '-'}, run as {run.process}")
+    yield from _effects(difference.recorded, difference.now)
+    if difference.stopped:
+        yield Line(f"  ! stopped: {difference.stopped}", "red")
+    elif difference.outcome != run.outcome:
+        yield Line(f"  - ended as: {run.outcome}", "red")
+        yield Line(f"  + ends as:  {difference.outcome}", "green")
+
+
+def summary(result: Result) -> Iterator[str]:
+    found = len(result.differences)
+    yield f"{result.replayed} runs replayed, {found or 'none'} with differences"
+    for reason, count in sorted(result.left_out.items()):
+        yield f"{count} runs left out: {reason}"
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    return {
+        "replayed": result.replayed,
+        "leftOut": dict(result.left_out),
+        "differences": [
+            {
+                "object": str(subjects.ref(d.run.key)),
+                "key": d.run.key,
+                "trace": d.run.trace,
+                "started": d.run.started.isoformat(),
+                "recorded": {"outcome": d.run.outcome, "effects": [e._asdict() for e in d.recorded]},
+                "now": {"outcome": d.outcome, "effects": [e._asdict() for e in d.now]},
+                "stopped": d.stopped,
+            }
+            for d in result.differences
+        ],
+    }
+
+
+def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two JSON values differ: the place, what was there, and what is. None stands for nothing, too."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in dict.fromkeys([*old, *new]):
+            place = f"{path}.{name}" if path else str(name)
+            yield from changes(old.get(name), new.get(name), place)
+    elif old != new:
+        yield path, old, new
+
+
+def _effects(recorded: list[Effect], now: list[Effect]) -> Iterator[Line]:
+    then, today = [_text(e) for e in recorded], [_text(e) for e in now]
+    for tag, a, b, c, d in SequenceMatcher(None, then, today, autojunk=False).get_opcodes():
+        old, new = recorded[a:b], now[c:d]
+        if tag == "equal":
+            yield from (Line(f"    {_cut(text)}") for text in then[a:b])
+        elif len(old) == len(new) and all(x.door == y.door for x, y in zip(old, new, strict=True)):
+            for x, y in zip(old, new, strict=True):
+                yield Line(f"    {x.door}, differently:")
+                yield from _fields(x, y)
+        else:
+            yield from (Line(f"  - {_cut(_text(effect))}", "red") for effect in old)
+            yield from (Line(f"  + {_cut(_text(effect))}", "green") for effect in new)
+
+
+def _fields(old: Effect, new: Effect) -> Iterator[Line]:
+    for place, was, is_ in changes(old.request, new.request):
+        yield Line(f"  -   {place}: {_cut(_json(was))}", "red")
+        yield Line(f"  +   {place}: {_cut(_json(is_))}", "green")
+
+
+def _text(effect: Effect) -> str:
+    return f"{effect.door} {_json(effect.request)}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,151 @@
+"""`windowbox record` and `windowbox replay`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windowbox.commands import asking
+from windowbox.commands.sandbox import output_option
+
+if TYPE_CHECKING:
+    from bus.recordings import Header, Recording
+    from windowbox.settings import Settings
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType):
+    """`90s`, `15m`, `1h30m`, `1d`."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        text = str(value)
+        if not re.fullmatch(r"(\d+[smhd])+", text):
+            self.fail(f"{text!r} is not a duration: write 90s, 15m, 1h30m or 1d", param, ctx)
+        parts = re.findall(r"(\d+)([smhd])", text)
+        return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox record --since 15m -o morning.wbx\n"
+    "  windowbox replay morning.wbx              does today's code still do the same?\n" + asking.FINDING
+)
+@click.option(
+    "--since", type=Duration(), default="1h", show_default=True, metavar="TIME", help="How far back: 15m, 1d."
+)
+@click.option(
+    "-o", "--output", "target", type=click.Path(path_type=Path, dir_okay=False), required=True,
+    metavar="FILE", help="The file to write.",
+)  # fmt: skip
+@asking.settings_options
+def record(since: timedelta, target: Path, file: Path | None, name: str | None) -> None:
+    """Write what happened to FILE: runs, the objects they read, and what they were answered.
+
+    The journal goes back a day at most. Secrets are not in it, so neither are they in the file. The settings
+    should be those of the workers: which zones there are is part of what they decided.
+    """
+    from bus import recordings
+
+    settings = asking.loaded(file, name)
+    now = datetime.now(UTC)
+    recording = asyncio.run(_recorded(settings, _header(settings, now - since, now)))
+    recordings.write(target, recording)
+    size = target.stat().st_size / 1024
+    click.echo(
+        f"{target}: {len(recording.runs)} runs, {len(recording.objects)} object versions, {size:.0f} KiB"
+    )
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox replay day.wbx                                  compare with today's code\n"
+    "  windowbox replay day.wbx --onto nats://127.0.0.1:4222     at the pace of that day\n"
+    "  windowbox replay day.wbx --onto nats://… --speed 0        as fast as it goes"
+)
+@click.argument("recording", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--onto", metavar="URL", help="Publish the recorded objects onto this bus, which is empty.")
+@click.option(
+    "--speed", type=click.FloatRange(0), default=1.0, show_default=True,
+    help="With --onto: how many times faster than it was; 0 for no pauses.",
+)  # fmt: skip
+@output_option
+@click.pass_context
+def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, output: str) -> None:
+    """Run a recording again, without any cluster, bus or DNS server, and show what is done differently.
+
+    Every run meets the objects and the answers it met then. What it changes now (records in DNS, metadata,
+    status) is compared with what it changed then. Ends with 1 if anything differs.
+    """
+    from bus import recordings
+
+    read = recordings.read(recording)
+    if onto:
+        click.echo(asyncio.run(_published(read, onto, speed)))
+        return
+    ctx.exit(_compare(read, output))
+
+
+def _compare(recording: Recording, output: str) -> int:
+    from windowbox.commands import differences
+    from workers import replay as playing
+
+    result = asyncio.run(playing.replayed(recording))
+    if output == "json":
+        click.echo(json.dumps(differences.as_json(result), indent=2))
+    else:
+        for difference in result.differences:
+            for line in differences.described(difference):
+                click.echo(click.style(line.text, fg=line.colour))
+            click.echo()
+        for sentence in differences.summary(result):
+            click.echo(sentence)
+    return 1 if result.differences else 0
+
+
+async def _recorded(settings: Settings, header: Header) -> Recording:
+    from bus import recordings
+    from workers import replay as playing
+
+    async with asking.connected(settings, "record") as bus:
+        return await recordings.recorded(bus, header, playing.POOLS)
+
+
+async def _published(recording: Recording, url: str, speed: float) -> str:
+    from bus import recordings
+    from bus.connection import Access, connected
+
+    async with connected(Access(url, name="windowbox replay"), patience=5) as bus:
+        count = await recordings.publish(bus, recording, speed)
+    return f"{count} object versions published onto {url}"
+
+
+def _header(settings: Settings, since: datetime, until: datetime) -> Header:
+    from importlib import metadata
+
+    from bus.recordings import FORMAT, Deciding, Header, Zone
+
+    zones = tuple(
+        Zone(name=zone.name, key_from_record=zone.key_from_record, ownership=zone.ownership)
+        for zone in settings.dns.zones
+    )
+    deciding = Deciding(
+        zones=zones,
+        classes=settings.work.classes,
+        ignore_operation_annotation=settings.work.ignore_operation_annotation,
+    )
+    try:
+        version = metadata.version("windowbox")
+    except metadata.PackageNotFoundError:
+        version = "0"
+    return Header(recording=FORMAT, version=version, since=since, until=until, settings=deciding)

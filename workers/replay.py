@@ -1,0 +1,208 @@
+"""Recorded runs, done again by today's code: what they ask is answered from the recording."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar, cast
+
+import pydantic_core
+
+from bus import streams, subjects
+from bus.messages import Call, RunRecord
+from bus.recordings import Deciding, Recording
+from windowbox import errors
+from windowbox.models.dnssettings import DnsSettings, ZoneSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers.dnsrecord.actuator import KIND, DNSRecordActuator
+from workers.dnsrecord.pool import scope_of
+from workers.lifecycle.runs import LifeCycle
+from workers.lifecycle.world import World
+
+T = TypeVar("T")
+
+POOLS = (KIND.pool,)
+"""The pools whose runs can be done again."""
+
+
+class Effect(NamedTuple):
+    """A change of the world: through which door, and what was asked for there."""
+
+    door: str
+    request: Any
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run that does not do what it once did."""
+
+    run: RunRecord
+    recorded: list[Effect]
+    now: list[Effect]
+    outcome: str
+    """How it ends now."""
+    stopped: str = ""
+    """Why it could not be played to its end, if it could not."""
+
+
+@dataclass
+class Result:
+    """What came of a replay."""
+
+    replayed: int = 0
+    left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """How many runs for which reason."""
+    differences: list[Difference] = field(default_factory=list)
+
+
+class Unanswered(Exception):
+    """The run asks something that it did not ask when it was recorded."""
+
+
+class Unforeseen(Exception):
+    """An error that was a bug when it was recorded, too."""
+
+
+class ReplayDoors:
+    """The world as one run saw it."""
+
+    def __init__(self, recording: Recording, run: RunRecord) -> None:
+        self._objects = recording.objects
+        self._reads: dict[str, deque[int]] = defaultdict(deque)
+        for read in run.reads:
+            self._reads[read.subject].append(read.sequence)
+        self._calls = list(run.calls)
+        self._answered: list[Call] = []
+        self.effects: list[Effect] = []
+        """What the run has changed so far, had it been real."""
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        sequences = self._reads[subjects.seen(ref)]
+        if not sequences:
+            raise Unanswered(f"it reads {ref}, which it did not read then")
+        # Whoever looks once more than then, sees what was seen last.
+        sequence = sequences.popleft() if len(sequences) > 1 else sequences[0]
+        if not sequence:
+            return None
+        seen = self._objects[sequence].announcement()
+        return None if seen.gone else seen.object()
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        asked = _json(request)
+        if effect:
+            self.effects.append(Effect(door, asked))
+        noted = self._noted(door, asked, effect)
+        if noted.error is not None:
+            raise _raised(noted.error)
+        return noted.answer
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
+        async def act() -> None: ...
+
+        await self.call("secret", {"namespace": ref.namespace, "name": ref.name}, act)
+        return None
+
+    def _noted(self, door: str, request: Any, effect: bool) -> Call:
+        """The answer to this very request; to a changed one of an effect, the answer the former one got."""
+        same_door = [call for call in self._calls if call.door == door and call.effect == effect]
+        found = next((call for call in same_door if call.request == request), None)
+        if found is None and effect and same_door:
+            found = same_door[0]
+        if found is not None:
+            self._calls.remove(found)
+            self._answered.append(found)
+            return found
+        for call in reversed(self._answered):
+            if not effect and (call.door, call.request) == (door, request):
+                return call  # asked once more than then: nothing has changed meanwhile
+        raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
+
+
+async def replayed(recording: Recording, life: LifeCycle | None = None) -> Result:
+    """Do all runs again, with `life` or as today's code and the recorded settings have it."""
+    life = life or life_cycle(recording.header.settings)
+    result = Result()
+    for run in recording.runs:
+        if reason := _unplayable(recording, run):
+            result.left_out[reason] += 1
+            continue
+        result.replayed += 1
+        difference = await _compared(recording, run, life)
+        if difference:
+            result.differences.append(difference)
+    return result
+
+
+def life_cycle(settings: Deciding, actuator: type[DNSRecordActuator] = DNSRecordActuator) -> LifeCycle:
+    """Today's code for the pool `dnsrecord`, that can reach nothing but its doors."""
+    zones = [ZoneSettings(servers=["nowhere.invalid"], **zone.model_dump()) for zone in settings.zones]
+    nowhere = cast(Any, _Nowhere())
+    acting = actuator(nowhere, DnsSettings(zones=zones), nowhere)
+    return LifeCycle(KIND, acting, scope_of(settings), World(nowhere, nowhere))
+
+
+async def _compared(recording: Recording, run: RunRecord, life: LifeCycle) -> Difference | None:
+    doors = ReplayDoors(recording, run)
+    stopped = ""
+    try:
+        outcome = (await life.run(subjects.ref(run.key), run.wish, doors)).word
+    except Unanswered as error:
+        outcome, stopped = "stopped", str(error)
+    except Exception as error:
+        # As the pool would have it: see bus.pool.
+        outcome, stopped = "failed", "" if run.outcome == "failed" else f"{type(error).__name__}: {error}"
+    then = [Effect(call.door, call.request) for call in run.calls if call.effect]
+    if not stopped and then == doors.effects and outcome == run.outcome:
+        return None
+    return Difference(run, then, doors.effects, outcome, stopped)
+
+
+def _unplayable(recording: Recording, run: RunRecord) -> str:
+    """Why this run cannot be done again; nothing if it can."""
+    if run.pool not in POOLS:
+        return f"of pool {run.pool}, whose runs only write down what others decided"
+    if run.calls_omitted:
+        return "their record was too large for the bus"
+    for read in run.reads:
+        if read.stream != streams.OBJECTS or not read.sequence:
+            continue
+        found = recording.objects.get(read.sequence)
+        if found is None or found.subject != read.subject:
+            return "object versions no longer on the bus"
+        if found.announcement().omitted:
+            return "objects too large for the bus"
+    return ""
+
+
+def _raised(error: Mapping[str, Any]) -> Exception:
+    """The error that was noted, as far as one can tell from what was noted."""
+    name, message = str(error["type"]), str(error["message"])
+    if name in ("CancelledError", "TimeoutError"):
+        return TimeoutError(message)
+    known = getattr(errors, name, None)
+    if not (isinstance(known, type) and issubclass(known, errors.WindowboxError)):
+        return Unforeseen(f"{name}: {message}")
+    codes = tuple(error.get("codes") or ())
+    if issubclass(known, errors.TransientError):
+        return known(message, retry_after=error.get("retry_after"), codes=codes)
+    return known(message, codes=codes)
+
+
+def _json(value: Any) -> Any:
+    return pydantic_core.from_json(pydantic_core.to_json(value))
+
+
+def _short(request: Any, longest: int = 120) -> str:
+    text = pydantic_core.to_json(request).decode()
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
+class _Nowhere:
+    """Stands where the world would be."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a run that is played back reached for {name!r} past its doors")
