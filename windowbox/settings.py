@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from bus.connection import Access
 from windowbox.errors import Malformed
@@ -75,11 +75,7 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level to log.")
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(
-        env_prefix="WINDOWBOX_", env_nested_delimiter="__", extra="ignore", frozen=True
-    )
-
+class Settings(Section):
     nats: NatsSettings = NatsSettings()
     cluster: ClusterSettings = ClusterSettings()
     watch: WatchSettings = WatchSettings()
@@ -89,16 +85,11 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return env_settings, init_settings
+
+class _Environment(Settings, BaseSettings):
+    """The same settings, as the environment spells them."""
+
+    model_config = SettingsConfigDict(env_prefix="WINDOWBOX_", env_nested_delimiter="__", extra="ignore")
 
 
 def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
@@ -110,10 +101,10 @@ def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
             f"{file}: unknown settings {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}"
         )
     try:
-        settings = Settings(**content)
-        if not flags:
-            return settings
-        return Settings.model_validate(_merged(settings.model_dump(), flags))
+        environment = EnvSettingsSource(_Environment)()
+        return Settings.model_validate(_merged(_merged(content, environment), flags or {}))
+    except SettingsError as error:
+        raise Malformed(f"{error}: lists and mappings are given as JSON in the environment") from error
     except ValidationError as error:
         raise Malformed(_explained(error, file)) from error
 
@@ -131,7 +122,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _merged(base: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for name, value in above.items():
-        merged[name] = _merged(merged[name], value) if isinstance(value, dict) else value
+        below = merged.get(name)
+        merged[name] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
     return merged
 
 

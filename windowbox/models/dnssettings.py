@@ -55,21 +55,25 @@ def _server(server: str) -> str:
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class KeySettings(_Settings):
     """A TSIG key, as `tsig-keygen` prints it."""
 
     name: Annotated[str, AfterValidator(_zone_name)]
+    """As the server's configuration spells it."""
     algorithm: Algorithm = "hmac-sha256"
+    """A part of the key's identity: another one is another key."""
     secret: Annotated[SecretStr, AfterValidator(_secret)]
+    """The base64 text between the quotes."""
 
 
 class ZoneSettings(_Settings):
     """One zone that is changed through dynamic updates."""
 
     name: Annotated[str, AfterValidator(_zone_name)]
+    """Its apex."""
     servers: Annotated[list[Annotated[str, AfterValidator(_server)]], Field(min_length=1)]
     """Primaries of the same data, the preferred one first: `host`, `host:port` or `[v6]:port`."""
     key: KeySettings | None = None
@@ -78,7 +82,9 @@ class ZoneSettings(_Settings):
     ownership: str | None = Field(None, pattern=r"^[A-Za-z0-9._/-]{1,63}$")
     """The id under which records are claimed; None leaves records unmarked."""
     max_rrsets: int = Field(200, ge=1, le=500)
+    """Changes in one message at most; more pay off where the server's disk is slow."""
     max_octets: int = Field(16_384, ge=512, le=16_384)
+    """Octets of one message at most."""
 
     @model_validator(mode="after")
     def _one_source_of_keys(self) -> ZoneSettings:
@@ -92,7 +98,7 @@ class DnsSettings(_Settings):
 
     zones: list[ZoneSettings]
     resolver_check: bool = False
-    """Tell in the log whether this host's own resolver answers what was written."""
+    """Note for each record (`windowbox trace` shows it) whether this host's own resolver answers it."""
     drift_interval: float = Field(600, gt=0)
     """Seconds between two comparisons of everything wanted with what the servers answer."""
     message_timeout: float = Field(5, gt=0)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from windowbox.clients.nameserver import Nameserver, TsigKey
+from windowbox.clients.nameserver import Nameserver, TsigKey, ask_resolver
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.dnssettings import DnsSettings, ZoneSettings
@@ -40,6 +40,7 @@ class DNSRecordActuator:
     def __init__(self, nameserver: Nameserver, settings: DnsSettings, claims: Claims) -> None:
         self._nameserver = nameserver
         self._zones = {zone.name: zone for zone in settings.zones}
+        self._ask_resolver = settings.resolver_check
         self._claims = claims
 
     async def reconcile(self, run: Run) -> Status:
@@ -52,6 +53,8 @@ class DNSRecordActuator:
         await self._act(
             run, request, lambda: self._nameserver.replace(zone.name, wanted, key=key, owner=zone.ownership)
         )
+        if self._ask_resolver:
+            await self._note_resolver(run, wanted)
         return {"zone": zone.name}
 
     async def restore(self, run: Run) -> Status:
@@ -106,6 +109,14 @@ class DNSRecordActuator:
         former = self._zones.get(str(run.object.status.get("zone") or ""))
         if former and former != zone:
             await self._delete(run, former, records.key(spec, former.name))
+
+    async def _note_resolver(self, run: Run, wanted: RecordSet) -> None:
+        """Note, for `trace`, whether this host resolves the name already. It may lag: that is no failure."""
+
+        async def act() -> str:
+            return (await ask_resolver(wanted)).text
+
+        await run.doors.call("resolver", {"name": wanted.key.name}, act)
 
     async def _twin(self, run: Run, record: RecordKey) -> str | None:
         async def act() -> str | None:
