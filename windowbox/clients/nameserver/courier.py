@@ -12,7 +12,7 @@ from windowbox.clients.nameserver.connection import Connection
 from windowbox.clients.nameserver.intentions import Delete, Item, Replace
 from windowbox.clients.nameserver.messages import Packed, Update
 from windowbox.clients.nameserver.ownership import Adoptable, Claim, Held, Unclaimed
-from windowbox.errors import Conflict, Malformed, Refused
+from windowbox.errors import Conflict, Malformed, Refused, Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +235,11 @@ class Courier:
         soa, everything = await self._connection.exchange(
             [messages.query(record.name, messages.SOA), messages.query(record.name, messages.ANY)]
         )
-        item.fail(classify.diagnosis(record, name, self._zone, reply, soa, everything))
+        try:
+            failure = classify.diagnosis(record, name, self._zone, reply, soa, everything)
+        except ValueError as error:
+            raise Unreachable(f"{self._connection.server} answers what nobody can read: {error}") from error
+        item.fail(failure)
 
 
 def _fail_each(items: Sequence[Item], failure: Failure) -> None:

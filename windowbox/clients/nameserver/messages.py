@@ -6,6 +6,7 @@ the name server, the limit.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 A, NS, CNAME, SOA, TXT, AAAA, ANY = 1, 2, 5, 6, 16, 28, 255
 NUMBERS: dict[RecordType, int] = {"A": A, "AAAA": AAAA, "CNAME": CNAME, "TXT": TXT}
 NAMES = {A: "A", NS: "NS", CNAME: "CNAME", SOA: "SOA", TXT: "TXT", AAAA: "AAAA", 15: "MX", 33: "SRV"}
+
+_LENGTHS = {A: 4, AAAA: 16}
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = range(6)
 YXDOMAIN, YXRRSET, NXRRSET, NOTAUTH, NOTZONE = range(6, 11)
@@ -201,8 +204,10 @@ class Reply:
 
     @property
     def authority(self) -> list[Record]:
+        """Raises ValueError where the octets make no sense."""
         records: list[Record] = []
-        _read(self._wire, self.authority_start, self._counts[1], records)
+        with _sense(self._wire):
+            _read(self._wire, self.authority_start, self._counts[1], records)
         return records
 
     def values(self, name: bytes, number: int) -> tuple[set[bytes], int]:
@@ -213,15 +218,21 @@ class Reply:
 
 def parsed(wire: bytes) -> Reply:
     """Raises ValueError where the octets make no sense."""
-    try:
+    with _sense(wire):
         return Reply(wire)
+
+
+@contextlib.contextmanager
+def _sense(wire: bytes) -> Iterator[None]:
+    try:
+        yield
     except (IndexError, struct.error) as error:
         raise ValueError(f"a reply of {len(wire)} octets cannot be read") from error
 
 
 def last_record(wire: bytes) -> int | None:
     """Where the last record of the additional section starts: a signature's place."""
-    try:
+    with _sense(wire):
         _, _, questions, *counts = _header.unpack_from(wire)
         place = 12
         for _ in range(questions):
@@ -229,9 +240,7 @@ def last_record(wire: bytes) -> int | None:
         for _ in range(sum(counts) - 1):
             place = _skip_name(wire, place) + 10
             place += int.from_bytes(wire[place - 2 : place], "big")
-    except (IndexError, struct.error) as error:
-        raise ValueError(f"a reply of {len(wire)} octets cannot be read") from error
-    return place if counts[-1] else None
+        return place if counts[-1] else None
 
 
 def _read(wire: bytes, place: int, count: int, into: list[Record]) -> int:
@@ -239,7 +248,7 @@ def _read(wire: bytes, place: int, count: int, into: list[Record]) -> int:
         name, place = _name(wire, place)
         number, _, ttl, length = _record.unpack_from(wire, place)
         place += 10
-        if len(wire) < place + length:
+        if len(wire) < place + length or length != _LENGTHS.get(number, length):
             raise IndexError
         into.append(Record(name, number, ttl, _expanded(wire, place, length, number)))
         place += length
