@@ -1,0 +1,51 @@
+"""What other clients of a name server see and do."""
+
+from __future__ import annotations
+
+import base64
+
+import dns.message
+import dns.query
+import dns.rcode
+import dns.tsig
+import dns.update
+
+from tests.servers import NameServer
+
+
+def answers(server: NameServer, name: str, record_type: str = "A") -> list[str]:
+    """The sorted values that `server` answers."""
+    reply = dns.query.tcp(dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10)
+    return sorted(str(value) for answer in reply.answer for value in answer)
+
+
+def ttl(server: NameServer, name: str, record_type: str = "A") -> int:
+    reply = dns.query.tcp(dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10)
+    return int(reply.answer[0].ttl)
+
+
+def remove(server: NameServer, name: str, record_type: str = "A") -> None:
+    """Remove a record by hand."""
+    update = _update(server)
+    update.delete(f"{name}.", record_type)
+    _send(server, update)
+
+
+def replace(server: NameServer, name: str, record_type: str, value: str) -> None:
+    """Change a record by hand."""
+    update = _update(server)
+    update.replace(f"{name}.", 60, record_type, value)
+    _send(server, update)
+
+
+def _update(server: NameServer) -> dns.update.UpdateMessage:
+    key = server.key
+    if key is None:
+        return dns.update.UpdateMessage(server.zone)
+    secret = base64.b64decode(key.secret)
+    return dns.update.UpdateMessage(server.zone, keyring=dns.tsig.Key(key.name, secret, key.algorithm))
+
+
+def _send(server: NameServer, update: dns.update.UpdateMessage) -> None:
+    reply = dns.query.tcp(update, "127.0.0.1", port=server.port, timeout=10)
+    assert reply.rcode() == dns.rcode.NOERROR
