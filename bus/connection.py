@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import nats
@@ -146,6 +147,13 @@ class Bus:
             answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=TIMEOUT)
         return _stored(answer)
 
+    async def first(self, stream: str, subject: str) -> Stored | None:
+        """The oldest message whose subject matches."""
+        payload = orjson.dumps({"seq": 1, "next_by_subj": subject})
+        with translated(f"read {subject}"):
+            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}", payload, timeout=TIMEOUT)
+        return _stored(answer)
+
     async def at(self, stream: str, sequence: int) -> Stored | None:
         """The message with this sequence, if the stream still holds it."""
         payload = b'{"seq":%d}' % sequence
@@ -169,6 +177,11 @@ class Bus:
         with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
             async with asyncio.timeout(TIMEOUT):
                 await self.client.drain()
+
+
+def instant(time_of_server: str) -> float:
+    """A time as the server spells it, as seconds since 1970."""
+    return datetime.fromisoformat(time_of_server[:26].rstrip("Z") + "+00:00").timestamp()
 
 
 @contextlib.asynccontextmanager

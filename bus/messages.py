@@ -86,6 +86,8 @@ class RunRecord(Message):
     wish: Wish
     wish_sequence: int
     delivery: int
+    waited: float = 0.0
+    """Seconds from the wish to the start."""
     started: datetime
     seconds: float
     process: str

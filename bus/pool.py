@@ -16,7 +16,7 @@ from typing import Protocol
 import orjson
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus, Stored
+from bus.connection import Bus, Stored, instant
 from bus.consumers import Delivery
 from bus.messages import TRACE, Call, Read, RunRecord, Wish
 from bus.queue import Queue
@@ -171,7 +171,8 @@ class Pool:
 
     async def _run(self, item: Item, wish: Stored) -> None:
         started, clock = datetime.now(UTC), time.perf_counter()
-        metrics.bus_latency.labels(self._pool).observe(max(0.0, started.timestamp() - _seconds(wish.time)))
+        waited = max(0.0, started.timestamp() - instant(wish.time))
+        metrics.bus_latency.labels(self._pool).observe(waited)
         with tracing.span(f"run {self._pool}", wish.headers.get(TRACE, ""), key=item.key) as trace:
             outcome = await self._outcome(item)
             item.check()
@@ -185,6 +186,7 @@ class Pool:
                 wish=item.wish,
                 wish_sequence=item.wish_sequence,
                 delivery=item.delivery,
+                waited=waited,
                 started=started,
                 seconds=took,
                 process=PROCESS,
@@ -286,7 +288,3 @@ class Pool:
 def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:
     """Seconds to wait before attempt number `attempt`, counted from 1."""
     return float(min(longest, first * 2 ** min(attempt - 1, 40)))
-
-
-def _seconds(time_of_server: str) -> float:
-    return datetime.fromisoformat(time_of_server[:26].rstrip("Z") + "+00:00").timestamp()

@@ -9,11 +9,21 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus, Occupied
+from bus.connection import Bus, Occupied, instant
 from bus.messages import TRACE, Wish
 from windowbox.telemetry import metrics, tracing
+
+
+class Depth(NamedTuple):
+    """How a pool's queue stands."""
+
+    waiting: int
+    in_hand: int
+    oldest_seconds: float
+    """Age of the oldest wish that is not fulfilled."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,13 @@ class Queue:
         if found:
             metrics.swept.labels(self.pool).inc(found)
         return found
+
+    async def depth(self) -> Depth:
+        """How much waits, and for how long."""
+        info = await self.bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{self.pool}")
+        oldest = await self.bus.first(streams.TRIGGERS, subjects.wish(self.pool, ">"))
+        age = datetime.now(UTC).timestamp() - instant(oldest.time) if oldest else 0.0
+        return Depth(int(info["num_pending"]), int(info["num_ack_pending"]), max(0.0, age))
 
     def due_consumer(self) -> consumers.Consumer:
         return consumers.Consumer(streams.LATER, f"due-{self.pool}", (subjects.due(self.pool, ">"),), 10)

@@ -51,11 +51,18 @@ class Process:
     ready: bool = False
     tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
     details: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    gauges: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
         """What `status` shows of this process."""
         about = {"role": self.role, "process": PROCESS, "metrics": self.metrics, "ready": self.ready}
         return about | {name: tell() for name, tell in self.details.items()}
+
+    async def refresh(self) -> None:
+        """Bring the gauges up to date that nobody counts along the way."""
+        with contextlib.suppress(WindowboxError):
+            for act in self.gauges:
+                await act()
 
     async def run(self) -> None:
         """All that this process does, until it is told to end."""
@@ -79,8 +86,9 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
         opened = await stack.enter_async_context(clusters(runtime, registry))
         made = Process(settings, role, bus, Leases(bus, PROCESS), registry, opened)
         made.tasks |= {"leases": made.leases.run, "clusters": registry.run}
-        ready = lambda: made.ready and bus.connected  # noqa: E731
-        made.metrics = await stack.enter_async_context(http.served(settings.metrics, ready))
+        made.metrics = await stack.enter_async_context(
+            http.served(settings.metrics, lambda: made.ready and bus.connected, made.refresh)
+        )
         await stack.enter_async_context(presence.answering(bus, made.describe))
         yield made
 
@@ -105,6 +113,7 @@ async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExi
             made.bus, made.clusters, nameserver, made.settings.dns, made.settings.work
         )
         made.details["zones"] = lambda: [dataclasses.asdict(s) for s in nameserver.stats()]
+        made.gauges.append(lambda: _measure_dns(nameserver))
         made.tasks |= parts.tasks
         _add_pool(made, parts.pool, "dnsrecord")
         _add_sweeps(made, parts.router, "dnsrecord")
@@ -133,6 +142,21 @@ def _add_pool(made: Process, pool: Pool, name: str) -> None:
     made.details.setdefault("pools", list)
     before = made.details["pools"]
     made.details["pools"] = lambda: [*before(), {"pool": name, "in flight": pool.active}]
+
+
+async def _measure(queue: Queue) -> None:
+    depth = await queue.depth()
+    metrics.waiting.labels(queue.pool).set(depth.waiting)
+    metrics.oldest.labels(queue.pool).set(depth.oldest_seconds)
+
+
+async def _measure_dns(nameserver: Nameserver) -> None:
+    for zone in nameserver.stats():
+        metrics.dns_messages.labels(zone.zone).set(zone.messages)
+        metrics.dns_rrsets.labels(zone.zone).set(zone.rrsets)
+        metrics.dns_waiting.labels(zone.zone).set(zone.waiting)
+        metrics.dns_connected.labels(zone.zone).set(zone.connected)
+        metrics.dns_breaker.labels(zone.zone).set(zone.breaker_open)
 
 
 def _add_sweeps(made: Process, router: Router, name: str) -> None:

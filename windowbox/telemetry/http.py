@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -12,8 +12,13 @@ from windowbox.errors import Malformed
 
 
 @contextlib.asynccontextmanager
-async def served(address: str, ready: Callable[[], bool]) -> AsyncIterator[str]:
-    """Serve at `host:port` (port 0: any); gives the address it became."""
+async def served(
+    address: str, ready: Callable[[], bool], refresh: Callable[[], Awaitable[None]]
+) -> AsyncIterator[str]:
+    """Serve at `host:port` (port 0: any); gives the address it became.
+
+    `refresh` is done before metrics are told.
+    """
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise Malformed(
@@ -21,6 +26,7 @@ async def served(address: str, ready: Callable[[], bool]) -> AsyncIterator[str]:
         )
 
     async def metrics(_: web.Request) -> web.Response:
+        await refresh()
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def healthz(_: web.Request) -> web.Response:

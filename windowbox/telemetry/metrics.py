@@ -29,3 +29,10 @@ oldest = Gauge("windowbox_queue_oldest_seconds", "Age of the oldest unfinished w
 patches = Counter("windowbox_patches_total", "Writes to the Kubernetes API", ["kind", "part", "result"])
 
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
+
+# Told by the connection to the name servers, which counts for itself.
+dns_messages = Gauge("windowbox_dns_messages_total", "DNS update messages sent", ["zone"])
+dns_rrsets = Gauge("windowbox_dns_rrsets_total", "Changes they carried", ["zone"])
+dns_waiting = Gauge("windowbox_dns_waiting", "Changes waiting for a message", ["zone"])
+dns_connected = Gauge("windowbox_dns_connected", "Whether a name server of the zone is reached", ["zone"])
+dns_breaker = Gauge("windowbox_dns_breaker_open", "Whether a zone refuses everything", ["zone"])
