@@ -80,6 +80,7 @@ def _pool(pool: str) -> list[str]:
         *_last(streams.LATER, subjects.later(pool, ">")),
         *_last(streams.JOURNAL, subjects.start(pool, ">")),
         *_taking(streams.WORK, f"pool-{pool}"),
+        *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}"),
         *_taking(streams.LATER, f"due-{pool}"),
         *_leases(f"sweep.{pool}", f"drift.{pool}"),
     ]
@@ -88,6 +89,7 @@ def _pool(pool: str) -> list[str]:
 # Messages are deleted by their sequence, which no subject tells: whoever may delete one may delete all.
 _FULFILLING = [
     *_reading(streams.TRIGGERS),
+    *_api(f"DIRECT.GET.{streams.TRIGGERS}"),
     *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
     *_last(streams.INTENTS, subjects.intent(">")),
 ]
