@@ -18,7 +18,7 @@ import orjson
 from pydantic import ValidationError
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus, Stored
+from bus.connection import Bus, Stored, instant
 from bus.messages import PREDECESSOR, Announcement, Message, RunRecord
 from windowbox.errors import Malformed, Refused
 
@@ -207,8 +207,7 @@ async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:
             stored = await bus.at(streams.OBJECTS, sequence)
         if stored is None:
             return None
-        moment = datetime.fromisoformat(stored.time[:26].rstrip("Z") + "+00:00").timestamp()
-        return SeenObject.of(stored._replace(time=str(int(moment * 1e9))))
+        return SeenObject.of(stored._replace(time=str(int(instant(stored.time) * 1e9))))
 
     return [found for found in await asyncio.gather(*map(one, sequences)) if found]
 

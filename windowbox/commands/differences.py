@@ -13,6 +13,9 @@ from workers.replay import Difference, Effect, Result
 
 _LONGEST = 160
 
+ABSENT: Any = object()
+"""Where there is nothing, not even null: in a merge patch that is not the same."""
+
 
 class Line(NamedTuple):
     """A line, and how it looks on a terminal."""
@@ -61,12 +64,14 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two JSON values differ: the place, what was there, and what is. None stands for nothing, too."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in dict.fromkeys([*old, *new]):
+    """Where two JSON values differ: the place, what was there, and what is."""
+    was = {} if old is ABSENT and new else old
+    is_ = {} if new is ABSENT and old else new
+    if isinstance(was, dict) and isinstance(is_, dict):
+        for name in dict.fromkeys([*was, *is_]):
             place = f"{path}.{name}" if path else str(name)
-            yield from changes(old.get(name), new.get(name), place)
-    elif old != new:
+            yield from changes(was.get(name, ABSENT), is_.get(name, ABSENT), place)
+    elif old is ABSENT or new is ABSENT or old != new:
         yield path, old, new
 
 
@@ -96,7 +101,7 @@ def _text(effect: Effect) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return "–" if value is ABSENT else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _cut(text: str) -> str:

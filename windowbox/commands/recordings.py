@@ -21,19 +21,11 @@ if TYPE_CHECKING:
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Duration(click.ParamType):
-    """`90s`, `15m`, `1h30m`, `1d`."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        text = str(value)
-        if not re.fullmatch(r"(\d+[smhd])+", text):
-            self.fail(f"{text!r} is not a duration: write 90s, 15m, 1h30m or 1d", param, ctx)
-        parts = re.findall(r"(\d+)([smhd])", text)
-        return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
+def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelta:
+    if not re.fullmatch(r"(\d+[smhd])+", text):
+        raise click.BadParameter(f"{text!r} is not a duration: write 90s, 15m, 1h30m or 1d", ctx, param)
+    parts = re.findall(r"(\d+)([smhd])", text)
+    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
 
 
 @click.command(
@@ -42,7 +34,12 @@ class Duration(click.ParamType):
     "  windowbox replay morning.wbx              does today's code still do the same?\n" + asking.FINDING
 )
 @click.option(
-    "--since", type=Duration(), default="1h", show_default=True, metavar="TIME", help="How far back: 15m, 1d."
+    "--since",
+    callback=_duration,
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="How far back: 15m, 1d.",
 )
 @click.option(
     "-o", "--output", "target", type=click.Path(path_type=Path, dir_okay=False), required=True,

@@ -1,0 +1,214 @@
+"""What became of one object, in one line of time: from versions seen, runs noted and what still waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from bus.intents import PATCH
+from bus.messages import Call, RunRecord, Wish
+from bus.recordings import SeenObject
+from windowbox.commands.differences import ABSENT, changes
+from windowbox.telemetry import tracing
+
+Tone = Literal["plain", "good", "bad", "late"]
+
+_UNSURPRISING = ("metadata.resourceVersion", "metadata.generation", "metadata.uid", "kind", "apiVersion")
+_MOST_CHANGES = 8
+_LONGEST = 200
+_BAD = ("error", "failed", "refused", "again")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One line of the story, and what there is to say about it."""
+
+    at: datetime
+    what: str
+    """`seen`, `run`, `status` or `waits`."""
+    title: str
+    details: tuple[str, ...] = ()
+    tone: Tone = "plain"
+    process: str = ""
+    trace: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "at": self.at.isoformat()}
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What of one object stands in one pool's queue."""
+
+    pool: str
+    wish: Wish | None = None
+    wished: datetime | None = None
+    item: Literal["none", "waiting", "in hand"] = "none"
+    workers: int = 0
+    """Processes that work for the pool."""
+    later: Wish | None = None
+    due: datetime | None = None
+
+
+def told(versions: Sequence[SeenObject], runs: Iterable[RunRecord]) -> list[Moment]:
+    """What has happened, the newest last."""
+    moments = [*_seen(versions), *(_run(run) for run in runs)]
+    return sorted(moments, key=lambda moment: moment.at)
+
+
+def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) -> Iterator[Moment]:
+    """What is still owed, and why it is not done yet."""
+    for each in pending:
+        if each.wish and each.wished:
+            since = f"since {_span((now - each.wished).total_seconds())}"
+            title = f"{each.pool}: wished for {since} ({_wish(each.wish)}): {_why(each)}"
+            yield Moment(now, "waits", title, tone="late")
+        if each.later and each.due:
+            ahead = (each.due - now).total_seconds()
+            when = f"in {_span(ahead)}" if ahead >= 0 else "due, about to be let in"
+            last = next((run for run in reversed(runs) if run.pool == each.pool and run.note), None)
+            why = (f"because: {last.note}",) if last else ()
+            title = f"{each.pool}: again at {_clock(each.due)}, {when} ({_wish(each.later)})"
+            yield Moment(now, "waits", title, why, tone="late")
+
+
+def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], now: datetime) -> list[Moment]:
+    """Whether the last report, at `sequence` of INTENTS, has not been written to the cluster yet."""
+    written = [
+        read.sequence
+        for run in runs
+        if run.pool == PATCH and run.outcome in ("written", "gone", "replaced")
+        for read in run.reads
+    ]
+    if not sequence or sequence in written:
+        return []
+    state = (patch.get("lastOperation") or {}).get("state", "a status")
+    return [Moment(now, "waits", f"{PATCH}: {state} is reported, but not written yet", tone="late")]
+
+
+def _why(pending: Pending) -> str:
+    match pending.item:
+        case "in hand":
+            return "a worker is at it"
+        case "waiting" if not pending.workers:
+            return f"no process works for pool {pending.pool}; start one"
+        case "waiting":
+            return "queued, waiting for a worker to be free"
+        case _:
+            return "not queued; the next sweep queues it"
+
+
+def _seen(versions: Sequence[SeenObject]) -> Iterator[Moment]:
+    before: SeenObject | None = None
+    for version in versions:
+        seen = version.announcement()
+        object = seen.object()
+        title = f"{seen.operation}, version {seen.version}"
+        title += f", generation {object.generation}" if object.generation else ""
+        details = () if seen.gone else tuple(_changed(before, version))
+        trace = tracing.trace_id(seen.trace)
+        at = datetime.fromtimestamp(version.time / 1e9, UTC)
+        yield Moment(at, "seen", title, details, "late" if seen.gone else "plain", trace=trace)
+        before = None if seen.gone else version
+
+
+def _changed(before: SeenObject | None, version: SeenObject) -> Iterator[str]:
+    if version.body is None:
+        yield "too large for the bus: read from the API instead"
+        return
+    if before is None or before.body is None:
+        # Of something new, what it asks for says most.
+        metadata = version.body.get("metadata", {})
+        told = {"annotations": metadata.get("annotations"), "spec": version.body.get("spec")}
+        yield from (f"{name}: {_short(value)}" for name, value in told.items() if value)
+        return
+    found = [
+        f"{place}: {_short(old)} → {_short(new)}"
+        for place, old, new in changes(before.body, version.body)
+        if place not in _UNSURPRISING and not place.endswith("Time")
+    ]
+    yield from found[:_MOST_CHANGES]
+    if len(found) > _MOST_CHANGES:
+        yield f"and {len(found) - _MOST_CHANGES} more"
+
+
+def _run(run: RunRecord) -> Moment:
+    tone: Tone = (
+        "bad" if run.outcome in _BAD else "good" if run.outcome in ("succeeded", "written") else "plain"
+    )
+    title = f"{run.pool}: {run.outcome}" + (f" ({run.note})" if run.note else "")
+    how = f"{_wish(run.wish)}; waited {_span(run.waited)}, took {_span(run.seconds)}, by {run.process}"
+    how += f", delivery {run.delivery}" if run.delivery > 1 else ""
+    reads = [
+        f"read {read.stream} {read.sequence}" if read.sequence else f"found nothing in {read.stream}"
+        for read in run.reads
+    ]
+    calls = [line for call in run.calls for line in _call(call)]
+    what = "status" if run.pool == PATCH else "run"
+    return Moment(
+        run.started,
+        what,
+        title,
+        (how, *reads, *calls),
+        tone,
+        run.process,
+        tracing.trace_id(run.trace),
+    )
+
+
+def _call(call: Call) -> Iterator[str]:
+    """What was asked at a door, and what came back, where that is worth telling."""
+    failed = f" ✗ {call.error['type']}: {call.error['message']}" if call.error else ""
+    match call.door, call.request, call.answer:
+        case "clock", _, _:
+            return
+        case "reported", _, {"sequence": int(sequence)}:
+            text = f"last report was INTENTS {sequence}" if sequence else ""
+        case "shoot", _, {"facts": facts, "shoot namespace": inside}:
+            true = [name.replace("_", " ") for name, value in (facts or {}).items() if value is True]
+            text = f"its Shoot: {', '.join(true) or ('as usual' if facts else 'not there')}" if inside else ""
+        case "twin", _, twin:
+            text = f"{twin} asks for the same name" if twin else ""
+        case "dns", dict(asked), _:
+            words = [asked.get(part) for part in ("do", "name", "ttl", "type")]
+            text = "DNS: " + " ".join(str(word) for word in [*words, *asked.get("values", ())] if word)
+        case "patch", {"metadata": dict(metadata)}, _:
+            said = {k: v for k, v in metadata.items() if k not in ("uid", "resourceVersion")}
+            text = f"patch metadata: {_short(said)}"
+        case "report" | "status", dict(request), _:
+            text = f"{call.door}: {_status(request.get('patch') or request.get('status') or {})}"
+        case _:
+            text = f"{call.door}: {_short(call.request)}"
+    if text or failed:
+        yield (text or call.door) + failed
+
+
+def _status(patch: dict[str, Any]) -> str:
+    last = patch.get("lastOperation") or {}
+    error = (patch.get("lastError") or {}).get("description")
+    told = error or last.get("description", "")
+    return f"{last.get('type', '')} {last.get('state', '')}: {told}"
+
+
+def _wish(wish: Wish) -> str:
+    return wish.reason + (f", attempt {wish.attempt + 1}" if wish.attempt else "")
+
+
+def _short(value: Any) -> str:
+    if value is ABSENT:
+        return "–"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone():%H:%M:%S}"

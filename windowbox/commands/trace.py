@@ -1,0 +1,182 @@
+"""`windowbox trace`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from windowbox.commands import asking
+from windowbox.commands.sandbox import output_option
+
+if TYPE_CHECKING:
+    from bus.connection import Bus, Stored
+    from bus.messages import RunRecord
+    from bus.recordings import SeenObject
+    from windowbox.commands.story import Moment, Pending
+    from windowbox.models.refs import ObjectRef, Resource
+    from windowbox.settings import Settings
+
+_SHORT = {"dns": "dnsrecords", "dnsrec": "dnsrecords", "ns": "namespaces"}
+_COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What the bus still knows of one object."""
+
+    versions: Sequence[SeenObject]
+    runs: Sequence[RunRecord]
+    waiting: Sequence[Moment]
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox trace dns default/www\n"
+    "  windowbox trace dnsrecord shoot--foo--bar/api -o json | jq .story[-1]\n" + asking.FINDING
+)
+@click.argument("kind")
+@click.argument("object", metavar="NAMESPACE/NAME")
+@click.option("--cluster", default="runtime", show_default=True, help="In which cluster.")
+@output_option
+@asking.settings_options
+def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
+    """Tell the whole story of one object in one line of time, the newest at the bottom.
+
+    What was seen of it, which runs there were and why, how long they waited and took, what they read and
+    did, which status was written, by which process; last what is still waiting, and why.
+    """
+    ref = _ref(kind, object, cluster)
+    settings = asking.loaded(file, name)
+    found = asyncio.run(_traces(settings, ref))
+    if not (found.versions or found.runs or found.waiting):
+        from windowbox.errors import Missing
+
+        raise Missing(
+            f"the bus knows nothing of {ref}: it is not there, not watched, or was gone for more than a day"
+        )
+    from windowbox.commands import story
+
+    told = story.told(found.versions, found.runs)
+    if output == "json":
+        moments = [moment.as_json() for moment in told]
+        waiting = [moment.as_json() for moment in found.waiting]
+        click.echo(json.dumps({"object": ref._asdict(), "story": moments, "waiting": waiting}, indent=2))
+    else:
+        _print(ref, told, found.waiting)
+
+
+def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
+    from windowbox.models.refs import ObjectRef
+
+    resource = _resource(kind)
+    namespace, _, name = object.rpartition("/")
+    if not name or bool(namespace) != resource.namespaced:
+        wanted = "NAMESPACE/NAME" if resource.namespaced else "NAME"
+        raise click.UsageError(f"{object!r} names no {resource.kind}: write {wanted}")
+    return ObjectRef(cluster, resource.id, namespace, name)
+
+
+def _resource(kind: str) -> Resource:
+    from windowbox.models.refs import RESOURCES
+
+    asked = _SHORT.get(kind.lower(), kind.lower())
+    for resource in RESOURCES.values():
+        if asked in (resource.id, resource.plural, resource.kind.lower()):
+            return resource
+    known = ", ".join(sorted(resource.kind.lower() for resource in RESOURCES.values()))
+    raise click.UsageError(f"no kind {kind!r}; there are: {known}")
+
+
+async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
+    from bus import consumers, intents, presence, streams, subjects
+    from bus.messages import RunRecord
+    from bus.recordings import SeenObject
+    from windowbox.commands import story
+    from windowbox.processes import POOLS
+
+    key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
+    async with asking.connected(settings, "trace") as bus:
+        seen = consumers.snapshot(bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
+        versions = [SeenObject.of(stored) async for stored in seen]
+        filters = [subjects.run(pool, key) for pool in pools]
+        noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
+        runs = [RunRecord.model_validate_json(stored.data) async for stored in noted]
+        runs.sort(key=lambda run: run.started)
+        processes = await presence.processes(bus)
+        pending = [await _pending(bus, pool, key, processes) for pool in pools]
+        reported = await intents.last(bus, key)
+    now = datetime.now(UTC)
+    patch = reported.intent.patch if reported.intent else {}
+    waiting = [*story.waits(pending, runs, now), *story.unwritten(reported.sequence, patch, runs, now)]
+    return Traces(versions, runs, waiting)
+
+
+async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:
+    from bus import streams, subjects
+    from bus.messages import Wish
+    from windowbox.commands.story import Pending
+
+    wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
+    item = await bus.last(streams.WORK, subjects.item(pool, key))
+    later = await bus.last(streams.LATER, subjects.later(pool, key))
+    workers = [p for p in processes if any(each["pool"] == pool for each in p.get("pools", ()))]
+    return Pending(
+        pool,
+        Wish.model_validate_json(wish.data) if wish else None,
+        _time(wish.time) if wish else None,
+        await _whereabouts(bus, pool, item) if item else "none",
+        len(workers),
+        Wish.model_validate_json(later.data) if later else None,
+        _time(later.headers["Nats-Schedule"].removeprefix("@at ")) if later else None,
+    )
+
+
+async def _whereabouts(bus: Bus, pool: str, item: Stored) -> Literal["waiting", "in hand"]:
+    from bus import streams
+    from bus.connection import ApiError
+
+    try:
+        consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
+    except ApiError:
+        return "waiting"
+    return "in hand" if item.sequence <= int(consumer["delivered"]["stream_seq"]) else "waiting"
+
+
+def _time(text: str) -> datetime:
+    from bus.connection import instant
+
+    return datetime.fromtimestamp(instant(text), UTC)
+
+
+def _print(ref: ObjectRef, told: Sequence[Moment], waiting: Sequence[Moment]) -> None:
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    day = ""
+    for moment in [*told, *waiting]:
+        if (today := f"{moment.at.astimezone():%Y-%m-%d}") != day:
+            grid.add_row(Text(today, "bold"), "", Text(str(ref), "bold") if not day else "")
+            day = today
+        style = _COLOURS[moment.tone]
+        clock = "now" if moment.what == "waits" else f"{moment.at.astimezone():%H:%M:%S.%f}"[:-3]
+        grid.add_row(clock, Text(moment.what, style), Text(moment.title, style))
+        for detail in moment.details:
+            grid.add_row("", "", Text(detail, "dim"))
+    if not waiting:
+        grid.add_row("now", "", "nothing is waiting")
+    console.print(grid)
