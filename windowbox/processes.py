@@ -139,6 +139,7 @@ async def patch(made: Process) -> None:
 
 def _add_pool(made: Process, pool: Pool, name: str) -> None:
     made.tasks[f"pool {name}"] = pool.run
+    made.gauges.append(lambda: _measure(pool.queue))
     made.details.setdefault("pools", list)
     before = made.details["pools"]
     made.details["pools"] = lambda: [*before(), {"pool": name, "in flight": pool.active}]
