@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.rules import rule
 from windowbox.models.objects import Object
-from workers.lifecycle.clusters import ShootFacts, facts, held_back, is_shoot_namespace
+from workers.lifecycle.clusters import Hold, ShootFacts, facts, held_back, is_shoot_namespace
 
 
 def cluster(**shoot: Any) -> Object:
@@ -115,15 +115,15 @@ SHOOT = {"gardener.cloud/role": "shoot"}
 @pytest.mark.parametrize(
     ("namespace", "labels", "found", "held"),
     [
-        pytest.param("shoot--local--local", SHOOT, FAILED, True, id="T-8+C.5-15-shoot-failed"),
-        pytest.param("shoot--local--local", SHOOT, cluster(), False, id="T-8-shoot-fine"),
-        pytest.param("shoot--local--local", SHOOT, None, True, id="T-8-no-cluster"),
-        pytest.param("garden", SHOOT, FAILED, False, id="T-8-namespace-garden"),
-        pytest.param("istio-ingress", {}, None, False, id="T-8+C-4-no-shoot-namespace"),
-        pytest.param("shoot--local--local", None, FAILED, False, id="T-8-namespace-unreadable"),
+        pytest.param("shoot--local--local", SHOOT, FAILED, Hold.FAILED, id="T-8+C.5-15-shoot-failed"),
+        pytest.param("shoot--local--local", SHOOT, cluster(), None, id="T-8-shoot-fine"),
+        pytest.param("shoot--local--local", SHOOT, None, Hold.UNKNOWN, id="T-8-no-cluster"),
+        pytest.param("garden", SHOOT, FAILED, None, id="T-8-namespace-garden"),
+        pytest.param("istio-ingress", {}, None, None, id="T-8+C-4-no-shoot-namespace"),
+        pytest.param("shoot--local--local", None, FAILED, None, id="T-8-namespace-unreadable"),
     ],
 )
 def test_events_wait_while_the_shoot_has_failed(
-    namespace: str, labels: dict[str, str] | None, found: Object | None, held: bool
+    namespace: str, labels: dict[str, str] | None, found: Object | None, held: Hold | None
 ) -> None:
-    assert held_back(namespace, labels, found) is held
+    assert held_back(namespace, labels, facts(found) if found else None) is held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from windowbox.models.extensions import FORCE_DELETION, ROLE
@@ -46,14 +47,23 @@ def is_shoot_namespace(labels: Mapping[str, Any]) -> bool:
     return labels.get(ROLE) == "shoot"
 
 
-def held_back(namespace: str, labels: Mapping[str, Any] | None, cluster: Object | None) -> bool:
-    """Whether events in `namespace` have to wait, as its Shoot has failed or cannot be judged.
+class Hold(StrEnum):
+    """Why nothing is done for an object's Shoot."""
+
+    FAILED = "its Shoot has failed; the owner's retry brings it back"
+    UNKNOWN = "its Cluster is not there yet"
+
+
+def held_back(namespace: str, labels: Mapping[str, Any] | None, shoot: ShootFacts | None) -> Hold | None:
+    """Why runs in `namespace` have to wait, if they have to.
 
     `labels` of a namespace that could not be read: None, which holds nothing back.
     """
     if namespace == "garden" or labels is None or not is_shoot_namespace(labels):
-        return False
-    return cluster is None or facts(cluster).failed
+        return None
+    if shoot is None:
+        return Hold.UNKNOWN
+    return Hold.FAILED if shoot.failed else None
 
 
 def _self_hosted(shoot: Object) -> bool:

@@ -17,6 +17,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
 from workers.lifecycle import events, operations, statuses
+from workers.lifecycle.clusters import Hold
 from workers.lifecycle.kinds import Actuator, Kind, Run
 from workers.lifecycle.operations import Flow, Patch
 from workers.lifecycle.world import World
@@ -96,8 +97,10 @@ class LifeCycle:
         if flow is Flow.WAIT:
             return Outcome("waiting for state")
         shoot, blocked = await self._world.shoot(ref, doors)
-        if blocked:
-            return self._held_back(blocked, wish)
+        if blocked is Hold.FAILED:
+            return Outcome("held back", note=blocked)
+        if blocked is Hold.UNKNOWN:
+            return Outcome("waiting", self._retry(wish, TransientError(blocked)), blocked)
         run = Run(ref, object, shoot, doors)
         if not self._wanted(object, wish):
             if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
@@ -115,11 +118,6 @@ class LifeCycle:
             return True
         observed = object.status.get("observedGeneration")
         return self._scope.ignore_operation_annotation and observed != object.generation
-
-    def _held_back(self, reason: str, wish: Wish) -> Outcome:
-        if reason == "failed":
-            return Outcome("held back", note="its Shoot has failed; the owner's retry brings it back")
-        return Outcome("waiting", self._retry(wish, TransientError(reason)), reason)
 
     async def _begin(self, run: Run, flow: Flow) -> Run | None:
         """Hold on to the object and take the wish off it. None if it is gone."""

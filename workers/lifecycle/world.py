@@ -13,10 +13,11 @@ from bus.messages import StatusIntent
 from bus.views import View
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing
+from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
 from workers.doors import Doors
-from workers.lifecycle.clusters import ShootFacts, facts, is_shoot_namespace
+from workers.lifecycle.clusters import Hold, ShootFacts, facts, held_back
 
 
 class World:
@@ -25,7 +26,7 @@ class World:
     def __init__(self, bus: Bus, clusters: Clusters) -> None:
         self._bus = bus
         self._clusters = clusters
-        self.namespaces = View(bus, NAMESPACES.id, lambda namespace: dict(namespace.labels))
+        self.namespaces = View(bus, NAMESPACES.id, _role)
         self.shoots = View(bus, CLUSTERS.id, facts)
 
     async def run(self) -> None:
@@ -79,23 +80,19 @@ class World:
         metadata: dict[str, Any] = await doors.call("patch", patch, act, effect=True)
         return metadata
 
-    async def shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, str]:
+    async def shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, Hold | None]:
         """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
 
         async def act() -> dict[str, Any]:
-            namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
-            labels = self.namespaces.get(namespace)
-            cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
-            found = self.shoots.get(cluster)
-            return {
-                "shoot namespace": bool(labels and is_shoot_namespace(labels)),
-                "facts": dataclasses.asdict(found) if found else None,
-            }
+            labels = self.namespaces.get(ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace))
+            found = self.shoots.get(ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace))
+            return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
         answer = await doors.call("shoot", None, act)
         found = ShootFacts(**answer["facts"]) if answer["facts"] else None
-        if ref.namespace == "garden" or not answer["shoot namespace"]:
-            return found, ""
-        if found is None:
-            return None, f"Cluster {ref.namespace} is not there yet"
-        return found, "failed" if found.failed else ""
+        return found, held_back(ref.namespace, answer["labels"], found)
+
+
+def _role(namespace: Object) -> dict[str, Any]:
+    """Of a namespace's labels the one that matters."""
+    return {ROLE: namespace.labels.get(ROLE)}
