@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import os
 import shutil
 import signal
 import socket
@@ -14,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from windowbox.clients.nameserver import Nameserver
+from windowbox.errors import TransientError
 from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 
 ZONE = "local.gardener.cloud"
 KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ="
@@ -43,7 +47,7 @@ class Named:
 
     def __init__(self, directory: Path, zones: dict[str, str], options: str, files: dict[str, str]) -> None:
         self.directory = directory
-        self.port, self.control = _free_port(), _free_port()
+        self.port, self.control = free_port(), free_port()
         self._zones = "".join(
             f'zone "{name}" {{ type primary; file "{name}.zone"; {options or policy} }};\n'
             for name, policy in zones.items()
@@ -88,7 +92,9 @@ class Named:
                 self.kill()
 
     def pause(self) -> None:
+        """Return when it stands still."""
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -205,6 +211,11 @@ def settings(*servers: str, **more: object) -> DnsSettings:
     return DnsSettings.model_validate({"zones": [zone]} | general)
 
 
+def rrset(name: str, record_type: RecordType, *values: str, ttl: int = 60) -> RecordSet:
+    """An RRset in the zone of the tests."""
+    return RecordSet(RecordKey(f"{name}.{ZONE}", record_type), ttl, values)
+
+
 Opener = Callable[..., Nameserver]
 
 
@@ -228,7 +239,17 @@ def nameserver(named: Named, opened: Opener) -> Nameserver:
     return opened(settings(named.server))
 
 
-def _free_port() -> int:
+async def persist(nameserver: Nameserver, wanted: RecordSet) -> None:
+    """Write `wanted` as a controller would: again after every passing error."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await nameserver.replace(ZONE, wanted)
+            except TransientError as error:
+                await asyncio.sleep(error.retry_after or 0.05)
+
+
+def free_port() -> int:
     """A port that nobody uses, neither over TCP nor over UDP: two `named` would share one without a word."""
     while True:
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:

@@ -9,18 +9,13 @@ import dns.message
 import dns.query
 import pytest
 
-from tests.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, settings
+from tests.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, persist, rrset, settings
 from tests.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages, signing
 from windowbox.clients.nameserver.connection import Connection, connected
 from windowbox.clients.nameserver.messages import Update
 from windowbox.errors import Malformed, Refused, TransientError
-from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
-
-
-def rrset(name: str, record_type: RecordType, *values: str, ttl: int = 60) -> RecordSet:
-    return RecordSet(RecordKey(f"{name}.{ZONE}", record_type), ttl, values)
-
+from windowbox.models.recordsets import RecordKey, RecordSet
 
 X = rrset("x", "A", "1.1.1.1", "1.1.1.2")
 
@@ -172,12 +167,7 @@ async def test_a_frozen_zone_is_a_reason_to_wait(named: Named, opened: Opener) -
         await nameserver.replace(ZONE, X)
 
     named.rndc("thaw", ZONE)
-    while True:
-        try:
-            await nameserver.replace(ZONE, X)
-            break
-        except TransientError as error:
-            await asyncio.sleep(error.retry_after or 0)
+    await persist(nameserver, X)
     assert named.dig("x") == ["1.1.1.1", "1.1.1.2"]
 
 

@@ -55,7 +55,12 @@ def _server(server: str) -> str:
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,  # what did not pass may be a secret
+    )
 
 
 class KeySettings(_Settings):

@@ -50,7 +50,7 @@ def update_failure(rcode: int, server: str, zone: str) -> Failure:
         case messages.NOTAUTH:
             return _zone(f"{server} is not authoritative for zone {zone}: correct the zone or its servers")
         case messages.NOTIMP:
-            return _zone(f"{server} does not take dynamic updates: name the zone's primary server")
+            return _zone(f"{server} takes no updates of zone {zone}: name the zone's primary server")
         case messages.REFUSED:
             return _slow(
                 f"{server} refuses updates of zone {zone}: allow them for this key or address "

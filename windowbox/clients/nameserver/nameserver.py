@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 from windowbox.clients.nameserver import messages
@@ -89,7 +89,7 @@ class Nameserver:
                     different.append(each.key)
         return different
 
-    async def reconnected(self) -> AsyncIterator[str]:
+    async def reconnected(self) -> AsyncGenerator[str, None]:
         """Each zone whose server came back, or whose serial went back: what it holds may be old, or gone."""
         listener = _Listener()
         self._listeners.append(listener)

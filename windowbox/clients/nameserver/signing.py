@@ -51,9 +51,10 @@ class TsigKey:
     def from_secret_data(cls, data: Mapping[str, bytes]) -> TsigKey:
         """The key in a Secret with `TSIGKeyName`, `TSIGSecret` (base64 text) and `TSIGSecretAlgorithm`."""
         name = _text(data, "TSIGKeyName").lower().removesuffix(".")
+        encoded = _text(data, "TSIGSecret")
         try:
             messages.pack_name(name)
-            secret = base64.b64decode(_text(data, "TSIGSecret"), validate=True)
+            secret = base64.b64decode(encoded, validate=True)
         except Malformed:
             raise Malformed(
                 "TSIGKeyName in the Secret is not a DNS name: copy it from the key's file"

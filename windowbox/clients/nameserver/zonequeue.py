@@ -286,10 +286,11 @@ class ZoneQueue:
         except Unreachable as error:
             connection.close(error)
         except ZoneFailed as failed:
-            self._open_breaker(failed.failure)
             self._refusals += 1
             if self._refusals < self._route.servers:
                 connection.close(Unreachable(failed.failure.text))
+            else:
+                self._open_breaker(failed.failure)
         else:
             self._refusals = 0
             self._next_look = asyncio.get_running_loop().time() + LOOK_INTERVAL

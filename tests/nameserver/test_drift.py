@@ -1,0 +1,41 @@
+"""A zone that was restored, emptied or edited is noticed without anybody touching an object."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.nameserver.conftest import ZONE, Named, rrset
+from tests.rules import rule
+from windowbox.clients.nameserver import Nameserver
+
+
+@rule("DN-5", "DN-31", "DN-110")
+async def test_only_what_differs_has_drifted(named: Named, nameserver: Nameserver) -> None:
+    records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(500)]
+    await asyncio.gather(*(nameserver.replace(ZONE, record) for record in records))
+    assert await nameserver.drifted(ZONE, records) == []
+
+    named.nsupdate(
+        f"update delete x7.{ZONE} A",
+        f"update add x8.{ZONE} 60 A 2.2.2.2",
+        f"update delete x9.{ZONE} A",
+        f"update add x9.{ZONE} 61 A 1.1.1.1",
+    )
+    assert await nameserver.drifted(ZONE, records) == [records[7].key, records[8].key, records[9].key]
+
+
+@rule("DN-87")
+async def test_a_restored_zone_is_announced_and_found_empty(named: Named, nameserver: Nameserver) -> None:
+    pristine = (named.directory / f"{ZONE}.zone").read_text()
+    record = rrset("x", "A", "1.1.1.1")
+    await nameserver.replace(ZONE, record)
+    announced = asyncio.ensure_future(anext(nameserver.reconnected()))
+    named.stop()
+    (named.directory / f"{ZONE}.zone").write_text(pristine)
+    (named.directory / f"{ZONE}.zone.jnl").unlink()
+    await asyncio.to_thread(named.start)
+
+    assert await announced == ZONE
+    assert await nameserver.drifted(ZONE, [record]) == [record.key]
+    await nameserver.replace(ZONE, record)
+    assert await nameserver.drifted(ZONE, [record]) == []
