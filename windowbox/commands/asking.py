@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from bus.connection import Bus
+    from windowbox.sandbox.state import State
     from windowbox.settings import Settings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -51,16 +52,23 @@ def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[B
     return connection.connected(settings.nats.access(f"windowbox {command}"), patience=_PATIENCE)
 
 
-def monitor(name: str | None = None) -> str | None:
-    """Where the NATS server tells how it is: by the environment, or as the sandbox has it."""
-    if url := os.environ.get("NATS_MONITOR_URL"):
+def monitor(file: Path | None, name: str | None = None) -> str | None:
+    """Where the NATS server that is asked tells how it is: by NATS_MONITOR_URL, or as the sandbox has it."""
+    url = os.environ.get("NATS_MONITOR_URL")
+    if url and not name:
         return url
+    if file or _named_by_environment(name):
+        return None
     from windowbox.sandbox import state as states
 
     state = states.read(states.folder(name))
-    if state is None or not state.running() or "nats-monitor" not in state.ports:
-        return None
-    return f"http://127.0.0.1:{state.ports['nats-monitor']}"
+    return monitor_of(state) if state else None
+
+
+def monitor_of(state: State) -> str | None:
+    """Where the NATS server of a sandbox tells how it is."""
+    port = state.ports.get("nats-monitor")
+    return f"http://127.0.0.1:{port}" if port else None
 
 
 def _named_by_environment(name: str | None) -> Path | None:

@@ -106,13 +106,12 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 
     folder = states.folder(name)
     state = detached.running(folder)
-    bus = _bus_status(folder)
+    bus, lines = _bus_status(folder, state)
     if output == "json":
-        click.echo(json.dumps({**state.model_dump(mode="json"), "bus": bus}, indent=2, default=str))
+        click.echo(json.dumps({**state.model_dump(mode="json"), "bus": bus}, indent=2))
     else:
         _show(state)
-        if bus:
-            click.echo(f"\n{bus}")
+        click.echo("\n" + "\n".join(lines))
     ctx.exit(0 if state.ready else 1)
 
 
@@ -206,16 +205,15 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{int(seconds) % 60:02}s" if minutes else f"{int(seconds)}s"
 
 
-def _bus_status(folder: Path) -> Any:
-    """What the bus has to say; a sentence if it cannot be asked, because processes matter more."""
-    try:
-        from windowbox import settings  # type: ignore[attr-defined, unused-ignore]
-        from windowbox.commands import buspart  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return None
+def _bus_status(folder: Path, state: State) -> tuple[Any, list[str]]:
+    """What the bus has to say, for programs and for people; a sentence if it cannot be asked."""
+    from windowbox import settings
+    from windowbox.commands import asking, buspart
     from windowbox.sandbox import roles
 
     try:
-        return buspart.bus_status(settings.load(roles.settings_file(folder, "operator")))
+        operator = settings.load(roles.settings_file(folder, "operator"))
+        found = buspart.bus_status(operator, asking.monitor_of(state))
     except WindowboxError as error:
-        return f"bus: {error}"
+        return {"error": str(error)}, [f"Bus: {error}"]
+    return found.as_json(), list(buspart.lines(found))

@@ -1,0 +1,155 @@
+"""`windowbox clusters`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windowbox.commands import asking
+from windowbox.commands.sandbox import output_option
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bus.connection import Bus
+    from bus.registry import Member, Registry
+    from windowbox.settings import Settings
+
+
+@click.group(epilog="\b\nExample:\n  windowbox clusters add garden --secret garden/garden-kubeconfig")
+def clusters() -> None:
+    """Clusters that windowbox serves beside its own; they join and leave while everything runs.
+
+    The cluster of the settings is called `runtime`: it always takes part, and is not listed. Watchers begin
+    to mirror a cluster as soon as it has joined, and forget it when it leaves.
+    """
+
+
+@clusters.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox clusters add garden --secret garden/garden-kubeconfig\n"
+    "  windowbox clusters add lab --kubeconfig /etc/windowbox/lab.kubeconfig\n"
+    "  windowbox clusters add lab --kubeconfig lab.yaml --kind dnsrecords.extensions.gardener.cloud\n"
+    + asking.FINDING
+)
+@click.argument("id")
+@click.option(
+    "--secret", metavar="NAMESPACE/NAME", help="A Secret of the runtime cluster that holds a kubeconfig."
+)
+@click.option("--key", default="kubeconfig", show_default=True, help="With --secret: under which key.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE",
+    help="A file that every process can read at this very path.",
+)  # fmt: skip
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="What to watch there; repeatable.")
+@asking.settings_options
+def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
+    """Let the cluster ID take part, or change how it is reached.
+
+    On the bus there is only where the credentials are, never the credentials. Without --kind, the same kinds
+    are watched as in the runtime cluster.
+    """
+    from windowbox.models.refs import RUNTIME
+
+    if id == RUNTIME:
+        raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
+    member = _member(id, _known(kinds), **credentials)
+
+    async def join() -> None:
+        async with _registry(asking.loaded(file, name)) as (_, registry):
+            await registry.join(member)
+
+    asyncio.run(join())
+    click.echo(f"{id} takes part. `windowbox clusters list` shows what the watchers say of it.")
+
+
+@clusters.command(epilog="\b\nExample:\n  windowbox clusters remove lab\n" + asking.FINDING)
+@click.argument("id")
+@asking.settings_options
+def remove(id: str, file: Path | None, name: str | None) -> None:
+    """Let the cluster ID leave. What it holds stays as it is; windowbox only looks away."""
+
+    async def leave() -> None:
+        async with _registry(asking.loaded(file, name)) as (_, registry):
+            await registry.leave(id)
+
+    asyncio.run(leave())
+    click.echo(f"{id} takes no part any more.")
+
+
+@clusters.command("list", epilog="\b\nExample:\n  windowbox clusters list -o json\n" + asking.FINDING)
+@output_option
+@asking.settings_options
+def list_(output: str, file: Path | None, name: str | None) -> None:
+    """Which clusters have joined, where their credentials are, and what the watchers say of them."""
+    found = asyncio.run(_listed(asking.loaded(file, name)))
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    elif not found:
+        click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` tells how to join.")
+    for cluster in found if output == "text" else ():
+        click.echo(f"{cluster['id']:<20} {cluster['credentials']}")
+        for kind, state in cluster["watches"].items():
+            click.echo(f"  {kind}: {state}")
+
+
+async def _listed(settings: Settings) -> list[dict[str, Any]]:
+    from bus import presence
+
+    async with _registry(settings) as (bus, registry):
+        following = asyncio.create_task(registry.run(), name="registry")
+        try:
+            await registry.complete.wait()
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+        present = await presence.processes(bus)
+    watches = [pair for process in present for pair in process.get("watches", {}).items()]
+    return [_described(member, watches) for _, member in sorted(registry.members.items())]
+
+
+def _described(member: Member, watches: list[tuple[str, str]]) -> dict[str, Any]:
+    secret = member.secret
+    where = f"Secret {secret.namespace}/{secret.name}, key {secret.key}" if secret else f"file {member.file}"
+    states: dict[str, str] = {}
+    for place, state in watches:
+        cluster, _, kind = place.partition("/")
+        # Of several watchers one is the owner, and knows; the others stand by.
+        if cluster == member.id and states.get(kind, "standing by") == "standing by":
+            states[kind] = state
+    return {"id": member.id, "credentials": where, "kinds": list(member.kinds), "watches": states}
+
+
+def _member(id: str, kinds: tuple[str, ...], secret: str | None, key: str, kubeconfig: Path | None) -> Member:
+    from bus.registry import Member, SecretKey
+
+    if (secret is None) == (kubeconfig is None):
+        raise click.UsageError("say where the credentials are: either --secret or --kubeconfig")
+    if secret is None:
+        return Member(id=id, file=str(kubeconfig.absolute()) if kubeconfig else None, kinds=kinds)
+    namespace, _, name = secret.partition("/")
+    if not namespace or not name:
+        raise click.UsageError(f"{secret!r} names no Secret: write NAMESPACE/NAME")
+    return Member(id=id, secret=SecretKey(namespace=namespace, name=name, key=key), kinds=kinds)
+
+
+def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    from windowbox.models.refs import RESOURCES
+
+    for kind in kinds:
+        if kind not in RESOURCES:
+            raise click.UsageError(f"no kind {kind!r}; there are: {', '.join(sorted(RESOURCES))}")
+    return kinds
+
+
+@contextlib.asynccontextmanager
+async def _registry(settings: Settings) -> AsyncIterator[tuple[Bus, Registry]]:
+    from bus.registry import Registry
+
+    async with asking.connected(settings, "clusters") as bus:
+        yield bus, Registry(bus)
