@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from windowbox.errors import Refused
+from windowbox.errors import Refused, Unreachable
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES
@@ -111,13 +111,17 @@ class Observer:
         """Forget what was; from now on note objects that are done, or those that are `gone`."""
         self._seen, self._gone = {}, gone
 
-    async def all_of(self, names: Iterable[str], patience: float = 600) -> dict[str, float]:
+    async def all_of(self, names: Iterable[str], patience: float = 120) -> dict[str, float]:
         """When each of these was seen; waits until all are."""
         missing = set(names)
-        async with asyncio.timeout(patience):
-            while missing := missing - self._seen.keys():
-                self._news.clear()
-                await self._news.wait()
+        try:
+            async with asyncio.timeout(patience):
+                while missing := missing - self._seen.keys():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            few = ", ".join(sorted(missing)[:3])
+            raise Unreachable(f"{len(missing)} records are not done after {patience:.0f} s: {few} …") from None
         return self._seen
 
     async def _watch(self, client: Client, version: str) -> None:
