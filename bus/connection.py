@@ -28,7 +28,7 @@ TIMEOUT = 5.0
 _WRONG_LAST_SEQUENCE = 10071
 _SUBJECT_FULL = 10077
 
-_VIOLATION = re.compile(r'permissions violation for (\w+)(?: to|) "([^"]+)"', re.IGNORECASE)
+_VIOLATION = re.compile(r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE)
 _FORBIDDEN = (
     "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
     "or bring the rights in the server's configuration up to date"
@@ -141,10 +141,10 @@ class Bus:
                     raise TransientError(f"publish {subject}: {error.get('description')}")
         return None if ack.get("duplicate") else int(ack["seq"])
 
-    async def last(self, stream: str, subject: str) -> Stored | None:
+    async def last(self, stream: str, subject: str, timeout: float = TIMEOUT) -> Stored | None:
         """The last message of a subject."""
         with translated(f"read {subject}"):
-            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=TIMEOUT)
+            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=timeout)
         return _stored(answer)
 
     async def first(self, stream: str, subject: str) -> Stored | None:
@@ -201,7 +201,8 @@ async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[
     async def failed(error: Exception) -> None:
         if violation := _VIOLATION.search(str(error)):
             # The request itself is never answered, and ends as one that took too long.
-            logger.error(_FORBIDDEN, access.url, access.user, violation[1], violation[2])
+            act = "subscribe" if violation[1].lower() == "subscription" else "publish"
+            logger.error(_FORBIDDEN, access.url, access.user, act, violation[2])
         else:
             logger.debug("bus: %s", error)
 

@@ -117,12 +117,17 @@ class Pull:
         self._credit += count
         self._inbox.wake()
 
+    def lose(self) -> None:
+        """Begin anew, and leave unread what has arrived: it may have been given to others meanwhile."""
+        self._lost = True
+        self._inbox.wake()
+
     async def deliveries(self) -> AsyncIterator[list[Delivery]]:
         """Batches of messages as they come, for ever. What breaks is mended and asked for again."""
         while True:
             self._lost, self._asked = False, 0
             try:
-                with self._bus.on_reconnect(self._lose):
+                with self._bus.on_reconnect(self.lose):
                     await ensure(self._bus, self._consumer)
                     async with self._inbox.open(self._bus):
                         async for batch in self._received():
@@ -135,7 +140,7 @@ class Pull:
         while not self._lost:
             await self._ask()
             messages = await self._inbox.batch(_HEARTBEAT * 2.5 if self._asked else None)
-            if messages is None:  # not even a heartbeat: the server has forgotten our request
+            if messages is None or self._lost:  # not even a heartbeat: the server has forgotten our request
                 return
             batch = []
             for message in messages:
@@ -169,10 +174,6 @@ class Pull:
                 return True
             case _:
                 return False
-
-    def _lose(self) -> None:
-        self._lost = True
-        self._inbox.wake()
 
 
 class Inbox:

@@ -8,18 +8,16 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-import orjson
-
-from bus import consumers, streams, subjects
+from bus import consumers, starts, streams, subjects
 from bus.connection import Bus, Stored, instant
 from bus.consumers import Delivery
 from bus.messages import TRACE, Call, Read, RunRecord, Wish
 from bus.queue import Queue
+from bus.starts import Starts
 from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
 from windowbox.telemetry import metrics, tracing
 
@@ -28,7 +26,6 @@ logger = logging.getLogger(__name__)
 PROCESS = f"{socket.gethostname()}/{os.getpid()}"
 """Who we are, in leases, journal and logs."""
 
-_MAX_STARTS = 3
 _SET_ASIDE_SECONDS = 600.0
 _GRACE = 8.0
 
@@ -75,8 +72,9 @@ class Hold:
         self.limit = limit
         self._heard = time.monotonic()
 
-    def renew(self) -> None:
-        self._heard = time.monotonic()
+    def renew(self, heard: float | None = None) -> None:
+        """The server has heard of us, just now or at the time given."""
+        self._heard = time.monotonic() if heard is None else heard
 
     def held(self) -> bool:
         return time.monotonic() - self._heard < self.limit
@@ -104,6 +102,8 @@ class Pool:
         self._pull = consumers.Pull(bus, self.queue.item_consumer(ack_wait), concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._suspects = asyncio.Lock()
+        self._starts = Starts(bus, pool)
+        self._doubtful: set[str] = set()
         # Every item shares one hold: either the process was alive in time for all of them, or for none.
         self._hold = Hold(ack_wait * 0.8)
 
@@ -125,6 +125,10 @@ class Pool:
             keeper.cancel()
 
     def _begin(self, delivery: Delivery) -> None:
+        if not self._hold.held():
+            # We have just been away, and who knows for how long this has waited for us.
+            self._pull.done()
+            return
         task = asyncio.create_task(self._process(delivery), name=delivery.subject)
         self._active[task] = delivery
         task.add_done_callback(self._ended)
@@ -147,27 +151,38 @@ class Pool:
                 await self.queue.enqueue(key)
         except Superseded as error:
             logger.warning("%s: %s", key, error)
-            await self._wish_again(key)
+            self._doubt(key)
+            await self._wish_what_is_doubtful()
         except TransientError as error:
             logger.warning("%s: left to be delivered again: %s", key, error)
 
     async def _fulfil(self, key: str, delivery: Delivery) -> None:
         """Run until no wish is left."""
         while wish := await self._wish(key):
+            asked = Wish.model_validate_json(wish.data)
             item = Item(
                 key=key,
-                wish=Wish.model_validate_json(wish.data),
+                # What comes again was cut off, perhaps after it had taken the client's wish off the object.
+                wish=asked.model_copy(update={"insist": True}) if delivery.number > 1 else asked,
                 wish_sequence=wish.sequence,
                 delivery=delivery.number,
                 hold=self._hold,
             )
-            async with self._one_suspect_at_a_time(delivery):
-                if delivery.number > 1 and not await self._may_start(item):
-                    await self._set_aside(item)
-                else:
-                    await self._run(item, wish)
+            if delivery.number > 1:
+                await self._run_suspect(item, wish)
+            else:
+                await self._run(item, wish)
             if await self._bus.delete(streams.TRIGGERS, wish.sequence):
                 break
+
+    async def _run_suspect(self, item: Item, wish: Stored) -> None:
+        # An item that comes back may have taken its worker down: were several of them running, one could
+        # not tell which.
+        async with self._suspects, self._starts.noted(item.key, item.wish_sequence) as may_start:
+            if may_start:
+                await self._run(item, wish)
+            else:
+                await self._set_aside(item)
 
     async def _run(self, item: Item, wish: Stored) -> None:
         started, clock = datetime.now(UTC), time.perf_counter()
@@ -213,37 +228,14 @@ class Pool:
             # A bug, or something nobody foresaw: this object has to wait, the others must not.
             logger.exception("%s: run failed", item.key)
             attempt = item.wish.attempt + 1
-            again = Again(Wish(reason="retry", attempt=attempt), backoff(attempt))
+            again = Again(Wish(reason="retry", attempt=attempt, insist=True), backoff(attempt))
             return Outcome("failed", again, f"{type(error).__name__}: {error}")
 
-    async def _may_start(self, item: Item) -> bool:
-        """Note that a run begins that may take us down; False if it did so too often."""
-        subject = subjects.start(self._pool, item.key)
-        last = await self._bus.last(streams.JOURNAL, subject)
-        noted = orjson.loads(last.data) if last else {}
-        # Counted are starts, not deliveries: an item that only waited beside the culprit is innocent.
-        starts = noted["starts"] if noted.get("wish") == item.wish_sequence else 1
-        if starts >= _MAX_STARTS:
-            return False
-        note = {"wish": item.wish_sequence, "starts": starts + 1}
-        await self._bus.publish(subject, orjson.dumps(note))
-        return True
-
     async def _set_aside(self, item: Item) -> None:
-        logger.error("%s: set aside: its runs ended their process %d times", item.key, _MAX_STARTS)
+        logger.error("%s: set aside: its runs ended their process %d times", item.key, starts.MAX)
         metrics.set_aside.labels(self._pool).inc()
         await self._handler.set_aside(item)
         await self.queue.schedule(item.key, Wish(reason="set aside before"), _SET_ASIDE_SECONDS)
-
-    @contextlib.asynccontextmanager
-    async def _one_suspect_at_a_time(self, delivery: Delivery) -> AsyncIterator[None]:
-        # An item that comes back may have taken its worker down: were several of them running, one could
-        # not tell which.
-        if delivery.number > 1:
-            async with self._suspects:
-                yield
-        else:
-            yield
 
     async def _wish(self, key: str) -> Stored | None:
         return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
@@ -252,37 +244,62 @@ class Pool:
         """Tell the server in time that we are still working on what we have."""
         while True:
             if not self._hold.held():
-                await self._lose()
-            if self._bus.connected:
-                self._hold.renew()
-                for delivery in list(self._active.values()):
-                    with contextlib.suppress(WindowboxError):
-                        await delivery.keep()
+                self._lose()
+            asked = time.monotonic()
+            for delivery in list(self._active.values()):
+                with contextlib.suppress(WindowboxError):
+                    await delivery.keep()
+            if await self._heard():
+                self._hold.renew(asked)
+                await self._wish_what_is_doubtful()
             await asyncio.sleep(self._ack_wait / 5)
 
-    async def _lose(self) -> None:
-        """We were stopped, or cut off, for so long that others have our items: leave them alone."""
-        logger.warning("%s: away for too long; %d items are given up", self._pool, len(self._active))
-        self._hold = Hold(self._hold.limit)
-        for task, delivery in list(self._active.items()):
-            task.cancel()
-            await self._wish_again(subjects.without(f"work.{self._pool}", delivery.subject))
+    async def _heard(self) -> bool:
+        """Whether the server has heard what we said: it answers a question that we asked afterwards."""
+        alive = subjects.start(self._pool, "alive")
+        try:
+            await self._bus.last(streams.JOURNAL, alive, timeout=self._ack_wait / 10)
+        except WindowboxError:
+            return False
+        return True
 
-    async def _wish_again(self, key: str) -> None:
-        # What we did late may have undone what a newer run did: have the object looked at once more.
+    def _lose(self) -> None:
+        """We were stopped, or cut off, for so long that others have our items: leave them alone."""
+        if self._active:
+            logger.warning("%s: away for too long; %d items are given up", self._pool, len(self._active))
+        self._hold = Hold(self._hold.limit)
+        self._pull.lose()
+        for task, delivery in self._active.items():
+            task.cancel()
+            self._doubt(subjects.without(f"work.{self._pool}", delivery.subject))
+
+    def _doubt(self, key: str) -> None:
+        # What we did late may have undone what a newer run did: the object has to be looked at once more.
         metrics.superseded.labels(self._pool).inc()
-        with contextlib.suppress(WindowboxError):
-            await self.queue.wish(key, Wish(reason="late report"))
+        self._doubtful.add(key)
+
+    async def _wish_what_is_doubtful(self) -> None:
+        for key in list(self._doubtful):
+            try:
+                await self.queue.remind(key, Wish(reason="late report"))
+            except WindowboxError:
+                return
+            self._doubtful.discard(key)
 
     async def _finish(self) -> None:
         if self._active:
             await asyncio.wait(list(self._active), timeout=_GRACE)
-        for task, delivery in list(self._active.items()):
+        left = dict(self._active)
+        for task in left:
             task.cancel()
-            with contextlib.suppress(WindowboxError):
-                await delivery.give_back()
-        if self._active:
-            await asyncio.wait(list(self._active), timeout=1)
+        if left:
+            await asyncio.wait(left, timeout=1)
+        for task, delivery in left.items():
+            # Whoever is still at it keeps the item to the end, so that nobody else begins meanwhile.
+            if task.done():
+                with contextlib.suppress(WindowboxError):
+                    await delivery.give_back()
+        await self._wish_what_is_doubtful()
 
 
 def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:
