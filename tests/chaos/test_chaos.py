@@ -59,7 +59,7 @@ async def test_nothing_is_lost_and_nothing_doubled_whatever_dies(tmp_path: Path)
             problems = await _settled(api, access, load.wanted)
             await journal.save()
 
-        assert problems == []
+        assert not problems, "\n".join(problems)
         assert _zone(sandbox.environment()["DNS_SERVER"]) == {
             f"{name}.chaos.{ZONE}": address for name, address in load.wanted.items()
         }

@@ -239,6 +239,11 @@ def test_classes_are_those_configured_and_supported(
             record(last=DONE, timestamp="2026-09-01T10:15:31.999999999Z"), False, id="V-3-same-second"
         ),
         pytest.param(
+            record(last=DONE, timestamp="2026-09-01T10:15:31.9Z", generation=2),
+            True,
+            id="V-3-same-second-but-a-newer-spec",
+        ),
+        pytest.param(
             record(last=DONE, timestamp="2026-09-01T12:15:31+02:00"), False, id="V-3-other-time-zone"
         ),
         pytest.param(record(timestamp="2026-09-01T10:15:30Z"), True, id="V-3-never-answered"),

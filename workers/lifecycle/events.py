@@ -55,8 +55,10 @@ def triggers(seen: Seen, old: Object | None, new: Object, scope: Scope) -> bool:
     if scope.ignore_operation_annotation:
         return seen is not Seen.MODIFIED or old is None or old.generation != new.generation
     match seen:
-        case Seen.ADDED | Seen.LISTED:
+        case Seen.ADDED:
             return wants_run(new)
+        case Seen.LISTED:
+            return wants_run(new) or overdue(new)
         case Seen.MODIFIED:
             return _asks(new) or (new.deleting and (old is None or old.status == new.status))
         case Seen.DELETED:
@@ -78,8 +80,9 @@ def wants_run(obj: Object) -> bool:
 def overdue(obj: Object) -> bool:
     """Whether the client asked later than we last reported, so that it still waits for an answer.
 
-    This is the client's own test. It finds wishes that were taken off the object (the annotation) by
-    somebody who then died. A timestamp that nobody can read is not overdue: no run would ever cure it.
+    This is the client's own test, and a little more. It finds wishes that were taken off the object (the
+    annotation) by somebody who then died. A timestamp that nobody can read is not overdue: no run would ever
+    cure it.
     """
     if obj.annotations.get(OPERATION) == "wait-for-state":
         return False
@@ -87,7 +90,11 @@ def overdue(obj: Object) -> bool:
     if asked is None:
         return False
     answered = instant(obj.last_operation.get("lastUpdateTime"))
-    return answered is None or asked.replace(microsecond=0) > answered
+    if answered is None or asked.replace(microsecond=0) > answered:
+        return True
+    # Within one second the times do not tell what was first; that the spec is a later one does.
+    unseen = obj.status.get("observedGeneration") != obj.generation
+    return unseen and asked.replace(microsecond=0) == answered
 
 
 def _effective(classes: frozenset[str]) -> frozenset[str]:
