@@ -147,3 +147,12 @@ async def test_a_change_that_loses_three_connections_is_given_back(named: Named,
             await nameserver.replace(ZONE, rrset("x", "A", "2.2.2.2"))
     finally:
         named.resume()
+
+
+async def test_closing_tells_those_who_wait_for_a_connection(opened: Opener) -> None:
+    nameserver = opened(settings(f"127.0.0.1:{free_port()}"))
+    reading = asyncio.create_task(nameserver.read(ZONE, rrset("x", "A").key))
+    await asyncio.sleep(0)
+    await nameserver.aclose()
+    with pytest.raises(Unreachable, match="was closed"):
+        await reading

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.nameserver.conftest import ZONE, Named, rrset
 from tests.rules import rule
-from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.nameserver import Nameserver, zonequeue
 
 
 @rule("DN-5", "DN-31", "DN-110")
@@ -39,3 +41,23 @@ async def test_a_restored_zone_is_announced_and_found_empty(named: Named, namese
     assert await nameserver.drifted(ZONE, [record]) == [record.key]
     await nameserver.replace(ZONE, record)
     assert await nameserver.drifted(ZONE, [record]) == []
+
+
+@rule("DN-88", "DN-89")
+async def test_a_serial_that_went_back_is_announced(
+    named: Named, nameserver: Nameserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zonequeue, "LOOK_INTERVAL", 0.1)
+    record = rrset("x", "A", "1.1.1.1")
+    await nameserver.replace(ZONE, record)
+    announced = asyncio.ensure_future(anext(nameserver.reconnected()))
+    file = named.directory / f"{ZONE}.zone"
+    named.rndc("freeze", ZONE)
+    file.write_text(file.read_text().replace("101", "50", 1).replace("1.1.1.1", "9.9.9.9"))
+    (named.directory / f"{ZONE}.zone.jnl").unlink(missing_ok=True)
+    named.rndc("thaw", ZONE)
+
+    async with asyncio.timeout(20):
+        assert await announced == ZONE
+    assert named.serial() == 50
+    assert await nameserver.drifted(ZONE, [record]) == [record.key]

@@ -24,6 +24,7 @@ class Nameserver:
 
     def __init__(self, settings: DnsSettings) -> None:
         self._settings = settings
+        self._keys = {zone.name: TsigKey.from_settings(zone.key) for zone in settings.zones if zone.key}
         self._queues: dict[_Route, ZoneQueue] = {}
         self._listeners: list[_Listener] = []
 
@@ -117,7 +118,7 @@ class Nameserver:
         return zone
 
     def _queue(self, zone: ZoneSettings, key: TsigKey | None) -> ZoneQueue:
-        own = TsigKey.from_settings(zone.key) if zone.key else None
+        own = self._keys.get(zone.name)
         used = key or own
         route = (zone.name, tuple(zone.servers), used.name if used else "", used.fingerprint if used else "")
         queue = self._queues.get(route)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 import hashlib
 import struct
 import time
@@ -35,7 +36,7 @@ def now() -> int:
     return int(time.time())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TsigKey:
     """A shared secret and its name. The secret shows up in no text."""
 
@@ -65,7 +66,7 @@ class TsigKey:
             raise Malformed("TSIGSecret in the Secret is not base64 text: copy it from the key's file")
         return cls(name, _algorithm(data), secret)
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """Tells keys apart without giving them away."""
         return hashlib.sha256(b"\0".join((self.algorithm.encode(), self.secret))).hexdigest()[:16]

@@ -93,7 +93,9 @@ class ZoneQueue:
     def start(self) -> None:
         """Connect, and stay connected. Does nothing if that is so already."""
         self._last_use = asyncio.get_running_loop().time()
-        if self._task is None or self._task.done():
+        if not self.running:
+            self._away = None
+            self._up.clear()
             self._task = asyncio.create_task(self._run(), name=f"name server of {self._zone.name}")
             self._task.add_done_callback(self._stopped)
 
@@ -105,6 +107,8 @@ class ZoneQueue:
         """Return when the intention, or a newer one for the same records, is proved to have happened."""
         self.start()
         await self._backlog.room()
+        if not self.running:
+            raise self._closed().error()
         if problem := self._outage or self._away:
             raise problem.error()
         waiter = asyncio.get_running_loop().create_future()
@@ -136,7 +140,7 @@ class ZoneQueue:
             waiting=self._backlog.size,
             in_flight=self._in_flight,
             last_rtt=self._counters.last_rtt,
-            connected=self._up.is_set(),
+            connected=self.running and self._up.is_set(),
             breaker_open=self._outage is not None,
         )
 
@@ -153,6 +157,8 @@ class ZoneQueue:
                 await self._up.wait()
         except TimeoutError:
             raise (self._away or self._silence()).error() from None
+        if self._away:
+            raise self._away.error()
         assert self._connection is not None
         return self._connection
 
@@ -164,10 +170,11 @@ class ZoneQueue:
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
         """Nobody may wait for a queue that has ended, whatever ended it."""
-        self._up.clear()
         if self._connection:
             self._connection.close()
-        self._backlog.fail_all(self._closed())
+        self._away = self._closed()
+        self._backlog.fail_all(self._away)
+        self._up.set()  # wakes those who wait for a connection, to be told
         if not task.cancelled() and (error := task.exception()):
             logger.error("zone %s: the queue broke", self._zone.name, exc_info=error)
 
