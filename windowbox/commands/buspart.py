@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bus import intents, presence, streams
+from bus import intents, presence, streams, subjects
 from bus.connection import ApiError
 from bus.queue import Queue
 from windowbox.commands import asking
@@ -146,8 +146,8 @@ async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState
     try:
         depth = await Queue(bus, pool).depth()
         items = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-    except ApiError:
-        return PoolState(pool, workers)  # nobody has ever worked for it
+    except ApiError:  # nobody has ever worked for it
+        return await _untouched(bus, pool, workers)
     unrouted = 0
     with contextlib.suppress(ApiError):
         routing = await bus.api(f"CONSUMER.INFO.{streams.OBJECTS}.route-{pool}")
@@ -161,6 +161,16 @@ async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState
         int(items["num_redelivered"]),
         unrouted,
     )
+
+
+async def _untouched(bus: Bus, pool: str, workers: int) -> PoolState:
+    """What has gathered for a pool that has no consumer yet."""
+    try:
+        request = {"subjects_filter": subjects.item(pool, ">")}
+        state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]
+    except ApiError:
+        return PoolState(pool, workers)
+    return PoolState(pool, workers, waiting=len(state.get("subjects") or ()))
 
 
 async def _stream(bus: Bus, name: str) -> Stream | None:
