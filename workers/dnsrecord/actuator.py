@@ -86,16 +86,25 @@ class DNSRecordActuator:
         return statuses.created_condition(before, flow, succeeded, now) or None
 
     async def _remove(self, run: Run) -> None:
-        try:
-            spec = parsed(run.object)
-            zone = self._zone(spec, run.object)
-            record = records.key(spec, zone.name)
-        except Malformed:
-            return  # what we refused to write is not there
-        await self._delete(run, zone, record)
+        for zone, record in self._places(run.object):
+            await self._delete(run, zone, record)
+
+    def _places(self, object: Object) -> list[tuple[ZoneSettings, RecordKey]]:
+        """Where the record is by the last report, and where a run that could not report may have put it."""
+        places: list[tuple[ZoneSettings, RecordKey]] = []
+        with contextlib.suppress(Malformed):  # what we refused to write is not there
+            spec = parsed(object)
+            former = self._former_zone(object)
+            if former:
+                with contextlib.suppress(Malformed):
+                    places.append((former, records.key(spec, former.name)))
+            zone = self._zone(spec, object)
+            if zone != former:
+                places.append((zone, records.key(spec, zone.name)))
+        return places
 
     async def _delete(self, run: Run, zone: ZoneSettings, record: RecordKey) -> None:
-        twin = await self._twin(run, record)
+        twin = await self._twin(run, zone, record)
         if twin:
             return  # another DNSRecord asks for the same name: it stays
         key = await self._key(run, zone)
@@ -106,9 +115,16 @@ class DNSRecordActuator:
 
     async def _leave_former_zone(self, run: Run, spec: DNSRecordSpec, zone: ZoneSettings) -> None:
         """A record whose `spec.zone` has changed must not stay in the zone where it was."""
-        former = self._zones.get(str(run.object.status.get("zone") or ""))
+        former = self._former_zone(run.object)
         if former and former != zone:
-            await self._delete(run, former, records.key(spec, former.name))
+            try:
+                record = records.key(spec, former.name)
+            except Malformed:
+                return  # nor could the name have been written there
+            await self._delete(run, former, record)
+
+    def _former_zone(self, object: Object) -> ZoneSettings | None:
+        return self._zones.get(str(object.status.get("zone") or ""))
 
     async def _note_resolver(self, run: Run, wanted: RecordSet) -> None:
         """Note, for `trace`, whether this host resolves the name already. It may lag: that is no failure."""
@@ -118,12 +134,14 @@ class DNSRecordActuator:
 
         await run.doors.call("resolver", {"name": wanted.key.name}, act)
 
-    async def _twin(self, run: Run, record: RecordKey) -> str | None:
+    async def _twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> str | None:
         async def act() -> str | None:
-            twin = self._claims.other(run.ref, record)
+            await self._claims.complete()
+            twin = self._claims.other(run.ref, zone.name, record)
             return str(twin) if twin else None
 
-        twin: str | None = await run.doors.call("twin", {"name": record.name, "type": record.type}, act)
+        request = {"zone": zone.name, "name": record.name, "type": record.type}
+        twin: str | None = await run.doors.call("twin", request, act)
         return twin
 
     async def _act(self, run: Run, request: dict[str, Any], act: Callable[[], Awaitable[None]]) -> None:

@@ -48,7 +48,10 @@ class Claims:
 
     def __init__(self, bus: Bus, scope: Scope, zones: Collection[str]) -> None:
         self._view: View[Claim] = View(
-            bus, DNSRECORDS.id, lambda object: claim(object, scope, zones), index=lambda found: found.key
+            bus,
+            DNSRECORDS.id,
+            lambda object: claim(object, scope, zones),
+            index=lambda found: (found.zone, found.key),
         )
 
     async def run(self) -> None:
@@ -56,11 +59,12 @@ class Claims:
         await self._view.run()
 
     async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
         await self._view.complete.wait()
 
-    def other(self, ref: ObjectRef, record: RecordKey) -> ObjectRef | None:
-        """Another DNSRecord that asks for the same name and type."""
-        return next((other for other in self._view.refs(record) if other != ref), None)
+    def other(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+        """Another DNSRecord that asks for the same name and type, in the same zone."""
+        return next((other for other in self._view.refs((zone, record)) if other != ref), None)
 
     def at_rest(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
         """By zone, what ought to be there right now."""

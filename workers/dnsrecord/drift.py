@@ -30,6 +30,7 @@ class DriftCheck:
 
     async def run(self) -> None:
         """Check for ever. For the holder of a lease."""
+        await self._claims.complete()
         back = asyncio.Event()
         listening = asyncio.create_task(self._listen(back), name="drift: listen")
         try:
@@ -54,7 +55,7 @@ class DriftCheck:
             try:
                 drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in resting.values()])
                 for record in drifted:
-                    await self._queue.wish(subjects.key(resting[record][0]), Wish(reason="drift"))
+                    await self._queue.remind(subjects.key(resting[record][0]), Wish(reason="drift"))
             except WindowboxError as error:
                 logger.info("zone %s cannot be compared: %s", zone, error)
                 continue
