@@ -34,8 +34,13 @@ async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int
         sequence = await bus.publish(subjects.intent(key), intent.encoded(), expect_last=expected)
     except WrongSequence as error:
         raise Superseded(f"{key}: another run has reported meanwhile") from error
-    await Queue(bus, PATCH).wish(key, Wish(reason="report"))
+    await remind(bus, key)
     return sequence or expected
+
+
+async def remind(bus: Bus, key: str) -> None:
+    """Have the last report written."""
+    await Queue(bus, PATCH).wish(key, Wish(reason="report"))
 
 
 async def forget(bus: Bus, key: str, uid: str) -> None:

@@ -7,12 +7,13 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bus.messages import EventIntent, StatusIntent, Wish
 from bus.pool import Again, Outcome
 from windowbox.errors import Conflict, Malformed, Missing, Superseded, TransientError, WindowboxError
+from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
@@ -28,6 +29,7 @@ SLOW_SECONDS = 1.0
 """A run that takes longer announces that it is processing; a shorter one has only its end to tell."""
 
 _CONFLICTS = 4
+_LONG_SINCE = timedelta(seconds=5)
 _FIRST_RETRY_OF_MALFORMED = 30.0
 
 
@@ -60,12 +62,36 @@ class LifeCycle:
 
     async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
         """Do what the object asks for now, whatever the wish once meant."""
+        try:
+            return await self._run(ref, wish, doors)
+        except TransientError as error:
+            # The API is away, or busy. Left to be delivered again, the item would look like one that
+            # takes its worker down.
+            again = self._retry(wish, error)
+            insisting = again.wish.model_copy(update={"insist": True})
+            return Outcome("waiting", Again(insisting, again.after), str(error))
+
+    async def _run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
         reported, sequence = await self._world.reported(ref, doors)
         found = await doors.read(ref)
         if found is None:
             return Outcome("gone")
         object = with_report(found, reported)
         reporter = self.reporter(ref, doors, object.uid, sequence)
+        outcome = await self._decide_on_fresh_sight(ref, object, wish, doors, reporter, reported)
+        if reported and reporter.sequence == sequence and object.status != found.status:
+            await self._remind(ref, reported, doors)
+        return outcome
+
+    async def _decide_on_fresh_sight(
+        self,
+        ref: ObjectRef,
+        object: Object,
+        wish: Wish,
+        doors: Doors,
+        reporter: Reporter,
+        reported: StatusIntent | None,
+    ) -> Outcome:
         for _ in range(_CONFLICTS):
             try:
                 return await self._decide(ref, object, wish, doors, reporter)
@@ -76,6 +102,12 @@ class LifeCycle:
                     return Outcome("gone")
                 object = with_report(live, reported)
         raise TransientError(f"{ref}: changed by others again and again")
+
+    async def _remind(self, ref: ObjectRef, reported: StatusIntent, doors: Doors) -> None:
+        """Have a report written that should long be there: its worker may have died before it could ask."""
+        said = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
+        if said and await self.now(doors) - said > _LONG_SINCE:
+            await self._world.remind(ref, doors)
 
     def reporter(self, ref: ObjectRef, doors: Doors, uid: str, sequence: int) -> Reporter:
         return Reporter(
@@ -114,10 +146,12 @@ class LifeCycle:
         return await self._act(begun, flow, wish, reporter)
 
     def _wanted(self, object: Object, wish: Wish) -> bool:
-        if events.wants_run(object) or events.overdue(object):
+        if wish.insist or events.wants_run(object) or events.overdue(object):
             return True
-        observed = object.status.get("observedGeneration")
-        return self._scope.ignore_operation_annotation and observed != object.generation
+        if not self._scope.ignore_operation_annotation:
+            return False
+        # Then an event is a new generation, or a change of the Shoot.
+        return wish.reason == "event" or object.status.get("observedGeneration") != object.generation
 
     async def _begin(self, run: Run, flow: Flow) -> Run | None:
         """Hold on to the object and take the wish off it. None if it is gone."""
@@ -174,18 +208,24 @@ class LifeCycle:
     ) -> AsyncIterator[None]:
         """Tell those who watch that something is being done, if it takes a while."""
 
+        over = asyncio.Event()
+
         async def announce() -> None:
-            await asyncio.sleep(SLOW_SECONDS)
-            patch = statuses.processing(operation, phrases, datetime.now(UTC))
-            await reporter.report(patch, effect=False)
+            try:
+                async with asyncio.timeout(SLOW_SECONDS):
+                    await over.wait()
+            except TimeoutError:
+                patch = statuses.processing(operation, phrases, datetime.now(UTC))
+                await reporter.report(patch, effect=False)
 
         announcing = asyncio.create_task(announce(), name=f"announce {object.name}")
         try:
             yield
         finally:
-            announcing.cancel()
+            # Never cancelled: of a report half sent nobody could tell whether the next has to expect it.
+            over.set()
             await asyncio.wait([announcing])
-        if not announcing.cancelled() and (error := announcing.exception()):
+        if isinstance(error := announcing.exception(), Superseded):
             raise error
 
     async def _fail(
@@ -197,11 +237,11 @@ class LifeCycle:
         wish: Wish,
         reporter: Reporter,
     ) -> Outcome:
-        now = await self.now(run.doors)
+        now = statuses.moment(run.object, await self.now(run.doors))
         phrases = self.kind.words.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
         patch |= self._conditions(run.object, flow, False, now)
-        if not same_failure(run.object, patch):
+        if not same_failure(run.object, patch) or events.overdue(run.object):
             note = patch["lastError"]["description"]
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)

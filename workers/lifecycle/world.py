@@ -12,7 +12,7 @@ from bus.connection import Bus
 from bus.messages import StatusIntent
 from bus.views import View
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Missing
+from windowbox.errors import Missing, PermanentError
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
@@ -56,6 +56,14 @@ class World:
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
         return await intents.report(self._bus, subjects.key(ref), intent, expected)
 
+    async def remind(self, ref: ObjectRef, doors: Doors) -> None:
+        """Have the last report about the object written, should that have been forgotten."""
+
+        async def act() -> None:
+            await intents.remind(self._bus, subjects.key(ref))
+
+        await doors.call("remind", None, act)
+
     async def live(self, ref: ObjectRef, doors: Doors) -> Object | None:
         """The object as the API has it now."""
 
@@ -84,13 +92,34 @@ class World:
         """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
 
         async def act() -> dict[str, Any]:
-            labels = self.namespaces.get(ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace))
-            found = self.shoots.get(ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace))
+            labels, found = await self._surroundings(ref)
             return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
         answer = await doors.call("shoot", None, act)
         found = ShootFacts(**answer["facts"]) if answer["facts"] else None
         return found, held_back(ref.namespace, answer["labels"], found)
+
+    async def _surroundings(self, ref: ObjectRef) -> tuple[dict[str, Any] | None, ShootFacts | None]:
+        """The labels of the object's namespace, and what is known of its Shoot.
+
+        Views may be a moment behind: what they do not know, or what would hold a run back, is looked up.
+        """
+        namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
+        cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
+        labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
+        if labels is None and (live := await self._looked_up(namespace)):
+            labels = _role(live)
+        if held_back(ref.namespace, labels, found):
+            live = await self._looked_up(cluster)
+            found = facts(live) if live else None
+        return labels, found
+
+    async def _looked_up(self, ref: ObjectRef) -> Object | None:
+        kube = await self._clusters.get(ref.cluster)
+        try:
+            return await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
+        except PermanentError:
+            return None
 
 
 def _role(namespace: Object) -> dict[str, Any]:
