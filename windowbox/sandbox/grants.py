@@ -35,8 +35,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
     ],
     "patcher": [
         _rule(_EXTENSIONS, ["dnsrecords/status"], ["patch"]),
-        _rule("", ["events"], ["create", "patch"]),
-        _rule("events.k8s.io", ["events"], ["create", "patch"]),
+        _rule("", ["events"], ["create", "get", "patch"]),
     ],
 }
 """The least rights of each role."""
