@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +44,15 @@ class NameServer:
         if self.process:
             self.process.kill()
             self.process.wait(10)
+
+    def pause(self) -> None:
+        """Nobody is answered until `resume`."""
+        assert self.process
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process
+        self.process.send_signal(signal.SIGCONT)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.e2e.witness import PATIENCE, Condition, Version, Witness
@@ -52,9 +52,9 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00")
 
 
-def stamp() -> str:
-    """Now, as gardenlet spells it: with nanoseconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "789Z"
+def stamp(*, ahead: float = 0) -> str:
+    """Now, as gardenlet spells it, with nanoseconds; by a clock that is so many seconds ahead."""
+    return (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "789Z"
 
 
 @dataclass
@@ -80,9 +80,9 @@ class Record:
     def annotate(self, **annotations: str | None) -> Object:
         return self.patch({"metadata": {"annotations": annotations}})
 
-    def ask(self, operation: str, **spec: Any) -> str:
+    def ask(self, operation: str, *, ahead: float = 0, **spec: Any) -> str:
         """Ask for an operation as gardenlet does; returns the time that was written."""
-        at = stamp()
+        at = stamp(ahead=ahead)
         change: dict[str, Any] = {"metadata": {"annotations": {OPERATION: operation, TIMESTAMP: at}}}
         self.patch(change | ({"spec": spec} if spec else {}))
         return at
@@ -131,11 +131,13 @@ class Space:
         name: str = "",
         annotations: dict[str, str] | None = None,
         finalizers: list[str] | None = None,
+        class_: str | None = None,
         **spec: Any,
     ) -> Record:
         record = Record(self.api, self.witness, self.namespace, name or f"r-{uuid.uuid4().hex[:8]}")
         metadata = {"name": record.name, "annotations": annotations or {}, "finalizers": finalizers or []}
         asked = {"type": "local", "name": fqdn, "recordType": record_type, "values": values}
+        spec |= {"class": class_} if class_ else {}
         reference = {"secretRef": {"name": "no-such-secret", "namespace": self.namespace}}
         self.create(DNSRECORDS, {"metadata": metadata, "spec": asked | reference | spec})
         self.witness.until(self.namespace, record.name, lambda now: now is not None)

@@ -15,7 +15,7 @@ from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NameServer]]:
     """Three zones, each on a server of its own."""
     if reason := servers.missing("named", "nats-server"):
@@ -29,12 +29,12 @@ def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         yield {server.zone: server for server in (main, inner, keyed)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def witness(control_plane: ControlPlane) -> Witness:
     return Witness(control_plane.api)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def world(
     control_plane: ControlPlane,
     name_servers: dict[str, NameServer],

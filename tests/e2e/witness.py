@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,6 +12,8 @@ from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS
 from windowbox.sandbox.apiserver import ApiServer
+
+logger = logging.getLogger(__name__)
 
 Condition = Callable[[Object | None], bool]
 """About the object as it is now; None if it is gone."""
@@ -54,11 +58,15 @@ class Witness:
             try:
                 for event in self._api.events(DNSRECORDS.path(), seconds=600):
                     self._see(Version(event["type"], Object(event["object"])))
-            except (WindowboxError, OSError, ValueError):
-                return  # the API server has ended, and all tests with it
+            except (WindowboxError, OSError, ValueError) as error:
+                # A kind that was just defined is not served at once; and at the end there is no server.
+                logger.info("the witness looks again: %s", error)
+                time.sleep(0.2)
 
     def _see(self, version: Version) -> None:
         object = version.object
         with self._news:
-            self._seen.setdefault((object.namespace, object.name), []).append(version)
+            seen = self._seen.setdefault((object.namespace, object.name), [])
+            if not seen or seen[-1].object.resource_version != object.resource_version:
+                seen.append(version)
             self._news.notify_all()

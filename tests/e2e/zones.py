@@ -15,12 +15,16 @@ from tests.servers import NameServer
 
 def answers(server: NameServer, name: str, record_type: str = "A") -> list[str]:
     """The sorted values that `server` answers."""
-    reply = dns.query.tcp(dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10)
+    reply = dns.query.tcp(
+        dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10
+    )
     return sorted(str(value) for answer in reply.answer for value in answer)
 
 
 def ttl(server: NameServer, name: str, record_type: str = "A") -> int:
-    reply = dns.query.tcp(dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10)
+    reply = dns.query.tcp(
+        dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10
+    )
     return int(reply.answer[0].ttl)
 
 
