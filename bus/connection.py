@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ _WRONG_LAST_SEQUENCE = 10071
 _SUBJECT_FULL = 10077
 
 _VIOLATION = re.compile(r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE)
+_UNKNOWN = "authorization violation"
 _FORBIDDEN = (
     "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
     "or bring the rights in the server's configuration up to date"
@@ -176,7 +177,7 @@ class Bus:
     async def close(self) -> None:
         with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
             async with asyncio.timeout(TIMEOUT):
-                await self.client.drain()
+                await (self.client.drain() if self.connected else self.client.close())
 
 
 def instant(time_of_server: str) -> float:
@@ -187,45 +188,51 @@ def instant(time_of_server: str) -> float:
 @contextlib.asynccontextmanager
 async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[Bus]:
     """A connection to the bus that comes back by itself. Waits up to `patience` seconds for the first one."""
-    client = Client()
-    bus = Bus(client)
-
-    async def reconnected() -> None:
-        logger.info("the bus is back at %s", access.url)
-        bus.reconnected()
-
-    async def disconnected() -> None:
-        if not client.is_closed:
-            logger.warning("lost the bus at %s; connecting again", access.url)
-
-    async def failed(error: Exception) -> None:
-        if violation := _VIOLATION.search(str(error)):
-            # The request itself is never answered, and ends as one that took too long.
-            act = "subscribe" if violation[1].lower() == "subscription" else "publish"
-            logger.error(_FORBIDDEN, access.url, access.user, act, violation[2])
-        else:
-            logger.debug("bus: %s", error)
-
-    await _connect(client, access, patience, reconnected, disconnected, failed)
+    bus = Bus(Client())
+    await _connect(bus, access, _Fate(bus, access), patience)
     try:
         yield bus
     finally:
         await bus.close()
 
 
-async def _connect(
-    client: Client,
-    access: Access,
-    patience: float,
-    reconnected: Callable[[], Awaitable[None]],
-    disconnected: Callable[[], Awaitable[None]],
-    failed: Callable[[Exception], Awaitable[None]],
-) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience
-    while True:
-        try:
-            await client.connect(
+class _Fate:
+    """What becomes of a connection, told to the log and to those whom it concerns."""
+
+    def __init__(self, bus: Bus, access: Access) -> None:
+        self._bus = bus
+        self._access = access
+        self.entered = False
+        self.last_error: Exception | None = None
+
+    async def reconnected(self) -> None:
+        logger.info("the bus is back at %s", self._access.url)
+        self._bus.reconnected()
+
+    async def disconnected(self) -> None:
+        if self.entered and not self._bus.client.is_closed:
+            logger.warning("lost the bus at %s; connecting again", self._access.url)
+
+    async def failed(self, error: Exception) -> None:
+        self.last_error = error
+        text = str(error)
+        if violation := _VIOLATION.search(text):
+            # The request itself is never answered, and ends as one that took too long.
+            act = "subscribe" if violation[1].lower() == "subscription" else "publish"
+            logger.error(_FORBIDDEN, self._access.url, self._access.user, act, violation[2])
+        elif not self.entered and _UNKNOWN in text.lower():
+            # Raised from here it ends nats-py's connecting, which would otherwise go on for ever.
+            raise Refused(
+                f"the bus at {self._access.url} refuses user {self._access.user!r}: check its password"
+            ) from error
+        else:
+            logger.debug("bus: %s", error)
+
+
+async def _connect(bus: Bus, access: Access, fate: _Fate, patience: float) -> None:
+    try:
+        async with asyncio.timeout(patience):
+            await bus.client.connect(
                 servers=access.url.split(","),
                 user=access.user,
                 password=access.password,
@@ -237,20 +244,18 @@ async def _connect(
                 connect_timeout=2,
                 ping_interval=10,
                 max_outstanding_pings=2,
-                reconnected_cb=reconnected,
-                disconnected_cb=disconnected,
-                error_cb=failed,
+                reconnected_cb=fate.reconnected,
+                disconnected_cb=fate.disconnected,
+                error_cb=fate.failed,
                 flush_timeout=2,
             )
-            return
-        except nats.errors.AuthorizationError as error:
-            raise Refused(
-                f"the bus at {access.url} refuses user {access.user!r}: check its password"
-            ) from error
-        except (TimeoutError, nats.errors.Error, OSError) as error:
-            if loop.time() > deadline:
-                raise Unreachable(f"the bus at {access.url} cannot be reached: {error}") from error
-            await asyncio.sleep(0.2)
+        fate.entered = True
+    except (TimeoutError, nats.errors.Error, OSError) as error:
+        why = fate.last_error or error
+        raise Unreachable(f"the bus at {access.url} cannot be reached: {why}") from error
+    finally:
+        if not fate.entered:
+            await bus.close()
 
 
 @contextlib.contextmanager
