@@ -155,6 +155,17 @@ def test_a_record_waits_for_the_cluster_of_its_shoot(world: SmallWorld, shoot_sp
     record.until_ready()
 
 
+@rule("V-12")
+def test_a_change_of_the_cluster_starts_nothing(world: SmallWorld, shoot_space: Space) -> None:
+    shoot_space.cluster()
+    record = shoot_space.record(shoot_space.name(), ["10.0.0.1"])
+    record.until_ready()
+    shoot_space.cluster(**SELF_HOSTED)
+    shoot_space.record(shoot_space.name(), ["10.0.0.1"]).until_ready()
+    record.until_ready(record.ask("reconcile"))
+    assert done(world.runs(record, until=lambda runs: len(done(runs)) > 1)) == ["Create", "Reconcile"]
+
+
 @rule("C-8", "N-15", "C-6")
 def test_a_forced_deletion_needs_no_name_server(world: SmallWorld, shoot_space: Space) -> None:
     shoot_space.cluster()

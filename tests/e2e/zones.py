@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 import dns.message
 import dns.query
@@ -53,3 +54,11 @@ def _update(server: NameServer) -> dns.update.UpdateMessage:
 def _send(server: NameServer, update: dns.update.UpdateMessage) -> None:
     reply = dns.query.tcp(update, "127.0.0.1", port=server.port, timeout=10)
     assert reply.rcode() == dns.rcode.NOERROR
+
+
+def until(server: NameServer, name: str, values: list[str], record_type: str = "A") -> None:
+    """Wait until the server answers `values`."""
+    limit = time.monotonic() + 30
+    while (found := answers(server, name, record_type)) != values:
+        assert time.monotonic() < limit, f"{name} stays {found}"
+        time.sleep(0.05)

@@ -1,0 +1,91 @@
+"""Workers that act on every new spec, whether or not a client asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e import client, zones
+from tests.e2e.client import OPERATION, Record, Space, ready
+from tests.e2e.smallworld import SmallWorld, small_world
+from tests.e2e.test_shoots import FAILED, FORCED
+from tests.e2e.witness import Witness
+from tests.rules import rule
+from tests.servers import ControlPlane, NameServer
+from windowbox.sandbox import zoneserver
+
+
+@pytest.fixture(scope="module")
+def eager(
+    control_plane: ControlPlane,
+    name_servers: dict[str, NameServer],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SmallWorld]:
+    """Serves the class garden, and cares for no annotation."""
+    others = dict(name_servers)
+    named = others.pop(zoneserver.ZONE)
+    folder = tmp_path_factory.mktemp("world") / "eager"
+    options = {"classes": ["garden"], "ignore_operation_annotation": True}
+    with small_world(control_plane, folder, named, others, **options) as made:
+        yield made
+
+
+@pytest.fixture(params=[False, True], ids=["anywhere", "in-a-shoot"])
+def place(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, witness: Witness, eager: SmallWorld
+) -> Space:
+    made = client.space(control_plane.api, witness, eager.named.zone, shoot=request.param)
+    made.cluster()
+    return made
+
+
+def notes(runs: list[Any]) -> list[str]:
+    return [run.note for run in runs if run.outcome == "succeeded"]
+
+
+def created(space: Space, name: str) -> Record:
+    record = space.record(name, ["10.0.0.1"], class_="garden")
+    record.until_ready()
+    return record
+
+
+@rule("T-5", "C.5-5", "P-1")
+def test_a_new_spec_is_enough(eager: SmallWorld, place: Space) -> None:
+    name = place.name()
+    record = created(place, name)
+    record.patch({"spec": {"values": ["10.0.0.2"]}})
+    record.until(lambda now: bool(now and now.generation == 2 and ready(now)))
+    assert zones.answers(eager.named, name) == ["10.0.0.2"]
+
+
+@rule("T-5", "C.5-6", "O-2")
+def test_an_annotation_alone_starts_nothing_but_is_taken_off_with_the_next_run(
+    eager: SmallWorld, place: Space
+) -> None:
+    record = created(place, place.name())
+    record.annotate(**{OPERATION: "reconcile"})
+    record.patch({"spec": {"values": ["10.0.0.2"]}})
+    record.until(lambda now: bool(now and now.generation == 2 and ready(now)))
+    runs = eager.runs(record, until=lambda runs: len(notes(runs)) > 1)
+    assert notes(runs) == ["Create", "Reconcile"]
+
+
+@rule("T-6", "T-7")
+def test_a_change_of_the_cluster_is_a_reason_to_look_again(eager: SmallWorld, place: Space) -> None:
+    record = created(place, place.name())
+    place.cluster(**FORCED)
+    eager.runs(record, until=lambda runs: notes(runs) == ["Create", "Reconcile"])
+
+
+@rule("T-6", "T-8", "T-9")
+def test_what_a_failed_shoot_held_back_goes_on_when_it_recovers(
+    control_plane: ControlPlane, witness: Witness, eager: SmallWorld
+) -> None:
+    place = client.space(control_plane.api, witness, eager.named.zone, shoot=True)
+    place.cluster(**FAILED)
+    record = place.record(place.name(), ["10.0.0.1"], class_="garden")
+    eager.runs(record, until=lambda runs: any(run.outcome == "held back" for run in runs))
+    place.cluster()
+    record.until_ready()

@@ -1,0 +1,158 @@
+"""Names, types, zones and keys: what ends up in which name server."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+import pytest
+
+from tests.e2e import zones
+from tests.e2e.client import Space, failed
+from tests.e2e.smallworld import INNER, KEYED, SmallWorld
+from tests.rules import rule
+from tests.servers import NameServer
+from windowbox.models.refs import SECRETS
+
+
+@pytest.mark.parametrize(
+    ("record_type", "values", "found"),
+    [
+        pytest.param("A", ["10.0.0.2", "10.0.0.1"], ["10.0.0.1", "10.0.0.2"], id="N-11-a"),
+        pytest.param("A", ["::ffff:10.0.0.1"], ["10.0.0.1"], id="N-13-mapped"),
+        pytest.param("AAAA", ["2001:db8::1"], ["2001:db8::1"], id="N-11-aaaa"),
+        pytest.param("CNAME", ["elsewhere.example"], ["elsewhere.example."], id="N-13-cname"),
+        pytest.param("TXT", ["v=1; a b"], ['"v=1; a b"'], id="N-12-txt"),
+    ],
+)
+def test_every_type_is_served(
+    world: SmallWorld, space: Space, record_type: str, values: list[str], found: list[str]
+) -> None:
+    name = space.name()
+    record = space.record(name, values, record_type=record_type)
+    record.until_ready()
+    assert zones.answers(world.named, name, record_type) == found
+    assert zones.ttl(world.named, name, record_type) == 120
+    record.delete()
+    record.until_gone()
+    assert zones.answers(world.named, name, record_type) == []
+
+
+@rule("N-11", "N-16")
+def test_both_families_of_a_name_live_side_by_side(world: SmallWorld, space: Space) -> None:
+    name = space.name()
+    four = space.record(name, ["10.0.0.1"])
+    six = space.record(name, ["2001:db8::1"], record_type="AAAA", ttl=60)
+    four.until_ready()
+    six.until_ready()
+    four.delete()
+    four.until_gone()
+    assert zones.answers(world.named, name) == []
+    assert zones.answers(world.named, name, "AAAA") == ["2001:db8::1"]
+    assert zones.ttl(world.named, name, "AAAA") == 60
+
+
+@rule("N-11")
+def test_a_wildcard_answers_for_all_below(world: SmallWorld, space: Space) -> None:
+    name = space.name()
+    space.record(f"*.{name}", ["10.0.0.1"]).until_ready()
+    assert zones.answers(world.named, f"anything.{name}") == ["10.0.0.1"]
+
+
+@rule("N-16")
+def test_of_two_records_with_one_name_either_may_go(world: SmallWorld, space: Space) -> None:
+    name = space.name()
+    twins = [space.record(name, ["10.0.0.1"]) for _ in range(2)]
+    for twin in twins:
+        twin.until_ready()
+    twins[0].delete()
+    twins[0].until_gone()
+    assert zones.answers(world.named, name) == ["10.0.0.1"]
+    twins[1].delete()
+    twins[1].until_gone()
+    assert zones.answers(world.named, name) == []
+
+
+@rule("N-16")
+def test_a_record_of_the_same_name_in_another_zone_is_no_twin(world: SmallWorld, space: Space) -> None:
+    name = f"{space.name()[:10]}.{INNER}"
+    outside = space.record(name, ["10.0.0.1"], zone=world.named.zone)
+    inside = space.record(name, ["10.0.0.1"])
+    outside.until_ready()
+    inside.until_ready()
+    outside.delete()
+    outside.until_gone()
+    assert zones.answers(world.named, name) == []
+    assert zones.answers(world.others[INNER], name) == ["10.0.0.1"]
+
+
+@rule("N-10")
+def test_a_record_lives_in_the_closest_zone_and_moves_with_its_spec(world: SmallWorld, space: Space) -> None:
+    inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"
+    record = space.record(name, ["10.0.0.1"])
+    assert record.until_ready().status["zone"] == INNER
+    assert zones.answers(inner, name) == ["10.0.0.1"]
+    found = record.until_ready(record.ask("reconcile", zone=world.named.zone))
+    assert found.status["zone"] == world.named.zone
+    assert zones.answers(inner, name) == []
+    assert zones.answers(world.named, name) == ["10.0.0.1"]
+
+
+@rule("N-14", "T-4")
+def test_a_deleted_record_goes_from_where_it_is_not_from_where_it_should_have_gone(
+    world: SmallWorld, space: Space
+) -> None:
+    inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"
+    record = space.record(name, ["10.0.0.1"])
+    record.until_ready()
+    record.patch({"spec": {"zone": world.named.zone}})
+    record.delete()
+    record.until_gone()
+    assert zones.answers(inner, name) == []
+
+
+def keyed_name(space: Space) -> str:
+    return f"{space.name()[:10]}.{KEYED}"
+
+
+def secret(space: Space, data: Mapping[str, str]) -> dict[str, str]:
+    """Make a Secret; returns a reference to it."""
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    space.create(SECRETS, {"metadata": {"name": "dns"}, "data": encoded})
+    return {"name": "dns", "namespace": space.namespace}
+
+
+def good(server: NameServer) -> dict[str, str]:
+    assert server.key
+    return {"TSIGKeyName": server.key.name, "TSIGSecret": server.key.secret}
+
+
+@rule("N-10")
+def test_where_the_settings_say_so_the_key_comes_from_the_record(world: SmallWorld, space: Space) -> None:
+    server, name = world.others[KEYED], keyed_name(space)
+    record = space.record(name, ["10.0.0.1"], secretRef=secret(space, good(server)))
+    record.until_ready()
+    assert zones.answers(server, name) == ["10.0.0.1"]
+    record.delete()
+    record.until_gone()
+    assert zones.answers(server, name) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        pytest.param(None, "Secret {space}/dns does not exist", id="missing"),
+        pytest.param({}, "the Secret has no TSIGKeyName", id="empty"),
+        pytest.param(
+            {"TSIGKeyName": "guest", "TSIGSecret": "&"}, "TSIGSecret in the Secret is", id="nonsense"
+        ),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_an_error_of_configuration(
+    space: Space, data: dict[str, str] | None, said: str
+) -> None:
+    where = {"name": "dns", "namespace": space.namespace}
+    reference = where if data is None else secret(space, data)
+    error = space.record(keyed_name(space), ["10.0.0.1"], secretRef=reference).until(failed)
+    assert error.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
+    assert said.format(space=space.namespace) in error.status["lastError"]["description"]
