@@ -20,8 +20,8 @@ EVENT = Wish(reason="event")
 
 
 async def waiting(bus: Bus, stream: str) -> list[str]:
-    """The subjects of all messages that a stream holds."""
-    info = await bus.api(f"STREAM.INFO.{stream}", {"subjects_filter": ">"})
+    """The subjects of all messages of the pool that a stream holds."""
+    info = await bus.api(f"STREAM.INFO.{stream}", {"subjects_filter": f"*.{POOL}.>"})
     return list(info["state"].get("subjects", ()))
 
 

@@ -21,7 +21,10 @@ async def main(url: str, ack_wait: float) -> None:
     loop = asyncio.get_running_loop()
     async with connected(Access(url)) as bus:
         handler = Telling(bus, tell)
-        loop.add_reader(sys.stdin.fileno(), lambda: (sys.stdin.readline(), handler.gate.set()))
+        loop.add_reader(
+            sys.stdin.fileno(),
+            lambda: handler.gate.set() if sys.stdin.readline() else loop.remove_reader(sys.stdin.fileno()),
+        )
         work = asyncio.create_task(Pool(bus, POOL, handler, ack_wait=ack_wait).run())
         loop.add_signal_handler(signal.SIGTERM, work.cancel)
         await asyncio.wait([work])

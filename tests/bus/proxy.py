@@ -1,0 +1,63 @@
+"""A TCP proxy whose connections can be cut, or left hanging."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Proxy:
+    """Passes on what comes to `port`, until it is told otherwise."""
+
+    def __init__(self, target: int) -> None:
+        self.port = 0
+        self.opened = 0
+        self._target = target
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        """Break all connections off. New ones are welcome."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def hang(self) -> None:
+        """Pass nothing on, and say nothing about it."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        self._flowing.set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        with contextlib.suppress(OSError):
+            onward_reader, onward = await asyncio.open_connection("127.0.0.1", self._target)
+            self._writers |= {writer, onward}
+            await asyncio.gather(self._pass(reader, onward), self._pass(onward_reader, writer))
+        writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+        self._writers.discard(writer)
+
+
+@contextlib.asynccontextmanager
+async def proxy(target: int) -> AsyncIterator[Proxy]:
+    """A proxy to `target` on this machine."""
+    made = Proxy(target)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        made.resume()
+        made.cut()
+        server.close()
+        await server.wait_closed()
