@@ -38,6 +38,8 @@ class Wish(Message):
     """`event`, `retry`, `sweep`, `drift`, `due`, `late report`: for people, and for the few that differ."""
     attempt: int = 0
     """How many runs have failed in a row before this one."""
+    insist: bool = False
+    """The run before was cut off: run even if the object looks as if nothing were left to do."""
 
 
 class StatusIntent(Message):

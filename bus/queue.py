@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus, Occupied, instant
+from bus.connection import Bus, Occupied, WrongSequence, instant
 from bus.messages import TRACE, Wish
 from windowbox.telemetry import metrics, tracing
 
@@ -37,6 +37,13 @@ class Queue:
         """Have the object looked at. When this returns, the wish will be fulfilled, whatever dies."""
         headers = {TRACE: tracing.current() or tracing.fresh()}
         await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers)
+        await self.enqueue(key)
+
+    async def remind(self, key: str, wish: Wish) -> None:
+        """Like `wish`, unless there is a wish already: that may know more."""
+        headers = {TRACE: tracing.current() or tracing.fresh()}
+        with contextlib.suppress(WrongSequence):
+            await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
     async def enqueue(self, key: str) -> None:

@@ -115,7 +115,7 @@ class Router:
             if at > horizon:
                 young.append(sequence)
             elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
-                await self._queue.wish(key, Wish(reason="sweep"))
+                await self._queue.remind(key, Wish(reason="sweep"))
         return young
 
 
