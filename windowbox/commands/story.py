@@ -69,10 +69,8 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
         if each.later and each.due:
             ahead = (each.due - now).total_seconds()
             when = f"in {_span(ahead)}" if ahead >= 0 else "due, about to be let in"
-            last = next((run for run in reversed(runs) if run.pool == each.pool and run.note), None)
-            why = (f"because: {last.note}",) if last else ()
             title = f"{each.pool}: again at {_clock(each.due)}, {when} ({_wish(each.later)})"
-            yield Moment(now, "waits", title, why, tone="late")
+            yield Moment(now, "waits", title, tuple(_because(each.pool, runs)), tone="late")
 
 
 def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], now: datetime) -> list[Moment]:
@@ -87,6 +85,16 @@ def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], n
         return []
     state = (patch.get("lastOperation") or {}).get("state", "a status")
     return [Moment(now, "waits", f"{PATCH}: {state} is reported, but not written yet", tone="late")]
+
+
+def _because(pool: str, runs: Sequence[RunRecord]) -> Iterator[str]:
+    last = next((run for run in reversed(runs) if run.pool == pool), None)
+    if last is None:
+        return
+    if last.outcome in (*_BAD, "waiting"):
+        yield f"because: {last.note}"
+    else:
+        yield "left from an earlier failure; what failed then has succeeded since"
 
 
 def _why(pending: Pending) -> str:
