@@ -10,7 +10,7 @@ from tests import servers
 from tests.e2e import client
 from tests.e2e.client import Space
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld, small_world
-from tests.e2e.witness import Witness
+from tests.e2e.witness import Witness, witnessing
 from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
@@ -30,8 +30,9 @@ def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
 
 
 @pytest.fixture(scope="package")
-def witness(control_plane: ControlPlane) -> Witness:
-    return Witness(control_plane.api)
+def witness(control_plane: ControlPlane) -> Iterator[Witness]:
+    with witnessing(control_plane.kubeconfig) as made:
+        yield made
 
 
 @pytest.fixture(scope="package")

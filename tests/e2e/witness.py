@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+from windowbox.clients import kube
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS
-from windowbox.sandbox.apiserver import ApiServer
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +29,11 @@ class Version(NamedTuple):
 
 
 class Witness:
-    """Watches from its beginning on, in a thread that ends with the process."""
+    """What was seen, for those who wait in other threads."""
 
-    def __init__(self, api: ApiServer) -> None:
-        self._api = api
+    def __init__(self) -> None:
         self._news = threading.Condition()
         self._seen: dict[tuple[str, str], list[Version]] = {}
-        threading.Thread(target=self._watch, name="witness", daemon=True).start()
 
     def history(self, namespace: str, name: str) -> list[Version]:
         with self._news:
@@ -53,20 +53,44 @@ class Witness:
         versions = self._seen.get((namespace, name))
         return None if not versions or versions[-1].event == "DELETED" else versions[-1].object
 
-    def _watch(self) -> None:
-        while True:
-            try:
-                for event in self._api.events(DNSRECORDS.path(), seconds=600):
-                    self._see(Version(event["type"], Object(event["object"])))
-            except (WindowboxError, OSError, ValueError) as error:
-                # A kind that was just defined is not served at once; and at the end there is no server.
-                logger.info("the witness looks again: %s", error)
-                time.sleep(0.2)
+    async def watch(self, kubeconfig: Path) -> None:
+        """Look on from the beginning, until cancelled."""
+        seen = "0"
+        async with kube.from_file(kubeconfig) as api:
+            while True:
+                try:
+                    async for events in api.watch(DNSRECORDS, seen):
+                        seen = str(events[-1].object["metadata"]["resourceVersion"])
+                        self._see([Version(e.type, Object(e.object)) for e in events if e.type != "BOOKMARK"])
+                except WindowboxError as error:
+                    # A kind that was just defined is not served at once.
+                    logger.info("the witness looks again: %s", error)
+                    await asyncio.sleep(0.2)
 
-    def _see(self, version: Version) -> None:
-        object = version.object
+    def _see(self, versions: list[Version]) -> None:
         with self._news:
-            seen = self._seen.setdefault((object.namespace, object.name), [])
-            if not seen or seen[-1].object.resource_version != object.resource_version:
-                seen.append(version)
+            for version in versions:
+                place = version.object.namespace, version.object.name
+                self._seen.setdefault(place, []).append(version)
             self._news.notify_all()
+
+
+@contextlib.contextmanager
+def witnessing(kubeconfig: Path) -> Iterator[Witness]:
+    """A witness at work, in a thread of its own."""
+    witness = Witness()
+    loop = asyncio.new_event_loop()
+    watching = loop.create_task(witness.watch(kubeconfig))
+
+    def work() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(watching)
+        loop.close()
+
+    thread = threading.Thread(target=work, name="witness", daemon=True)
+    thread.start()
+    try:
+        yield witness
+    finally:
+        loop.call_soon_threadsafe(watching.cancel)
+        thread.join(10)
