@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.nameserver.conftest import ZONE, Named, rrset
+from tests.nameserver.conftest import ZONE, Named, Opener, rrset, settings
 from tests.rules import rule
 from windowbox.clients.nameserver import Nameserver, zonequeue
 
@@ -45,9 +45,10 @@ async def test_a_restored_zone_is_announced_and_found_empty(named: Named, namese
 
 @rule("DN-88", "DN-89")
 async def test_a_serial_that_went_back_is_announced(
-    named: Named, nameserver: Nameserver, monkeypatch: pytest.MonkeyPatch
+    named: Named, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zonequeue, "LOOK_INTERVAL", 0.1)
+    nameserver = opened(settings(named.server, probe_interval=0.1))
     record = rrset("x", "A", "1.1.1.1")
     await nameserver.replace(ZONE, record)
     announced = asyncio.ensure_future(anext(nameserver.reconnected()))

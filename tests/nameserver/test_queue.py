@@ -10,9 +10,11 @@ from tests.nameserver.conftest import ZONE, Named, NamedFactory, Opener, persist
 from tests.rules import rule
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.nameserver.classify import Failure
-from windowbox.clients.nameserver.intentions import Backlog, Delete, Intention, Replace
+from windowbox.clients.nameserver.connection import connected
+from windowbox.clients.nameserver.courier import Counters, Courier
+from windowbox.clients.nameserver.intentions import Backlog, Delete, Intention, Item, Replace
 from windowbox.clients.nameserver.messages import packed
-from windowbox.errors import TransientError, Unreachable
+from windowbox.errors import Conflict, TransientError, Unreachable
 from windowbox.models.recordsets import RecordSet
 
 
@@ -139,6 +141,25 @@ async def test_closing_ends_every_wait(named: Named, nameserver: Nameserver) -> 
             await waiting
     finally:
         named.resume()
+
+
+@rule("DN-31")
+async def test_a_deletion_that_left_the_record_there_is_not_believed(
+    named: Named, nameserver: Nameserver
+) -> None:
+    """Somebody writes it again between the deletion and its proof: so only the proof is asked here."""
+    wanted = rrset("x", "A", "1.1.1.1")
+    await nameserver.replace(ZONE, wanted)
+    connection = await connected("127.0.0.1", named.port, "the server", None, 5)
+    kept, gone = Item(deleting(wanted)), Item(deleting(rrset("y", "A", "1.1.1.1")))
+    for item in (kept, gone):
+        item.waiters.append(waiter())
+    await Courier(connection, ZONE, frozenset(), Counters())._prove([kept, gone])
+    connection.close()
+
+    assert gone.waiters[0].result() is None
+    with pytest.raises(Conflict, match="was written again by somebody else"):
+        kept.waiters[0].result()
 
 
 def replacing(wanted: RecordSet) -> Intention:
