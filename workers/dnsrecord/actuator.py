@@ -134,14 +134,6 @@ class DNSRecordActuator:
 
         await run.doors.call("resolver", {"name": wanted.key.name}, act)
 
-    async def _note_resolver(self, run: Run, wanted: RecordSet) -> None:
-        """Note, for `trace`, whether this host resolves the name already. It may lag: that is no failure."""
-
-        async def act() -> str:
-            return (await ask_resolver(wanted)).text
-
-        await run.doors.call("resolver", {"name": wanted.key.name}, act)
-
     async def _twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> str | None:
         async def act() -> str | None:
             await self._claims.complete()
