@@ -130,7 +130,9 @@ def test_where_credentials_are_is_all_that_is_told_of_them(alone: CommandLine, n
 def test_a_mistake_about_clusters_is_explained(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    assert said in operated.windowbox("clusters", *arguments, expect=code)
+    shown = operated.windowbox.here("clusters", *arguments)
+    assert shown.exit_code == code
+    assert said in shown.output
 
 
 def test_without_any_bus_the_remedy_is_told(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def test_a_retry_that_outlived_its_cause_is_told_as_such(operated: Operated, men
 
 @pytest.mark.parametrize("kind", ["dnsrecord", "dnsrecords", "dns", "DNSRecord", DNSRECORDS.id])
 def test_a_kind_has_several_spellings(operated: Operated, mended: Record, kind: str) -> None:
-    shown = operated.windowbox("trace", kind, f"{mended.namespace}/{mended.name}")
-    assert f"dnsrecords {mended.namespace}/{mended.name}" in shown
+    shown = operated.windowbox.here("trace", kind, f"{mended.namespace}/{mended.name}")
+    assert f"dnsrecords {mended.namespace}/{mended.name}" in shown.output
 
 
 def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> None:
@@ -144,4 +144,6 @@ def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: s
 def test_what_cannot_be_traced_is_told_so(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    assert said in operated.windowbox("trace", *arguments, expect=code)
+    shown = operated.windowbox.here("trace", *arguments)
+    assert shown.exit_code == code
+    assert said in shown.output

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from bus import intents, presence, streams, subjects
 from bus.connection import ApiError
+from bus.permissions import POOLS
 from bus.queue import Queue
 from windowbox.commands import asking
-from windowbox.processes import POOLS
 
 if TYPE_CHECKING:
     from bus.connection import Bus

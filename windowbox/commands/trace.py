@@ -97,9 +97,9 @@ def _resource(kind: str) -> Resource:
 async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     from bus import consumers, intents, presence, streams, subjects
     from bus.messages import RunRecord
+    from bus.permissions import POOLS
     from bus.recordings import SeenObject
     from windowbox.commands import story
-    from windowbox.processes import POOLS
 
     key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
     async with asking.connected(settings, "trace") as bus:
