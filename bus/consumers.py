@@ -263,33 +263,72 @@ async def _read(
     *,
     follow: bool,
 ) -> AsyncIterator[Stored | None]:
-    inbox = Inbox()
-    async with inbox.open(bus):
-        name = inbox.subject.rsplit(".", 1)[-1]
-        config = _reading(name, inbox.subject, filters, headers_only, history, since)
-        request = {"stream_name": stream, "config": config, "action": "create"}
-        pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
-        try:
-            if not pending:
-                yield None
-            expected = 1
-            while follow or pending > 0:
-                messages = await inbox.batch(_HEARTBEAT * 2.5)
-                if messages is None:
-                    raise Unreachable(f"lost the thread while reading {stream}")
-                for message in messages:
-                    if not message.reply.startswith("$JS.ACK."):
-                        await _flow(bus, message)
-                        continue
-                    if _consumer_sequence(message) != expected:
-                        raise Unreachable(f"lost the thread while reading {stream}")
-                    expected += 1
-                    yield Delivery(bus, message).stored._replace(time=_time(message))
-                    pending -= 1
-                    if not pending:
-                        yield None
-        finally:
-            await _forget(bus, stream, name)
+    inbox, reconnected = Inbox(), asyncio.Event()
+
+    def lose() -> None:
+        reconnected.set()
+        inbox.wake()
+
+    with bus.on_reconnect(lose):
+        async with inbox.open(bus):
+            name = inbox.subject.rsplit(".", 1)[-1]
+            config = _reading(name, inbox.subject, filters, headers_only, history, since)
+            request = {"stream_name": stream, "config": config, "action": "create"}
+            pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
+            progress = Progress(stream, pending)
+            try:
+                if progress.completed():
+                    yield None
+                while follow or progress.left > 0:
+                    messages = await inbox.batch(_HEARTBEAT * 2.5)
+                    if messages is None or reconnected.is_set():
+                        raise progress.lost()
+                    for message in messages:
+                        if message.reply.startswith("$JS.ACK."):
+                            progress.take(message)
+                            yield Delivery(bus, message).stored._replace(time=_time(message))
+                        else:
+                            await _flow(bus, message)
+                            progress.hear(message.headers or {})
+                        if progress.completed():
+                            yield None
+            finally:
+                await _forget(bus, stream, name)
+
+
+class Progress:
+    """How far a reading has come, and whether something is missing."""
+
+    def __init__(self, stream: str, pending: int) -> None:
+        self.left = pending
+        self._stream = stream
+        self._taken = 0
+        self._told = False
+
+    def take(self, message: Msg) -> None:
+        if _consumer_sequence(message) != self._taken + 1:
+            raise self.lost()
+        self._taken += 1
+        self.left -= 1
+
+    def hear(self, headers: Headers) -> None:
+        """The server is alive; perhaps it has nothing more to send."""
+        if "Nats-Last-Consumer" not in headers or "Nats-Consumer-Stalled" in headers:
+            return
+        if int(headers["Nats-Last-Consumer"]) != self._taken:
+            raise self.lost()
+        # What others delete while we read never comes.
+        self.left = 0
+
+    def completed(self) -> bool:
+        """True once, when all that was there at the beginning has been read."""
+        if self.left > 0 or self._told:
+            return False
+        self._told = True
+        return True
+
+    def lost(self) -> Unreachable:
+        return Unreachable(f"lost the thread while reading {self._stream}")
 
 
 async def _flow(bus: Bus, message: Msg) -> None:
