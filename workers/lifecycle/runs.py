@@ -92,15 +92,16 @@ class LifeCycle:
         reporter: Reporter,
         reported: StatusIntent | None,
     ) -> Outcome:
+        live = False
         for _ in range(_CONFLICTS):
             try:
-                return await self._decide(ref, object, wish, doors, reporter)
+                return await self._decide(ref, object, wish, doors, reporter, live)
             except Conflict:
-                # Our sight was stale: decide again on what the API has.
-                live = await self._world.live(ref, doors)
-                if live is None:
+                # Our sight was stale, or may be: decide again on what the API has.
+                found = await self._world.live(ref, doors)
+                if found is None:
                     return Outcome("gone")
-                object = with_report(live, reported)
+                object, live = with_report(found, reported), True
         raise TransientError(f"{ref}: changed by others again and again")
 
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, doors: Doors) -> None:
@@ -121,7 +122,7 @@ class LifeCycle:
         return datetime.fromisoformat(await doors.call("clock", None, read))
 
     async def _decide(
-        self, ref: ObjectRef, object: Object, wish: Wish, doors: Doors, reporter: Reporter
+        self, ref: ObjectRef, object: Object, wish: Wish, doors: Doors, reporter: Reporter, live: bool
     ) -> Outcome:
         if not events.responsible(object, self._scope):
             return Outcome("not ours")
@@ -136,9 +137,10 @@ class LifeCycle:
         run = Run(ref, object, shoot, doors)
         if not self._wanted(object, wish):
             if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
+                _require(live, run)
                 return await self._assert_again(run, wish)
             return Outcome("nothing to do")
-        begun = await self._begin(run, flow)
+        begun = await self._begin(run, flow, live)
         if begun is None:
             return Outcome("gone")
         if flow is Flow.SKIP:
@@ -153,10 +155,12 @@ class LifeCycle:
         # Then an event is a new generation, or a change of the Shoot.
         return wish.reason == "event" or object.status.get("observedGeneration") != object.generation
 
-    async def _begin(self, run: Run, flow: Flow) -> Run | None:
+    async def _begin(self, run: Run, flow: Flow, live: bool) -> Run | None:
         """Hold on to the object and take the wish off it. None if it is gone."""
         patch = operations.begin_patch(run.object, self.kind.finalizer, flow)
         if patch is None:
+            if flow is not Flow.SKIP:
+                _require(live, run)
             return run
         try:
             metadata = await self._world.patch(run.ref, patch, run.doors)
@@ -291,6 +295,16 @@ class LifeCycle:
     def _conditions(self, object: Object, flow: Flow, succeeded: bool, now: datetime) -> Patch:
         conditions = self._actuator.conditions(object, flow, succeeded, now)
         return {} if conditions is None else {"conditions": conditions}
+
+
+def _require(live: bool, run: Run) -> None:
+    """See to it that nobody acts on what the bus remembers without the API having agreed.
+
+    A patch carries the version that was read; where there is none to write, the object has to be read. A bus
+    that was rolled back would otherwise have its old specs carried out, and reported as new.
+    """
+    if not live:
+        raise Conflict(f"{run.ref}: to be read from the API first")
 
 
 def with_report(found: Object, reported: StatusIntent | None) -> Object:
