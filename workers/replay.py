@@ -70,6 +70,7 @@ class ReplayDoors:
 
     def __init__(self, recording: Recording, run: RunRecord) -> None:
         self._objects = recording.objects
+        self._ref = subjects.ref(run.key)
         self._reads: dict[str, deque[int]] = defaultdict(deque)
         for read in run.reads:
             self._reads[read.subject].append(read.sequence)
@@ -95,7 +96,7 @@ class ReplayDoors:
         asked = _json(request)
         if effect:
             self.effects.append(Effect(door, asked))
-        noted = self._noted(door, asked, effect)
+        noted = await self._noted(door, asked, effect)
         if noted.error is not None:
             raise _raised(noted.error)
         return noted.answer
@@ -106,12 +107,17 @@ class ReplayDoors:
         await self.call("secret", {"namespace": ref.namespace, "name": ref.name}, act)
         return None
 
-    def _noted(self, door: str, request: Any, effect: bool) -> Call:
-        """The answer to this very request; to a changed one of an effect, the answer the former one got."""
+    async def _noted(self, door: str, request: Any, effect: bool) -> Call:
+        """The answer to this very request, or else to the one that comes nearest.
+
+        A changed effect gets the answer that the former one got: that it has changed is told anyway. A
+        question may have become more precise, or less, but must not contradict the one that was answered.
+        """
         same_door = [call for call in self._calls if call.door == door and call.effect == effect]
         found = next((call for call in same_door if call.request == request), None)
-        if found is None and effect and same_door:
-            found = same_door[0]
+        if found is None:
+            near = (call for call in same_door if effect or _agree(call.request, request))
+            found = next(near, None)
         if found is not None:
             self._calls.remove(found)
             self._answered.append(found)
@@ -119,6 +125,10 @@ class ReplayDoors:
         for call in reversed(self._answered):
             if not effect and (call.door, call.request) == (door, request):
                 return call  # asked once more than then: nothing has changed meanwhile
+        if door == "get" and request == str(self._ref):
+            # What the API would have said is not known; most likely what the bus had been told last.
+            object = await self.read(self._ref)
+            return Call(door=door, request=request, answer=object and dict(object.raw))
         raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
 
 
@@ -190,6 +200,14 @@ def _raised(error: Mapping[str, Any]) -> Exception:
     if issubclass(known, errors.TransientError):
         return known(message, retry_after=error.get("retry_after"), codes=codes)
     return known(message, codes=codes)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether both name the same things alike, as far as both name them."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return False
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(one[name] == other[name] for name in shared)
 
 
 def _json(value: Any) -> Any:

@@ -99,6 +99,15 @@ async def test_a_changed_effect_is_answered_like_the_recorded_one() -> None:
 async def test_a_question_that_was_not_asked_then_stops_the_run() -> None:
     with pytest.raises(Unanswered, match="twin"):
         await playing().call("twin", {"name": "web"}, nothing)
+    doors = playing(Call(door="twin", request={"name": "api"}, answer=None))
+    with pytest.raises(Unanswered, match="twin"):
+        await doors.call("twin", {"name": "web"}, nothing)
+
+
+async def test_a_question_that_has_become_more_precise_is_answered() -> None:
+    doors = playing(Call(door="twin", request={"name": "web"}, answer="dnsrecords demo/other"))
+    answer = await doors.call("twin", {"zone": "local.gardener.cloud", "name": "web"}, nothing)
+    assert answer == "dnsrecords demo/other"
 
 
 async def test_an_effect_that_was_not_there_then_is_noted_before_it_stops_the_run() -> None:
@@ -116,6 +125,13 @@ async def test_a_secret_is_not_played_back_but_its_absence_is() -> None:
     away = playing(Call(door="secret", request=asked, error=described(Missing("no Secret"))))
     with pytest.raises(Missing):
         await away.secret(ref, lambda data: data)
+
+
+async def test_who_asks_the_api_where_the_bus_was_enough_then_is_told_what_the_bus_knew() -> None:
+    doors = ReplayDoors(recording([], seen(3, body={"spec": {"ttl": 1}})), run((3,)))
+    assert await doors.call("get", "dnsrecords demo/web", nothing) == {"spec": {"ttl": 1}}
+    with pytest.raises(Unanswered):
+        await doors.call("get", "dnsrecords demo/other", nothing)
 
 
 async def test_each_reading_sees_the_version_that_it_saw_then() -> None:

@@ -1,0 +1,87 @@
+"""How a story is told: from values, without any server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bus.messages import Call, Read, RunRecord, Wish
+from windowbox.commands import story
+from windowbox.commands.story import Pending
+
+NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
+EVENT = Wish(reason="event")
+
+
+def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> RunRecord:
+    return RunRecord(
+        pool=pool, key="k", wish=EVENT, wish_sequence=1, delivery=more.pop("delivery", 1), started=NOW,
+        seconds=0.012, process="host/1", outcome=outcome, **more,
+    )  # fmt: skip
+
+
+def told(*calls: Call) -> list[str]:
+    [moment] = story.told([], [run(calls=list(calls))])
+    return list(moment.details[1:])
+
+
+@pytest.mark.parametrize(
+    ("pending", "why"),
+    [
+        pytest.param(Pending("p", EVENT, NOW, "in hand", 1), "a worker is at it", id="in-hand"),
+        pytest.param(
+            Pending("p", EVENT, NOW, "waiting", 1), "queued, waiting for a worker to be free", id="queued"
+        ),
+        pytest.param(
+            Pending("p", EVENT, NOW, "waiting", 0), "no process works for pool p; start one", id="no-worker"
+        ),
+        pytest.param(
+            Pending("p", EVENT, NOW, "none", 1), "not queued; the next sweep queues it", id="lost-item"
+        ),
+    ],
+)
+def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
+    [moment] = story.waits([pending], [], NOW + timedelta(seconds=3))
+    assert moment.title == f"p: wished for since 3.0 s (event): {why}"
+
+
+def test_who_is_not_wished_for_does_not_wait() -> None:
+    assert list(story.waits([Pending("p")], [], NOW)) == []
+
+
+def test_a_report_waits_until_it_is_written() -> None:
+    patch = {"lastOperation": {"state": "Succeeded"}}
+    [moment] = story.unwritten(7, patch, [], NOW)
+    assert moment.title == "patch: Succeeded is reported, but not written yet"
+    read = Read(stream="INTENTS", subject="intent.k", sequence=7)
+    assert story.unwritten(7, patch, [run("patch", "again", reads=[read])], NOW) == [moment]
+    assert story.unwritten(7, patch, [run("patch", "written", reads=[read])], NOW) == []
+
+
+def test_an_object_that_was_never_reported_waits_for_nothing() -> None:
+    assert story.unwritten(0, {}, [], NOW) == []
+
+
+def test_a_call_that_failed_tells_of_it() -> None:
+    error = {"type": "Refused", "message": "not our zone"}
+    request = {"do": "delete", "name": "web.example.com", "type": "A"}
+    assert told(Call(door="dns", request=request, error=error, effect=True)) == [
+        "DNS: delete web.example.com A ✗ Refused: not our zone"
+    ]
+
+
+def test_what_is_as_ever_is_not_told() -> None:
+    nothing = [
+        Call(door="clock", request=None, answer="2026-09-01T10:15:31Z"),
+        Call(door="reported", request=None, answer={"sequence": 0, "intent": None}),
+        Call(door="shoot", request=None, answer={"shoot namespace": False, "facts": None}),
+        Call(door="twin", request={"name": "web"}),
+    ]
+    assert told(*nothing) == []
+
+
+def test_a_second_delivery_is_told() -> None:
+    [moment] = story.told([], [run(delivery=2, waited=1.5)])
+    assert moment.details[0] == "event; waited 1.5 s, took 12 ms, by host/1, delivery 2"
