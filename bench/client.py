@@ -93,19 +93,19 @@ class Observer:
 
     def __init__(self) -> None:
         self._seen: dict[str, float] = {}
-        self._news = asyncio.Event()
+        self._missing: set[str] = set()
+        self._complete = asyncio.Event()
         self._gone = False
 
     @classmethod
     @contextlib.asynccontextmanager
     async def watching(cls, client: Client) -> AsyncIterator[Observer]:
         observer = cls()
-        watching = asyncio.create_task(observer._watch(client, await client.version()), name="observer")
-        try:
+        version = await client.version()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(observer._watch(client, version), name="observer")
             yield observer
-        finally:
             watching.cancel()
-            await asyncio.wait([watching])
 
     def expect(self, *, gone: bool = False) -> None:
         """Forget what was; from now on note objects that are done, or those that are `gone`."""
@@ -113,28 +113,37 @@ class Observer:
 
     async def all_of(self, names: Iterable[str], patience: float = 120) -> dict[str, float]:
         """When each of these was seen; waits until all are."""
-        missing = set(names)
+        self._complete.clear()
+        self._missing = set(names) - self._seen.keys()
         try:
             async with asyncio.timeout(patience):
-                while missing := missing - self._seen.keys():
-                    self._news.clear()
-                    await self._news.wait()
+                if self._missing:
+                    await self._complete.wait()
         except TimeoutError:
-            few = ", ".join(sorted(missing)[:3])
-            raise Unreachable(f"{len(missing)} records are not done after {patience:.0f} s: {few} …") from None
+            few = ", ".join(sorted(self._missing)[:3])
+            raise Unreachable(
+                f"{len(self._missing)} records are not done after {patience:.0f} s: {few} …"
+            ) from None
         return self._seen
 
     async def _watch(self, client: Client, version: str) -> None:
-        async for lines in client.events(version):
-            now = time.perf_counter()
-            for line in lines:
-                self._note(orjson.loads(line), now)
-            self._news.set()
+        # The server ends a watch that is read too slowly; it goes on from the last version seen.
+        while True:
+            async for lines in client.events(version):
+                now = time.perf_counter()
+                for event in map(orjson.loads, lines):
+                    if event["type"] == "ERROR":
+                        raise Refused(f"watch: {event['object'].get('message')}")
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    self._note(event, now)
 
     def _note(self, event: dict[str, Any], now: float) -> None:
         found = Object(event["object"])
         if (event["type"] == "DELETED") if self._gone else done(found):
             self._seen.setdefault(found.name, now)
+            self._missing.discard(found.name)
+            if not self._missing:
+                self._complete.set()
 
 
 def done(found: Object) -> bool:
