@@ -117,9 +117,11 @@ class Pool:
         self._hold.renew()
         keeper = asyncio.create_task(self._keep(), name=f"{self._pool}: keep items")
         try:
-            async for batch in self._pull.deliveries():
-                for delivery in batch:
-                    self._begin(delivery)
+            # A server that comes back may have forgotten who holds what, and give our items to others.
+            with self._bus.on_disconnect(self._lose):
+                async for batch in self._pull.deliveries():
+                    for delivery in batch:
+                        self._begin(delivery)
         finally:
             await self._finish()
             keeper.cancel()
@@ -266,7 +268,7 @@ class Pool:
     def _lose(self) -> None:
         """We were stopped, or cut off, for so long that others have our items: leave them alone."""
         if self._active:
-            logger.warning("%s: away for too long; %d items are given up", self._pool, len(self._active))
+            logger.warning("%s: cut off, or away for too long; %d items are given up", self._pool, len(self._active))
         self._hold = Hold(self._hold.limit)
         self._pull.lose()
         for task, delivery in self._active.items():
