@@ -111,7 +111,11 @@ def patch(**flags: Any) -> None:
 @click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
 @click.option("--nats", "nats_url", metavar="URL", help="Where the bus is.")
 def setup_bus(**flags: Any) -> None:
-    """Make the streams, or bring them up to date. `watch` does it too, when it starts."""
+    """Make the streams, or bring them up to date. `watch` does it too, when it starts.
+
+    \b
+    windowbox setup-bus --nats nats://127.0.0.1:4222
+    """
     from bus import streams
     from bus.connection import connected
 
