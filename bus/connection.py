@@ -18,6 +18,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from bus import subjects
+from bus.requests import Requests
 from windowbox.errors import Conflict, Refused, TransientError, Unreachable, WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,9 @@ class Bus:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.requests = Requests(client)
         self._reconnected: list[Callable[[], None]] = []
+        self._disconnected: list[Callable[[], None]] = []
         self.connects = 1
 
     @property
@@ -93,22 +96,29 @@ class Bus:
     @contextlib.contextmanager
     def on_reconnect(self, act: Callable[[], None]) -> Iterator[None]:
         """Call `act` whenever the connection is back: the server may have forgotten things meanwhile."""
-        self._reconnected.append(act)
-        try:
+        with _listening(self._reconnected, act):
             yield
-        finally:
-            self._reconnected.remove(act)
+
+    @contextlib.contextmanager
+    def on_disconnect(self, act: Callable[[], None]) -> Iterator[None]:
+        """Call `act` whenever the connection is lost: what the server does from now on, we do not hear."""
+        with _listening(self._disconnected, act):
+            yield
 
     def reconnected(self) -> None:
         self.connects += 1
         for act in self._reconnected:
             act()
 
+    def disconnected(self) -> None:
+        for act in self._disconnected:
+            act()
+
     async def api(self, what: str, request: object = None, timeout: float = TIMEOUT) -> dict[str, Any]:
         """Ask JetStream's API."""
         payload = b"" if request is None else orjson.dumps(request)
         with translated(what):
-            answer = await self.client.request(f"$JS.API.{what}", payload, timeout=timeout)
+            answer = await self.requests.ask(f"$JS.API.{what}", payload, timeout)
         decoded: dict[str, Any] = orjson.loads(answer.data)
         if "error" in decoded:
             raise ApiError(what, decoded["error"])
@@ -130,7 +140,7 @@ class Bus:
         if expect_last is not None:
             sent["Nats-Expected-Last-Subject-Sequence"] = str(expect_last)
         with translated(f"publish {subject}"):
-            answer = await self.client.request(subject, data, timeout=TIMEOUT, headers=sent or None)
+            answer = await self.requests.ask(subject, data, TIMEOUT, sent or None)
         ack = orjson.loads(answer.data)
         if error := ack.get("error"):
             match error.get("err_code"):
@@ -145,21 +155,21 @@ class Bus:
     async def last(self, stream: str, subject: str, timeout: float = TIMEOUT) -> Stored | None:
         """The last message of a subject."""
         with translated(f"read {subject}"):
-            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=timeout)
+            answer = await self.requests.ask(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout)
         return _stored(answer)
 
     async def first(self, stream: str, subject: str) -> Stored | None:
         """The oldest message whose subject matches."""
         payload = orjson.dumps({"seq": 1, "next_by_subj": subject})
         with translated(f"read {subject}"):
-            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}", payload, timeout=TIMEOUT)
+            answer = await self.requests.ask(f"$JS.API.DIRECT.GET.{stream}", payload, TIMEOUT)
         return _stored(answer)
 
     async def at(self, stream: str, sequence: int) -> Stored | None:
         """The message with this sequence, if the stream still holds it."""
         payload = b'{"seq":%d}' % sequence
         with translated(f"read {stream} {sequence}"):
-            answer = await self.client.request(f"$JS.API.DIRECT.GET.{stream}", payload, timeout=TIMEOUT)
+            answer = await self.requests.ask(f"$JS.API.DIRECT.GET.{stream}", payload, TIMEOUT)
         return _stored(answer)
 
     async def delete(self, stream: str, sequence: int) -> bool:
@@ -178,6 +188,15 @@ class Bus:
         with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
             async with asyncio.timeout(TIMEOUT):
                 await (self.client.drain() if self.connected else self.client.close())
+
+
+@contextlib.contextmanager
+def _listening(listeners: list[Callable[[], None]], act: Callable[[], None]) -> Iterator[None]:
+    listeners.append(act)
+    try:
+        yield
+    finally:
+        listeners.remove(act)
 
 
 def instant(time_of_server: str) -> float:
@@ -212,6 +231,7 @@ class _Fate:
     async def disconnected(self) -> None:
         if self.entered and not self._bus.client.is_closed:
             logger.warning("lost the bus at %s; connecting again", self._access.url)
+            self._bus.disconnected()
 
     async def failed(self, error: Exception) -> None:
         self.last_error = error
@@ -248,6 +268,7 @@ async def _connect(bus: Bus, access: Access, fate: _Fate, patience: float) -> No
                 disconnected_cb=fate.disconnected,
                 error_cb=fate.failed,
                 flush_timeout=2,
+                skip_subject_validation=True,  # they are spelled in one place, and escaped there
             )
         fate.entered = True
     except (TimeoutError, nats.errors.Error, OSError) as error:

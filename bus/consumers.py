@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from nats.aio.msg import Msg
 
-from bus.connection import ApiError, Bus, Headers, Stored, translated
+from bus.connection import TIMEOUT, ApiError, Bus, Headers, Stored, translated
 from windowbox.errors import Unreachable, WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Delivery:
     async def ack(self) -> None:
         """Settle, and know that the server knows."""
         with translated(f"ack {self.subject}"):
-            await self._bus.client.request(self._message.reply, b"+ACK", timeout=5)
+            await self._bus.requests.ask(self._message.reply, b"+ACK", TIMEOUT)
 
     async def settle(self) -> None:
         """Settle without waiting: should this be lost, the message comes again."""

@@ -71,16 +71,15 @@ class Leases:
     async def _hold(self, subject: str, sequence: int, act: Callable[[], Awaitable[None]]) -> None:
         acting = asyncio.ensure_future(act())
         try:
-            while not acting.done():
+            while not (await asyncio.wait([acting], timeout=_RENEW))[0]:
                 sequence = await self._renew(subject, sequence)
-                await asyncio.wait([acting], timeout=_RENEW)
             await acting
         finally:
             acting.cancel()
             await asyncio.wait([acting])
             if not acting.cancelled():
                 acting.exception()
-            await self._release(subject, sequence)
+            await self._release(subject)
 
     async def _renew(self, subject: str, sequence: int) -> int:
         loop = asyncio.get_running_loop()
@@ -99,9 +98,13 @@ class Leases:
         assert sequence is not None  # no message id, so never a duplicate
         return sequence
 
-    async def _release(self, subject: str, sequence: int) -> None:
+    async def _release(self, subject: str) -> None:
+        """Let another have the lease at once, if it is still ours."""
         with contextlib.suppress(WindowboxError):
-            await self._bus.publish(subject, b"", {"KV-Operation": "DEL"}, expect_last=sequence)
+            # It is read, since a renewal may have been cut short after it was sent.
+            last = await self._bus.last(_STREAM, subject)
+            if last and last.data == self.owner.encode():
+                await self._bus.publish(subject, b"", {"KV-Operation": "DEL"}, expect_last=last.sequence)
 
     def _wake(self, subject: str) -> None:
         if subject in self._changed:

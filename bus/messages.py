@@ -49,6 +49,8 @@ class StatusIntent(Message):
     patch: dict[str, Any]
     """A merge patch of the status."""
     event: EventIntent | None = None
+    version: str = ""
+    """The version of the object that the report was made on: where it still stands, the report may go."""
 
 
 class EventIntent(Message):

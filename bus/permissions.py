@@ -1,11 +1,14 @@
 """Who may say what on the bus: least rights for each role, as nats-server's configuration takes them.
 
-They keep each role to its part. They are no wall against code bent on breaking out: whoever may make a
-consumer of a stream chooses where its messages go, and the server does not ask whether that is allowed.
+They keep each role to its part. They are no wall against code bent on breaking out: whoever asks JetStream
+for a message chooses the subject of the answer, and the server does not look whether it may be used.
+
+`python -m bus.permissions` prints them for a deployment.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
@@ -163,3 +166,17 @@ def users(passwords: dict[str, str]) -> list[dict[str, object]]:
         for role, permissions in PERMISSIONS.items()
         if role in passwords
     ]
+
+
+def configuration() -> str:
+    """The users as a part of nats-server's configuration, each with its password from the environment."""
+    variables: dict[str, str] = {role: f"$NATS_{role.upper()}_PASSWORD" for role in PERMISSIONS}
+    text = json.dumps({"users": users(variables)}, indent=2)
+    for variable in variables.values():
+        # Only without quotes it is a variable.
+        text = text.replace(f'"{variable}"', variable)
+    return f"# Made by `make generate` from bus/permissions.py.\nauthorization: {text}\n"
+
+
+if __name__ == "__main__":
+    print(configuration(), end="")
