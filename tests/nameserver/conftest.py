@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -119,6 +120,13 @@ class Named:
             capture_output=True,
             timeout=20,
         )
+
+    def until_written(self, text: str) -> None:
+        """Wait until the zone's file holds `text`: `rndc` returns before it is written, and nothing tells."""
+        deadline = time.monotonic() + 20
+        while text not in (self.directory / f"{ZONE}.zone").read_text():
+            assert time.monotonic() < deadline, f"named has not written {text}"
+            time.sleep(0.01)
 
     def dig(self, name: str, record_type: str = "A", *, zone: str = ZONE, short: bool = True) -> list[str]:
         """What another client sees, as sorted lines."""

@@ -54,6 +54,7 @@ async def test_a_serial_that_went_back_is_announced(
     announced = asyncio.ensure_future(anext(nameserver.reconnected()))
     file = named.directory / f"{ZONE}.zone"
     named.rndc("freeze", ZONE)
+    named.until_written("101")
     file.write_text(file.read_text().replace("101", "50", 1).replace("1.1.1.1", "9.9.9.9"))
     (named.directory / f"{ZONE}.zone.jnl").unlink(missing_ok=True)
     named.rndc("thaw", ZONE)

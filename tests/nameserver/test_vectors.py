@@ -279,6 +279,7 @@ async def test_a_zone_that_is_not_loaded_is_told_as_such(named: Named, opened: O
     for n in range(50):
         await nameserver.replace(ZONE, rrset(f"x{n}", "A", "1.1.1.1"))
     named.rndc("sync", ZONE)
+    named.until_written("150")
     named.stop()
     (named.directory / f"{ZONE}.zone").write_text(pristine)
     named.start()
