@@ -180,7 +180,7 @@ def _ask(target: Target, name: str) -> set[IPAddress]:
     found: set[IPAddress] = set()
     where = f"the name server at {target.address} port {target.port}"
     for number in (messages.A, messages.AAAA):
-        answer = _exchange(target, messages.query(name.rstrip("."), number), where)
+        answer = _exchange(target, messages.query(messages.pack_name(name.rstrip(".")), number), where)
         try:
             reply = messages.parsed(answer)
         except ValueError as error:
