@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -23,7 +25,8 @@ TIMEOUT = 15.0
 
 _WATCH_SECONDS = 300
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=1"
-_CONNECTIONS = 64
+_CONNECTIONS = 32
+_LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
 
 
 class Page(NamedTuple):
@@ -44,9 +47,9 @@ class Event(NamedTuple):
 class Kube:
     """One cluster's API, over kept connections."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._configuration = client.configuration
-        self._session: aiohttp.ClientSession = client.rest_client.pool_manager
+    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
+        self._configuration = configuration
+        self._session = session
         self._host = str(self._configuration.host).rstrip("/")
 
     async def page(
@@ -141,7 +144,7 @@ class Kube:
                 params=query,
                 data=data,
                 headers=headers,
-                timeout=aiohttp.ClientTimeout(total=TIMEOUT),
+                timeout=_LIMIT,
             ) as response:
                 answer = await response.read()
         if response.status >= 400:
@@ -229,10 +232,25 @@ def _configuration() -> Configuration:
 @contextlib.asynccontextmanager
 async def _opened(configuration: Configuration) -> AsyncIterator[Kube]:
     client = ApiClient(configuration)
+    # The client's own session looks into .netrc and the environment at each request.
+    session = aiohttp.ClientSession(
+        connector=client.rest_client.pool_manager.connector,
+        connector_owner=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=configuration.proxy or _proxy(configuration.host),
+        read_bufsize=1 << 21,
+    )
     try:
-        yield Kube(client)
+        async with session:
+            yield Kube(configuration, session)
     finally:
         await client.close()
+
+
+def _proxy(host: str | None) -> str | None:
+    """The proxy that the environment asks for."""
+    parts = urlsplit(host or "")
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def _accept(metadata_only: bool, *, listing: bool) -> str:
