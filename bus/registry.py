@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bus import consumers, streams, subjects
 from bus.connection import Bus, Stored
 from bus.messages import Message
-from windowbox.errors import Malformed, Missing, WindowboxError
+from windowbox.errors import Missing, WindowboxError
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,9 @@ def _take(members: dict[str, Member], stored: Stored) -> None:
     try:
         member = Member.model_validate_json(stored.data)
     except ValueError as error:
-        raise Malformed(f"registry of clusters: {stored.subject}: {error}") from error
+        # The other clusters must not suffer from it.
+        logger.error("registry of clusters: %s is left out: %s", stored.subject, error)
+        return
     members[member.id] = member
 
 

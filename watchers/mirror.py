@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus
+from bus.connection import Bus, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from windowbox.clients.kube import Event, Kube
 from windowbox.errors import Superseded, Unreachable, WatchExpired
@@ -47,6 +47,8 @@ class Mirror:
     cluster: str
     resource: Resource
     page: int = 500
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the bus knows everything that there is."""
 
     def __post_init__(self) -> None:
         self._known: dict[str, Known] = {}
@@ -54,8 +56,6 @@ class Mirror:
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
         self._version = ""
-        self.listed = asyncio.Event()
-        """Set once the bus knows everything that there is."""
 
     @property
     def _secret(self) -> bool:
@@ -64,6 +64,18 @@ class Mirror:
     async def run(self) -> None:
         """Mirror until something breaks that only a new beginning can mend."""
         self._failed = asyncio.get_running_loop().create_future()
+        mirroring = asyncio.ensure_future(self._mirror())
+        try:
+            # What could not be published is noticed at once, even if nothing else changes for a long time.
+            await asyncio.wait([mirroring, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            (self._failed if self._failed.done() else mirroring).result()
+        finally:
+            unfinished = [mirroring, self._failed, *self._tail.values()]
+            for work in unfinished:
+                work.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+
+    async def _mirror(self) -> None:
         await self._recall()
         self._version = await self._list()
         self.listed.set()
@@ -75,6 +87,7 @@ class Mirror:
                 await self._forget_tombstones()
             except WatchExpired:
                 logger.info("%s %s: watch expired; listing again", self.cluster, self.resource.id)
+                await self._settled()
                 self._version = await self._list()
             except Unreachable as error:
                 breaks = breaks + 1 if self._version == before else 1
@@ -119,8 +132,6 @@ class Mirror:
     async def _watch(self) -> None:
         """Announce changes until the server ends the watch."""
         async for events in self.kube.watch(self.resource, self._version, metadata_only=self._secret):
-            if self._failed.done():
-                self._failed.result()
             for event in events:
                 await self._see(event)
             self._version = str(events[-1].object["metadata"]["resourceVersion"])
@@ -174,14 +185,15 @@ class Mirror:
             VERSION: version,
             PREDECESSOR: str(predecessor),
             TRACE: tracing.fresh(),
-            "Nats-Msg-Id": f"{subjects.without('object', subject)}:{uid}:{version}:{operation == 'DELETED'}",
         }
         if len(body) + 4096 > self.bus.max_payload:
             headers[BODY], body = "omitted", b""
-        # Somebody else at work on this kind makes the expectation fail: then we are no longer its owner.
-        sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
-        if sequence is None:
-            raise Superseded(f"{subject} was announced by another watcher")
+        try:
+            sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
+        except WrongSequence as error:
+            # Somebody else is at work on this kind, or the bus has forgotten something.
+            raise Superseded(f"{subject} is not as we left it") from error
+        assert sequence is not None  # no message id, so never a duplicate
         self._known[subject] = Known(uid, version, sequence, operation == "DELETED", time.time())
         metrics.events_seen.labels(self.cluster, self.resource.id, operation).inc()
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)

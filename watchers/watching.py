@@ -15,7 +15,7 @@ from bus.registry import Registry
 from watchers.mirror import Mirror
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
-from windowbox.errors import Missing, Superseded, Unreachable, WindowboxError
+from windowbox.errors import Missing, Superseded, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RESOURCES, RUNTIME, Resource
 
@@ -49,9 +49,9 @@ class Watching:
             while True:
                 wanted = self._wanted()
                 for gone in running.keys() - wanted:
-                    await _cancelled(running.pop(gone))
-                    self.states.pop("/".join(gone), None)
-                    await self.bus.purge(streams.OBJECTS, subjects.seen_kind(*gone))
+                    await _cancelled(running[gone])
+                    await self._forget(*gone)
+                    del running[gone]
                 for new in wanted - running.keys():
                     running[new] = asyncio.create_task(self._own(*new), name=f"watch {new}")
                 await _first(changed, running.values())
@@ -64,41 +64,55 @@ class Watching:
 
     def _wanted(self) -> set[tuple[str, str]]:
         joined = {(m.id, kind) for m in self.registry.members.values() for kind in m.kinds or self.kinds}
-        return {(RUNTIME, kind) for kind in self.kinds} | joined
+        for cluster, kind in sorted(joined):
+            if kind not in RESOURCES:
+                self.states[f"{cluster}/{kind}"] = "broken: this version knows no such kind"
+        known = {(cluster, kind) for cluster, kind in joined if kind in RESOURCES}
+        return {(RUNTIME, kind) for kind in self.kinds} | known
+
+    async def _forget(self, cluster: str, kind: str) -> None:
+        """Take out of the bus what nobody keeps up to date any more."""
+        self.states.pop(f"{cluster}/{kind}", None)
+        while True:
+            try:
+                return await self.bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+            except WindowboxError as error:
+                logger.warning("%s %s: still on the bus: %s", cluster, kind, error)
+                await asyncio.sleep(1)
 
     async def _own(self, cluster: str, kind: str) -> None:
         name = f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
         self.states[f"{cluster}/{kind}"] = "standing by"
-        try:
-            await self.leases.while_held(name, lambda: self._mirror(cluster, RESOURCES[kind]))
-        finally:
-            self.states[f"{cluster}/{kind}"] = "standing by"
+        await self.leases.while_held(name, lambda: self._mirror(cluster, RESOURCES[kind]))
 
     async def _mirror(self, cluster: str, resource: Resource) -> None:
         """Mirror one kind for ever, beginning anew whenever the bus or the API has forgotten something."""
         restart = asyncio.Event()
-        with self.bus.on_reconnect(restart.set):
-            await self._mirror_again_and_again(cluster, resource, restart)
+        try:
+            with self.bus.on_reconnect(restart.set):
+                await self._mirror_again_and_again(cluster, resource, restart)
+        finally:
+            self.states[f"{cluster}/{resource.id}"] = "standing by"
 
     async def _mirror_again_and_again(self, cluster: str, resource: Resource, restart: asyncio.Event) -> None:
         failures = 0
         while True:
             restart.clear()
+            listed = asyncio.Event()
             try:
                 kube = await self.clusters.get(cluster)
-                mirror = Mirror(self.bus, kube, cluster, resource, self.page)
+                mirror = Mirror(self.bus, kube, cluster, resource, self.page, listed)
                 await _until(restart, lambda mirror=mirror: self._run(mirror))  # type: ignore[misc]
                 failures = 0
                 continue
             except Missing:
                 await self._await_definition(kube, cluster, resource)
-                failures = 0
             except Superseded as error:
                 logger.info("%s; reading the bus anew", error)
             except WindowboxError as error:
                 logger.warning("%s %s: %s", cluster, resource.id, error)
                 self.states[f"{cluster}/{resource.id}"] = f"broken: {error}"
-            failures += 1
+            failures = 0 if listed.is_set() else failures + 1
             await asyncio.sleep(min(_LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
 
     async def _run(self, mirror: Mirror) -> None:
@@ -120,16 +134,21 @@ class Watching:
         logger.warning("%s: no kind %s yet; waiting for its CustomResourceDefinition", cluster, resource.id)
         try:
             async for events in kube.watch(_CRDS, "0", only=resource.id):
-                if any(e.type in ("ADDED", "MODIFIED") and _established(Object(e.object)) for e in events):
+                if any(
+                    e.type in ("ADDED", "MODIFIED") and _serves(Object(e.object), resource) for e in events
+                ):
                     return
-        except Unreachable as error:
+        except WindowboxError as error:
             logger.info("%s %s: %s", cluster, resource.id, error)
             await asyncio.sleep(1)
 
 
-def _established(definition: Object) -> bool:
+def _serves(definition: Object, resource: Resource) -> bool:
+    """Whether the definition has been accepted, in the version that we read."""
     conditions = definition.status.get("conditions") or ()
-    return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
+    established = any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
+    versions = definition.spec.get("versions") or ()
+    return established and any(v.get("name") == resource.version and v.get("served") for v in versions)
 
 
 async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> None:
