@@ -50,6 +50,7 @@ chaos: programs ## Break things under load and see everything converge
 
 generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.models.crds
+	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
 	$(BIN)/python -m windowbox.commands.settings_page
 
 coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
@@ -64,7 +65,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Python packages into $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-		-c constraints.txt -e '.[dev]' | grep --line-buffered -E '^(Collecting|Building|Installing|Successfully)' \
+		-c constraints.txt -e '.[dev,otel]' | grep --line-buffered -E '^(Collecting|Building|Installing|Successfully)' \
 		| cut -c 1-100
 	@$(BIN)/python -c 'import windowbox, pydantic, pytest'
 	@touch $@

@@ -20,7 +20,7 @@ async def served(
     `refresh` is done before metrics are told.
     """
     host, _, port = address.rpartition(":")
-    if not port.isdecimal():
+    if not host or not port.isdecimal():
         raise Malformed(
             f"setting metrics {address!r} is not host:port; write 127.0.0.1:9101, or port 0 for any"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ def exporter(service: str) -> Export:
         ) from error
     resource = Resource.create({"service.name": service})
     processor = BatchSpanProcessor(OTLPSpanExporter())
+    atexit.register(processor.shutdown)  # which sends what is left
 
     def context(traceparent: str) -> Any:
         _, trace, span, _ = traceparent.split("-")

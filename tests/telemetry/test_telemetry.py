@@ -1,0 +1,142 @@
+"""What processes say about themselves."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from windowbox.errors import Malformed
+from windowbox.telemetry import http as serving
+from windowbox.telemetry import logs, metrics, tracing
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """An OpenTelemetry collector that keeps what it is given."""
+
+    received: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.received.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: its lines would go between those of the tests."""
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    received: list[tuple[str, bytes]] = []
+    handler = type("Handler", (Collector,), {"received": received})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", received
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_spans_reach_a_collector(collector: tuple[str, list[tuple[str, bytes]]]) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
+    url, received = collector
+    program = textwrap.dedent(
+        """
+        from windowbox.telemetry import tracing
+        assert tracing.export("windowbox-test")
+        with tracing.span("run dnsrecord", tracing.fresh(), key="demo.web"):
+            pass
+        """
+    )
+    # In a process of its own: it exports what is left when it ends.
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env={"OTEL_EXPORTER_OTLP_ENDPOINT": url, "PYTHONPATH": ":".join(sys.path)},
+        check=True,
+        timeout=60,
+    )
+
+    [(path, body)] = received
+    assert path == "/v1/traces"
+    assert b"run dnsrecord" in body
+    assert b"windowbox-test" in body
+    assert b"demo.web" in body
+
+
+def test_without_an_endpoint_nothing_is_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+
+    assert not tracing.export("windowbox-test")
+
+
+def test_a_span_belongs_to_the_trace_of_its_parent() -> None:
+    parent = tracing.fresh()
+
+    with tracing.span("route", parent) as mine:
+        assert tracing.current() == mine
+
+    assert tracing.trace_id(mine) == tracing.trace_id(parent)
+    assert mine != parent
+    assert tracing.current() == ""
+
+
+def test_a_span_without_a_parent_begins_a_trace() -> None:
+    with tracing.span("route", "nonsense") as mine:
+        assert len(tracing.trace_id(mine)) == 32
+
+
+def test_a_structured_line_names_the_trace_and_the_error() -> None:
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        record = logging.LogRecord("bus.pool", logging.ERROR, "", 0, "%s: failed", ("web",), sys.exc_info())
+
+    with tracing.span("run", "") as mine:
+        line = json.loads(logs.Structured().format(record))
+
+    assert line["message"] == "web: failed"
+    assert line["level"] == "error"
+    assert line["trace"] == tracing.trace_id(mine)
+    assert "a bug" in line["error"]
+
+
+async def test_a_process_tells_its_metrics_and_its_health() -> None:
+    metrics.runs.labels("dnsrecord", "succeeded").observe(0.01)
+    ready = False
+    asked: list[str] = []
+
+    async def refresh() -> None:
+        asked.append("gauges")
+
+    async with (
+        serving.served("127.0.0.1:0", lambda: ready, refresh) as address,
+        aiohttp.ClientSession(f"http://{address}") as session,
+    ):
+        told = await (await session.get("/metrics")).text()
+        assert "windowbox_run_seconds" in told
+        assert asked == ["gauges"]
+        assert (await session.get("/healthz")).status == 200
+        assert (await session.get("/readyz")).status == 503
+        ready = True
+        assert (await session.get("/readyz")).status == 200
+
+
+@pytest.mark.parametrize("address", ["9101", "localhost:http", "127.0.0.1:99999x"])
+async def test_an_address_that_is_none_is_named(address: str) -> None:
+    async def refresh() -> None: ...
+
+    with pytest.raises(Malformed, match="host:port"):
+        async with serving.served(address, lambda: True, refresh):
+            pass
