@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from bus import intents, streams, subjects
 from bus.connection import Bus
-from bus.messages import Call, Read, Wish
+from bus.messages import Call, Read, StatusIntent, Wish
 from bus.pool import Again, Item, Outcome, backoff
 from patchers import events
 from windowbox.clients.clusters import Clusters
+from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
-from windowbox.models.refs import RESOURCES
+from windowbox.models.refs import RESOURCES, ObjectRef
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
@@ -37,43 +41,48 @@ class StatusPatcher:
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
         ref = subjects.ref(item.key)
-        resource = RESOURCES[ref.kind]
-        # The uid makes the API refuse a patch that was meant for an earlier object of this name.
-        patch = {"metadata": {"uid": intent.uid}, "status": intent.patch}
         try:
             kube = await self._clusters.get(ref.cluster)
             await self._pace.wait()
             item.check()
-            await kube.merge(resource, ref.namespace, ref.name, patch, part="status")
+            if refusal := await self._write(kube, ref, intent):
+                return self._counted(ref.kind, Outcome(refusal))
             if intent.event:
-                await events.tell(kube, resource, ref, intent.uid, intent.event)
+                await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, intent.event)
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
             return self._counted(ref.kind, Outcome("gone"))
-        except Conflict as error:
-            # Another uid: the object was replaced. Anything else that conflicts passes by itself.
-            if await self._replaced(item, intent.uid):
-                return self._counted(ref.kind, Outcome("replaced"))
-            return self._counted(ref.kind, self._again(item, error))
         except TransientError as error:
             return self._counted(ref.kind, self._again(item, error))
         except PermanentError as error:
             logger.error("%s: the status cannot be written: %s", ref, error)
             return self._counted(ref.kind, Outcome("refused", self._again(item, error).again, str(error)))
-        item.calls.append(Call(door="status", request=patch, effect=True))
+        item.calls.append(Call(door="status", request=intent.patch, effect=True))
         state = str(intent.patch.get("lastOperation", {}).get("state", ""))
         return self._counted(ref.kind, Outcome("written", note=state))
 
     async def set_aside(self, item: Item) -> None:
         logger.error("%s: its status cannot be written without taking this process down", item.key)
 
-    async def _replaced(self, item: Item, uid: str) -> bool:
-        ref = subjects.ref(item.key)
-        kube = await self._clusters.get(ref.cluster)
-        try:
-            return (await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)).uid != uid
-        except Missing:
-            return True
+    async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str | None:
+        """Write it, or say why it is not to be written."""
+        if intent.version:
+            # The API compares no uid where a status is patched, but it does compare the version.
+            with contextlib.suppress(Conflict):
+                await self._patch(kube, ref, intent, intent.version)
+                return None
+        found = await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
+        if found.uid != intent.uid:
+            return "replaced"
+        said = _time(intent.patch.get("lastOperation", {}))
+        if said and said < _time(found.last_operation):
+            return "overtaken"  # the bus may forget what it said last
+        await self._patch(kube, ref, intent, found.resource_version)
+        return None
+
+    async def _patch(self, kube: Kube, ref: ObjectRef, intent: StatusIntent, version: str) -> None:
+        patch = {"metadata": {"resourceVersion": version}, "status": intent.patch}
+        await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch, part="status")
 
     def _again(self, item: Item, error: Exception) -> Outcome:
         attempt = item.wish.attempt + 1
@@ -83,6 +92,11 @@ class StatusPatcher:
     def _counted(self, kind: str, outcome: Outcome) -> Outcome:
         metrics.patches.labels(kind, "status", outcome.word).inc()
         return outcome
+
+
+def _time(operation: Mapping[str, Any]) -> str:
+    """When it was reported; as texts of one spelling, times compare like times."""
+    return str(operation.get("lastUpdateTime") or "")
 
 
 class Pace:

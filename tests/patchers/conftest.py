@@ -85,7 +85,8 @@ class Desk:
     async def report(self, about: Object, *, event: EventIntent | None = None, **status: Any) -> None:
         key = self.key(about)
         before = await intents.last(self.bus, key)
-        intent = StatusIntent(uid=about.uid, patch=status, event=event)
+        version = about.resource_version
+        intent = StatusIntent(uid=about.uid, patch=status, event=event, version=version)
         await intents.report(self.bus, key, intent, before.sequence)
 
     def key(self, about: Object) -> str:

@@ -83,6 +83,17 @@ async def test_who_has_not_seen_the_newest_report_cannot_add_another(desk: Desk)
     assert isinstance(refused.value.__cause__, WrongSequence)
 
 
+@rule("V-1", "V-8")
+async def test_what_others_change_meanwhile_does_not_stop_a_report(desk: Desk) -> None:
+    record = await desk.record()
+    note = {"metadata": {"annotations": {"example.com/note": "mine"}}}
+    await desk.api.merge(DNSRECORDS, "default", record.name, note)
+    async with desk.open():
+        await desk.report(record, lastOperation=last("Succeeded"))
+        written = (await desk.versions(record, reached("Succeeded")))[-1]
+    assert written.annotations == {"example.com/note": "mine"}
+
+
 @rule("B-1", "V-9")
 async def test_a_report_is_written_when_the_api_is_back(desk: Desk) -> None:
     record = await desk.record()
@@ -105,6 +116,18 @@ async def test_a_report_about_a_former_object_is_not_written_on_its_successor(de
         assert (await desk.api.get(DNSRECORDS, "default", record.name)).status == {}
         await desk.report(record, lastOperation=last("Processing"))
         await desk.versions(record, reached("Processing"))
+
+
+@rule("W-7")
+async def test_a_bus_that_went_back_in_time_takes_no_status_back(desk: Desk) -> None:
+    record = await desk.record()
+    old, new = last("Processing"), last("Succeeded") | {"lastUpdateTime": "2026-09-01T10:15:32Z"}
+    async with desk.open():
+        await desk.report(record, lastOperation=new)
+        await desk.versions(record, reached("Succeeded"))
+        await desk.report(record, lastOperation=old)
+        await desk.outcome(record, "overtaken")
+    assert (await desk.api.get(DNSRECORDS, "default", record.name)).last_operation == new
 
 
 async def test_a_report_about_an_object_that_is_gone_is_forgotten(desk: Desk) -> None:
@@ -149,9 +172,7 @@ async def test_what_happens_again_is_told_once_and_counted(desk: Desk) -> None:
     other = EventIntent(type="Warning", reason="ReconcileError", note="the name server refuses")
     async with desk.open():
         for number, event in enumerate((quarrel, other, quarrel), start=1):
-            before = await desk.api.get(DNSRECORDS, "default", record.name)
             await desk.report(record, event=event, observedGeneration=number)
-            await desk.versions(before, lambda version, n=number: version.status["observedGeneration"] == n)
             assert await _told(desk, record, number) == number
         page = await desk.api.page(EVENTS)
     told = {e["message"]: e for e in page.items if e["involvedObject"]["uid"] == record.uid}

@@ -34,6 +34,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
         _rule("", ["secrets", "namespaces"], ["get"]),
     ],
     "patcher": [
+        _rule(_EXTENSIONS, ["dnsrecords"], ["get"]),
         _rule(_EXTENSIONS, ["dnsrecords/status"], ["patch"]),
         _rule("", ["events"], ["create", "get", "patch"]),
     ],

@@ -43,7 +43,7 @@ class LifeCycleHandler:
         now = await self._life.now(doors)
         patch = statuses.failed(operation, self._life.kind.words.of(flow), error, object.generation, now)
         event = EventIntent(type="Warning", reason="SetAside", note=str(error))
-        await self._life.reporter(ref, doors, object.uid, sequence).report(patch, event)
+        await self._life.reporter(ref, doors, object, sequence).report(patch, event)
 
     def _doors(self, item: Item) -> LiveDoors:
         return LiveDoors(self._bus, self._clusters, item)

@@ -12,7 +12,15 @@ from typing import Any
 
 from bus.messages import EventIntent, StatusIntent, Wish
 from bus.pool import Again, Outcome
-from windowbox.errors import Conflict, Malformed, Missing, Superseded, TransientError, WindowboxError
+from windowbox.errors import (
+    Conflict,
+    Malformed,
+    Missing,
+    Refused,
+    Superseded,
+    TransientError,
+    WindowboxError,
+)
 from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
@@ -39,16 +47,18 @@ class Reporter:
 
     doors: Doors
     send: Callable[[StatusIntent, int], Any]
-    uid: str
+    object: Object
     sequence: int
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
-        intent = StatusIntent(uid=self.uid, patch=patch, event=event)
+        version = self.object.resource_version
+        intent = StatusIntent(uid=self.object.uid, patch=patch, event=event, version=version)
 
         async def act() -> None:
             self.sequence = await self.send(intent, self.sequence)
 
-        await self.doors.call("report", intent.model_dump(exclude_none=False), act, effect=effect)
+        # What is said is the effect, not about which version it was.
+        await self.doors.call("report", intent.model_dump(exclude={"version"}), act, effect=effect)
 
 
 class LifeCycle:
@@ -77,7 +87,7 @@ class LifeCycle:
         if found is None:
             return Outcome("gone")
         object = with_report(found, reported)
-        reporter = self.reporter(ref, doors, object.uid, sequence)
+        reporter = self.reporter(ref, doors, object, sequence)
         outcome = await self._decide_on_fresh_sight(ref, object, wish, doors, reporter, reported)
         if reported and reporter.sequence == sequence and object.status != found.status:
             await self._remind(ref, reported, doors)
@@ -110,9 +120,9 @@ class LifeCycle:
         if said and await self.now(doors) - said > _LONG_SINCE:
             await self._world.remind(ref, doors)
 
-    def reporter(self, ref: ObjectRef, doors: Doors, uid: str, sequence: int) -> Reporter:
+    def reporter(self, ref: ObjectRef, doors: Doors, object: Object, sequence: int) -> Reporter:
         return Reporter(
-            doors, lambda intent, expected: self._world.report(ref, intent, expected), uid, sequence
+            doors, lambda intent, expected: self._world.report(ref, intent, expected), object, sequence
         )
 
     async def now(self, doors: Doors) -> datetime:
@@ -145,6 +155,7 @@ class LifeCycle:
             return Outcome("gone")
         if flow is Flow.SKIP:
             return Outcome("skipped")
+        reporter.object = begun.object
         return await self._act(begun, flow, wish, reporter)
 
     def _wanted(self, object: Object, wish: Wish) -> bool:
@@ -264,10 +275,12 @@ class LifeCycle:
                 return
             except Missing:
                 return
-            except Conflict:
+            except (Conflict, Refused) as error:
                 live = await self._world.live(run.ref, run.doors)
                 if live is None or live.uid != object.uid:
-                    return
+                    return  # the name was given to another object
+                if isinstance(error, Refused):
+                    raise
                 object = live
         raise TransientError(f"{run.ref}: changed by others again and again")
 
