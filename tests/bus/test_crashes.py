@@ -13,9 +13,9 @@ from bus.messages import Wish
 from bus.pool import Pool
 from bus.queue import Queue
 from tests.bus.handlers import POOL, Story, Telling, key, overlaps
-from tests.bus.proxy import proxy
 from tests.bus.test_pool import at_rest, waiting
 from tests.bus.workers import workers
+from tests.proxy import proxy
 from tests.rules import rule
 from tests.running import eventually, running
 

@@ -24,7 +24,7 @@ TIMEOUT = 15.0
 """Seconds for one request."""
 
 _WATCH_SECONDS = 300
-_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=1"
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _CONNECTIONS = 32
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
 
