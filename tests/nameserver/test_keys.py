@@ -163,6 +163,15 @@ def test_an_unsigned_answer_is_not_believed(rcode: str) -> None:
         signer.verify(reply.to_wire(), b"code")
 
 
+@rule("DN-45")
+@pytest.mark.parametrize("secret", [b"other", b"secret"], ids=["another-secret", "another-question"])
+def test_a_signature_that_is_not_right_is_not_believed(secret: bytes) -> None:
+    question = messages.query(messages.pack_name(ZONE), messages.SOA)
+    reply, _ = Signer(TsigKey("good", "hmac-sha256", secret), "somebody").sign(question)
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server").verify(reply, b"x" * 32)
+
+
 @rule("DN-79")
 def test_a_message_is_signed_as_dnspython_expects_it() -> None:
     key = TsigKey("good", "hmac-sha384", b"secret")

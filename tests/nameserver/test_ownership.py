@@ -8,7 +8,10 @@ import pytest
 
 from tests.nameserver.conftest import ZONE, Named, Opener, rrset, settings
 from tests.rules import rule
-from windowbox.clients.nameserver import Nameserver, ownership
+from windowbox.clients.nameserver import Nameserver, messages, ownership
+from windowbox.clients.nameserver.connection import connected
+from windowbox.clients.nameserver.intentions import Delete, Replace
+from windowbox.clients.nameserver.ownership import Held, Unclaimed
 from windowbox.errors import Refused
 from windowbox.models.recordsets import RecordKey
 
@@ -99,6 +102,27 @@ async def test_many_claims_survive_a_server_that_dies_while_they_are_made(
     await writing
     assert await nameserver.drifted(ZONE, records) == []
     assert named.dig("_windowbox-a.x999", "TXT") == ['"heritage=windowbox,owner=me"']
+
+
+@rule("DN-47", "DN-49")
+@pytest.mark.parametrize("claim", [Held("me"), Unclaimed()], ids=["held", "unclaimed"])
+@pytest.mark.parametrize("deleting", [False, True], ids=["replace", "delete"])
+async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
+    named: Named, nameserver: Nameserver, claim: Held | Unclaimed, deleting: bool
+) -> None:
+    await nameserver.replace(ZONE, OURS, owner="you")
+    record = messages.packed(OTHER, ZONE)
+    intention = Delete(OTHER.key, record, "me") if deleting else Replace(OTHER.key, record, "me")
+    update = messages.Update(ZONE)
+    ownership.guard(update, intention, claim, ZONE)
+    ownership.change(update, intention, ZONE)
+    connection = await connected("127.0.0.1", named.port, "the server", None, 5)
+    [reply] = await connection.exchange([update.finish()])
+    connection.close()
+
+    assert reply.rcode in (messages.NXRRSET, messages.YXRRSET)
+    assert named.dig("x") == ["1.1.1.1"]
+    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=you"']
 
 
 async def test_a_claim_below_a_wildcard_is_not_taken_for_an_existing_record(
