@@ -17,7 +17,7 @@ from windowbox.telemetry.logs import LogFormat
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class NatsSettings(Section):
