@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from bus import streams
+from bus.connection import Access, Bus, connected
 from tests import servers
+from tests.natsserver import NatsServer
 from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
@@ -20,6 +24,26 @@ def nats_url(tmp_path: Path) -> Iterator[str]:
     folder.mkdir()
     with servers.nats_server(folder) as url:
         yield url
+
+
+@pytest_asyncio.fixture
+async def bus(nats_url: str) -> AsyncIterator[Bus]:
+    """A connection to a NATS server of the test's own, with all streams."""
+    async with connected(Access(nats_url)) as connection:
+        await streams.ensure(connection)
+        yield connection
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsServer]:
+    """A NATS server that keeps its address when it is stopped, emptied and started again."""
+    _need("nats-server")
+    server = NatsServer(tmp_path / "nats")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import dues
 from tests.bus.handlers import POOL, Story, Telling, key
-from tests.bus.natsserver import NatsServer
 from tests.bus.test_pool import at_rest, waiting
+from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.running import eventually, running
 

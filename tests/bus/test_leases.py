@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from bus import streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
-from tests.bus.natsserver import NatsServer
-from tests.bus.test_pool import made_anew
+from tests.natsserver import NatsServer, made_anew
 from tests.proxy import proxy
 from tests.running import eventually, running, soon, stopped
 from windowbox.sandbox import processes

@@ -11,7 +11,7 @@ from bus.pool import Again, Item, Outcome, Pool
 from bus.queue import Queue
 from bus.routing import dues
 from tests.bus.handlers import POOL, Story, Telling, key, overlaps
-from tests.bus.natsserver import NatsServer
+from tests.natsserver import NatsServer, made_anew
 from tests.rules import rule
 from tests.running import eventually, running, stopped
 from windowbox.errors import Unreachable
@@ -211,13 +211,6 @@ async def test_a_pool_goes_on_when_the_store_is_another_one(nats: NatsServer) ->
             await eventually(lambda: made_anew(bus))
             await eventually(lambda: wished(queue, "after"))
             await story.until("end after")
-
-
-async def made_anew(bus: Bus) -> bool:
-    try:
-        return bool(await streams.ensure(bus))
-    except Unreachable:
-        return False
 
 
 async def wished(queue: Queue, name: str) -> bool:

@@ -11,8 +11,7 @@ from bus.connection import Access, Bus, WrongSequence, connected
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
 from bus.views import View
 from tests.bus.handlers import key
-from tests.bus.natsserver import NatsServer
-from tests.bus.test_pool import made_anew
+from tests.natsserver import NatsServer, made_anew
 from tests.rules import rule
 from tests.running import eventually, running, soon
 from windowbox.errors import Superseded, Unreachable

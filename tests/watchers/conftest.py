@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from bus import consumers, streams, subjects
-from bus.connection import Access, Bus, connected
+from bus.connection import Bus
 from bus.messages import Announcement
 from tests import servers
 from tests.servers import ControlPlane
@@ -27,13 +27,6 @@ from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
 from windowbox.sandbox import binaries, controlplane, files, grants, processes
 
 _numbers = itertools.count(1)
-
-
-@pytest_asyncio.fixture
-async def bus(nats_url: str) -> AsyncIterator[Bus]:
-    async with connected(Access(nats_url)) as connection:
-        await streams.ensure(connection)
-        yield connection
 
 
 @dataclass(frozen=True)

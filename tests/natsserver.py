@@ -6,7 +6,10 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from bus import streams
+from bus.connection import Bus
 from tests import servers
+from windowbox.errors import WindowboxError
 from windowbox.sandbox import processes
 
 
@@ -34,3 +37,11 @@ class NatsServer:
         """Stop, and forget everything."""
         self.stop()
         shutil.rmtree(self._folder)
+
+
+async def made_anew(bus: Bus) -> bool:
+    """Whether the streams had to be made, as watchers do when the server comes back without its memory."""
+    try:
+        return bool(await streams.ensure(bus))
+    except WindowboxError:
+        return False
