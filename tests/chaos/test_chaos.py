@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from datetime import timedelta
@@ -38,6 +39,8 @@ PLAN = (
     if LONG
     else Plan(seconds=25, kills=2, bus_restarts=1, api_restarts=1, dns_away=3)
 )
+RECORDING = os.environ.get("CHAOS_RECORDING")
+"""Where to write a recording of the run: `tests/replay/chaos.wbx` was made so."""
 PATIENCE = 180 if LONG else 60
 """Seconds to converge after the last blow."""
 
@@ -58,6 +61,8 @@ async def test_nothing_is_lost_and_nothing_doubled_whatever_dies(tmp_path: Path)
                 group.create_task(havoc.run())
             problems = await _settled(api, access, load.wanted)
             await journal.save()
+        if RECORDING:
+            _record(sandbox, RECORDING)
 
         assert not problems, "\n".join(problems)
         assert _zone(sandbox.environment()["DNS_SERVER"]) == {
@@ -129,6 +134,23 @@ async def _waiting(bus: Bus) -> list[str]:
         else:
             waiting += [f"{stream}: {name}" for name in state.get("subjects") or ()]
     return waiting
+
+
+def _record(sandbox: Supervisor, file: str) -> None:
+    settings = str(sandbox.settings_file("operator"))
+    command = [
+        sys.executable,
+        "-m",
+        "windowbox",
+        "record",
+        "--since",
+        "1h",
+        "-o",
+        file,
+        "--settings",
+        settings,
+    ]
+    subprocess.run(command, check=True, timeout=60)
 
 
 def _zone(server: str) -> dict[str, str]:
