@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from windowbox.telemetry import tracing
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 256
+_AGAIN = 1.0
 _YOUNG = 20.0
 """Seconds an unfinished object is left to those who are at work on it, before a sweep asks for it."""
 
@@ -132,7 +134,9 @@ async def _each(pull: consumers.Pull, act: Callable[[Delivery], Awaitable[None]]
         try:
             await act(delivery)
         except WindowboxError as error:
-            logger.info("%s: left to be delivered again: %s", delivery.subject, error)
+            logger.info("%s: again in %s s: %s", delivery.subject, _AGAIN, error)
+            with contextlib.suppress(WindowboxError):
+                await delivery.give_back(_AGAIN)
         finally:
             pull.done()
 
