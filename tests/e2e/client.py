@@ -134,13 +134,25 @@ class Space:
         class_: str | None = None,
         **spec: Any,
     ) -> Record:
-        record = Record(self.api, self.witness, self.namespace, name or f"r-{uuid.uuid4().hex[:8]}")
-        metadata = {"name": record.name, "annotations": annotations or {}, "finalizers": finalizers or []}
         asked = {"type": "local", "name": fqdn, "recordType": record_type, "values": values}
         spec |= {"class": class_} if class_ else {}
         reference = {"secretRef": {"name": "no-such-secret", "namespace": self.namespace}}
-        self.create(DNSRECORDS, {"metadata": metadata, "spec": asked | reference | spec})
+        record = self.raw(asked | reference | spec, annotations or {}, name=name, finalizers=finalizers)
         self.witness.until(self.namespace, record.name, lambda now: now is not None)
+        return record
+
+    def raw(
+        self,
+        spec: dict[str, Any],
+        annotations: dict[str, str],
+        *,
+        name: str = "",
+        finalizers: list[str] | None = None,
+    ) -> Record:
+        """A record with exactly this spec."""
+        record = Record(self.api, self.witness, self.namespace, name or f"r-{uuid.uuid4().hex[:8]}")
+        metadata = {"name": record.name, "annotations": annotations, "finalizers": finalizers or []}
+        self.create(DNSRECORDS, {"metadata": metadata, "spec": spec})
         return record
 
     def create(self, resource: Resource, manifest: dict[str, Any]) -> None:
