@@ -49,6 +49,7 @@ class Reporter:
     send: Callable[[StatusIntent, int], Any]
     object: Object
     sequence: int
+    spoken: bool = False
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
         version = self.object.resource_version
@@ -59,6 +60,7 @@ class Reporter:
 
         # What is said is the effect, not about which version it was.
         await self.doors.call("report", intent.model_dump(exclude={"version"}), act, effect=effect)
+        self.spoken = True
 
 
 class LifeCycle:
@@ -89,7 +91,7 @@ class LifeCycle:
         object = with_report(found, reported)
         reporter = self.reporter(ref, doors, object, sequence)
         outcome = await self._decide_on_fresh_sight(ref, object, wish, doors, reporter, reported)
-        if reported and reporter.sequence == sequence and object.status != found.status:
+        if reported and not reporter.spoken and object.status != found.status:
             await self._remind(ref, reported, doors)
         return outcome
 
