@@ -17,8 +17,6 @@ REASONS: dict[str, str] = {
     "C-10": "needed only by kinds with a control plane",
     "N-3": _OTHER_KINDS,
     **dict.fromkeys(("A-1", "A-2", "A-3", "A-4", "A-5", "A-6", "A-7"), _ADMISSION),
-    "T-6": "left out: a Cluster's change starts nothing, whether the annotation counts or not",
-    "T-7": _GO,
     "T-10": "says that something does not exist",
     "O-3": "there is one life cycle, and one kind that uses it so far",
     "O-7": _OTHER_KINDS,
