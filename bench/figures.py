@@ -95,3 +95,17 @@ class QueueFigures:
     """CPU of the worker processes, in milliseconds for each item."""
     shares: Sequence[float]
     """The part of each worker process in the work."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What `bench scale` found for one number of worker processes."""
+
+    workers: int
+    count: int
+    rate: float
+    """Records each second."""
+    our_cpu_ms: float
+    """CPU of windowbox's own processes together, in milliseconds for each record."""
+    shares: Sequence[float]
+    """The part of each worker process in the work."""

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bench.figures import Figures, Phase, QueueFigures, is_ours
+from bench.figures import Figures, Phase, QueueFigures, Scale, is_ours
 
 
 def show(*parts: RenderableType) -> None:
@@ -74,6 +74,18 @@ def queue(figures: QueueFigures) -> Table:
         str(figures.items), str(figures.workers), str(figures.wishes_per_second),
         str(figures.items_per_second), f"{figures.worker_cpu_ms:.3f}", shares(figures.shares),
     )  # fmt: skip
+    return table
+
+
+def scale(found: Sequence[Scale]) -> Table:
+    table = table_of(
+        "More workers", "workers", "records", "records/s", "our CPU ms/record", "share of each worker"
+    )
+    for each in found:
+        table.add_row(
+            str(each.workers), str(each.count), f"{each.rate:.0f}", f"{each.our_cpu_ms:.2f}",
+            shares(each.shares),
+        )  # fmt: skip
     return table
 
 

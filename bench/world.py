@@ -34,9 +34,10 @@ class World:
     audit: AuditLog
 
     def usage(self) -> dict[str, Usage]:
-        """What each process has used, by name."""
+        """What each process has used, by name; ours as `bench`."""
         children = self.sandbox.state.children.items()
-        return {name: usage(child.pid) for name, child in children if child.pid}
+        found = {name: usage(child.pid) for name, child in children if child.pid}
+        return found | {"bench": usage(os.getpid())}
 
     async def dns_updates(self) -> int:
         """Update messages that the running workers have sent to the name server."""
@@ -61,6 +62,8 @@ class World:
             begun |= await self.client.each(some, act)
             ended = await self.observer.all_of(begun)
         seconds, count = max(ended[n] for n in begun) - started, len(begun)
+        # The last lines of the audit log, and of the journal, are written after the last word of the watch.
+        await self.quiet(calm=0.3)
         used = self.usage()
         requests = self.audit.requests()
         return Phase(

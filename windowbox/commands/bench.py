@@ -10,13 +10,24 @@ from typing import Any, TypeVar
 import click
 
 from windowbox.commands.sandbox import output_option
+from windowbox.errors import WindowboxError
 
 _T = TypeVar("_T")
 
 
-@click.group()
-def bench() -> None:
+@click.group(
+    invoke_without_command=True,
+    epilog="\b\nExamples:\n"
+    "  windowbox bench                          all of them\n"
+    "  windowbox bench dnsrecords -n 10000      many records\n"
+    "  windowbox bench bus -o json | jq .items_per_second",
+)
+@click.pass_context
+def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement has a sandbox of its own, gone at the end."""
+    if ctx.invoked_subcommand is None:
+        for measurement in (dnsrecords, bus, scale):
+            ctx.invoke(measurement)
 
 
 @bench.command()
@@ -24,7 +35,7 @@ def bench() -> None:
     "-n", "count", type=click.IntRange(1), default=1000, show_default=True, help="How many records."
 )
 @click.option(
-    "--idle", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to measure idleness."
+    "--idle", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to measure idleness."
 )
 @output_option
 def dnsrecords(count: int, idle: float, output: str) -> None:
@@ -53,10 +64,38 @@ def bus(items: int, workers: int, output: str) -> None:
         tables.show(tables.queue(figures))
 
 
+@bench.command()
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=500, show_default=True, help="Records each time."
+)
+@click.option(
+    "--workers", type=click.IntRange(1), multiple=True, default=(2, 4, 8), show_default=True,
+    help="How many processes; repeatable.",
+)  # fmt: skip
+@output_option
+def scale(count: int, workers: tuple[int, ...], output: str) -> None:
+    """DNSRecords with more and more worker processes: throughput, and the share of each."""
+    from bench import scale, tables
+
+    found = _run(scale.run(count, workers, _say))
+    if output == "json":
+        click.echo(json.dumps([dataclasses.asdict(each) for each in found], indent=2))
+    else:
+        tables.show(tables.scale(found))
+
+
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:
     import uvloop
 
-    return uvloop.run(measurement)
+    try:
+        return uvloop.run(measurement)
+    except ExceptionGroup as group:
+        # Much fails together when a sandbox does; one sentence of it is enough.
+        expected = group.subgroup(WindowboxError)
+        error: Exception | None = expected
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        raise error or group from group
 
 
 def _say(doing: str) -> None:

@@ -1,0 +1,59 @@
+"""Every measurement, once, with few objects: the figures are there, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import servers
+from windowbox.sandbox import stages
+
+ROOT = Path(__file__).parents[2]
+
+
+def bench(home: Path, *arguments: str) -> Any:
+    """What `windowbox bench` prints, with its sandboxes in a folder of the test's own."""
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    answer = subprocess.run(
+        [sys.executable, "-m", "windowbox", "bench", *arguments, "-o", "json"],
+        env={**os.environ, "WINDOWBOX_HOME": str(home)}, cwd=ROOT,
+        capture_output=True, text=True, timeout=170, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert list(home.iterdir()) == []
+    return json.loads(answer.stdout)
+
+
+def test_records_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
+    found = bench(tmp_path, "dnsrecords", "-n", "10", "--idle", "0.5")
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert [(name, phase["count"]) for name, phase in phases.items()] == [
+        ("isolated", 20),
+        ("create", 10),
+        ("update", 10),
+        ("delete", 10),
+    ]
+    # One to hold on to the object, one for its status; then the same for the wish; then to let go.
+    assert [phase["writes"] for phase in phases.values()] == [2, 2, 2, 1]
+    assert all(phase["dns_updates"] > 0 for phase in phases.values())
+    assert {"watcher-1", "worker-1", "patcher-1", "kube-apiserver"} <= found["idle_percent"].keys()
+    restart = found["restart"]
+    assert (restart["objects"], restart["writes"], restart["dns_updates"]) == (80, 0, 0)
+
+
+def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
+    found = bench(tmp_path, "bus", "-n", "200", "--workers", "2")
+    assert found["items_per_second"] > 0
+    assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
+
+
+def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
+    found = bench(tmp_path, "scale", "-n", "20", "--workers", "1", "--workers", "2")
+    assert [(each["workers"], each["count"]) for each in found] == [(1, 20), (2, 20)]
