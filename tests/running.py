@@ -38,9 +38,9 @@ async def soon(happens: Awaitable[T]) -> T:
         return await happens
 
 
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
     """Look until there is something to see. For states of other processes, which tell nobody."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         while not (seen := await look()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         return seen

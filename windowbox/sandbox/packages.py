@@ -1,4 +1,4 @@
-"""Programs that come as packages of the operating system: BIND 9 and its tools."""
+"""Programs that come as packages of the operating system: BIND 9 and its tools, and Docker for tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from windowbox.errors import Missing, Unreachable
 
 _DEBIAN = ["bind9", "bind9-dnsutils"]
+_DOCKER = {"dockerd": "docker.io", "docker-compose": "docker-compose"}
 _APT = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-qq"]
 
 
@@ -29,15 +30,37 @@ def command() -> str:
 
 def install(say: Callable[[str], None]) -> None:
     """Install BIND where we may; Missing with the command to type where we may not."""
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
+    if not _may_install():
         raise Missing(f"BIND 9 (named, dig) is not on this machine: {command()}")
-    say(f"installing {' '.join(_DEBIAN)} with apt-get")
+    _install(_DEBIAN, say)
+
+
+def install_docker(say: Callable[[str], None]) -> None:
+    """Have what the tests of docker-compose.yaml need, where Debian has it; without, they are skipped."""
+    lacking = [package for program, package in _DOCKER.items() if not shutil.which(program)]
+    if not lacking or not shutil.which("apt-get"):
+        return
+    if _may_install():
+        _install(lacking, say)
+    else:
+        say(f"For the tests of docker-compose.yaml: sudo apt-get install -y {' '.join(lacking)}")
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _install(names: list[str], say: Callable[[str], None]) -> None:
+    say(f"installing {' '.join(names)} with apt-get")
     # The lists of packages may be old, or absent in a small image; asking for them takes longer than trying.
-    if _apt("install", "-y", "--no-install-recommends", *_DEBIAN):
+    if _apt("install", "-y", "--no-install-recommends", *names):
         return
     _apt("update")
-    if not _apt("install", "-y", "--no-install-recommends", *_DEBIAN):
-        raise Unreachable(f"apt-get could not install {' '.join(_DEBIAN)}: try `{command()}` to see why")
+    if not _apt("install", "-y", "--no-install-recommends", *names):
+        wanted = " ".join(names)
+        raise Unreachable(
+            f"apt-get could not install {wanted}: try `sudo apt-get install {wanted}` to see why"
+        )
 
 
 def _apt(*arguments: str) -> bool:

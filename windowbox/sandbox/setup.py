@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import binaries, obtain
+from windowbox.sandbox import binaries, obtain, packages
 from windowbox.sandbox.binaries import PROGRAMS, Found
 
 
@@ -19,6 +19,10 @@ def main() -> int:
             obtain.obtain(names, _say)
         except WindowboxError as error:
             complaints.append(str(error))
+    try:
+        packages.install_docker(_say)
+    except WindowboxError as error:
+        _say(f"Going on without Docker: {error}")
     for name in PROGRAMS:
         found = binaries.look(name)
         if isinstance(found, Found):

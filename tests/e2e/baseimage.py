@@ -1,0 +1,151 @@
+"""An image made of this machine's own files, for where none can be pulled: Python, NATS, BIND, a shell."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from windowbox.sandbox import binaries
+
+_ROOT = Path(__file__).parents[2]
+_SHELL = ("sh", "cat", "mkdir", "chown", "chmod", "rm", "wget")
+_LEFT_OUT = {
+    "site-packages",
+    "dist-packages",
+    "test",
+    "idlelib",
+    "tkinter",
+    "__pycache__",
+    "EXTERNALLY-MANAGED",
+}
+_USERS = "root:x:0:0::/:/bin/sh\nbind:x:53:53::/:/bin/sh\n"
+_GROUPS = "root:x:0:\nbind:x:53:\n"
+_PIP = "[global]\nno-index = true\nfind-links = /wheels\n"
+PACKAGES = Path("/opt/packages")
+
+
+def missing() -> str | None:
+    """Why the image cannot be made here; None if it can."""
+    lacking = [name for name in _SHELL if not shutil.which(name)]
+    return f"{', '.join(lacking)}: not on this machine" if lacking else None
+
+
+def python_folder() -> Path:
+    """Where Python is, here and in the image."""
+    return Path(sys.executable).resolve().parent
+
+
+def write(path: Path, wheels: Path) -> None:
+    """Write the image's files, all at the places they have here, as a tar archive.
+
+    What windowbox needs is installed already, and `wheels` is where its pip looks for the rest.
+    """
+    programs = [*map(_program, _SHELL), *(binaries.find(name) for name in ("nats-server", "named", "dig"))]
+    python = Path(sys.executable).resolve()
+    library = Path(sysconfig.get_path("stdlib"))
+    libraries = [*library.glob("lib-dynload/*.so"), *(f for f in _installed() if f.suffix == ".so")]
+    with tarfile.open(path, "w", dereference=True) as image:
+        for program in {*programs, python}:
+            image.add(program.resolve(), str(program))
+        for name in _SHELL:
+            _link(image, f"/usr/bin/{name}", str(_program(name)))
+        _link(image, "/bin/sh", str(_program("sh")))
+        _link(image, str(python.parent / "python3"), python.name)
+        for shared in _libraries([*programs, python, *libraries]):
+            image.add(shared.resolve(), str(shared))
+        image.add(library, str(library), filter=_needed)
+        for file in _installed():
+            image.add(file, str(PACKAGES / file.relative_to(_purelib())))
+        for wheel in wheels.iterdir():
+            image.add(wheel, f"/wheels/{wheel.name}")
+        for name, text in {"etc/passwd": _USERS, "etc/group": _GROUPS, "etc/pip.conf": _PIP}.items():
+            _text(image, name, text)
+        for name, mode in {"tmp": 0o1777, "run": 0o755, "var/lib": 0o755}.items():
+            _folder(image, name, mode)
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name)
+    assert found, name
+    return Path(found)
+
+
+def _installed() -> list[Path]:
+    """The files of the packages that windowbox needs, and of pip."""
+    names, todo = set[str](), ["pip", *map(_name, _requirements())]
+    while todo:
+        name = todo.pop()
+        if name in names or not _is_here(name):
+            continue
+        names.add(name)
+        needed = importlib.metadata.requires(name) or ()
+        todo += [_name(requirement) for requirement in needed if "extra ==" not in requirement]
+    return [file for name in sorted(names) for file in _files(name)]
+
+
+def _requirements() -> list[str]:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    return list(project["dependencies"])
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+
+
+def _is_here(name: str) -> bool:
+    # Some requirements hold for other systems or versions of Python only.
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _files(name: str) -> Iterator[Path]:
+    for file in importlib.metadata.files(name) or ():
+        path = Path(str(file.locate())).resolve()
+        if path.is_relative_to(_purelib()) and path.is_file() and "__pycache__" not in path.parts:
+            yield path
+
+
+def _purelib() -> Path:
+    return Path(sysconfig.get_path("purelib")).resolve()
+
+
+def _libraries(programs: Iterable[Path]) -> set[Path]:
+    """The shared libraries that these need, and the loader."""
+    told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False).stdout
+    return {Path(path) for path in re.findall(r"^\s+(?:\S+ => )?(/\S+) \(0x", told, re.MULTILINE)}
+
+
+def _needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = set(Path(member.name).parts)
+    return None if parts & _LEFT_OUT or any(part.startswith("config-") for part in parts) else member
+
+
+def _link(image: tarfile.TarFile, name: str, target: str) -> None:
+    if name != target:
+        member = tarfile.TarInfo(name.lstrip("/"))
+        member.type, member.linkname = tarfile.SYMTYPE, target
+        image.addfile(member)
+
+
+def _text(image: tarfile.TarFile, name: str, text: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(text)
+    image.addfile(member, io.BytesIO(text.encode()))
+
+
+def _folder(image: tarfile.TarFile, name: str, mode: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.mode = tarfile.DIRTYPE, mode
+    image.addfile(member)

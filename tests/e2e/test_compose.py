@@ -1,0 +1,217 @@
+"""docker-compose.yaml for real: a Docker engine of the test's own, with images made on the spot."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bus import permissions
+from tests import servers
+from tests.e2e import baseimage
+from tests.e2e import engine as engines
+from tests.e2e.engine import Engine
+from tests.running import eventually
+from tests.servers import ControlPlane
+from windowbox.models.refs import DNSRECORDS
+from windowbox.sandbox import binaries
+from windowbox.sandbox.apiserver import ApiServer
+
+ROOT = Path(__file__).parents[2]
+BASE = "windowbox-test-base"
+PATIENCE = 120.0
+"""Containers start slowly where many other things do."""
+ZONE = "local.gardener.cloud"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    engine: Engine
+    plane: ControlPlane
+    env: dict[str, str]
+
+    def compose(self, *arguments: str) -> str:
+        files = ("--project-name", "windowbox", "--file", str(ROOT / "docker-compose.yaml"))
+        return self.engine.compose(*files, *arguments, env=self.env)
+
+    def containers(self, service: str) -> list[str]:
+        label = f"label=com.docker.compose.service={service}"
+        return self.engine.docker("ps", "--quiet", "--filter", label).split()
+
+    def healthy(self) -> bool:
+        """Whether all containers that run say so of themselves."""
+        ids = self.engine.docker("ps", "--quiet").split()
+        told = json.loads(self.engine.docker("inspect", *ids))
+        return all(container["State"]["Health"]["Status"] == "healthy" for container in told)
+
+    def dig(self, name: str) -> str:
+        (bind,) = self.containers("bind")
+        return self.engine.docker("exec", bind, "dig", "+short", "@127.0.0.1", name).strip()
+
+
+@pytest.fixture(scope="module")
+def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    lacking = engines.missing() or baseimage.missing() or servers.missing("nats-server", "named", "dig")
+    if lacking:
+        pytest.skip(lacking)
+    folder = tmp_path_factory.mktemp("docker")
+    try:
+        with engines.engine(folder) as engine:
+            _import_base(engine, folder)
+            yield engine
+    except engines.Unable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster of its own: nobody else may serve its DNSRecords."""
+    if reason := servers.missing("etcd", "kube-apiserver"):
+        pytest.skip(reason)
+    with servers.control_plane(tmp_path_factory.mktemp("cluster")) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def deployment(docker: Engine, cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Deployment]:
+    env = {
+        **_secrets(),
+        "KUBECONFIG": str(_kubeconfig(cluster, tmp_path / "kubeconfig")),
+        "PYTHON_IMAGE": BASE,
+        "NATS_IMAGE": BASE,
+        "BIND_IMAGE": BASE,
+    }
+    made = Deployment(docker, cluster, env)
+    async with _reachable(cluster.url, docker):
+        try:
+            yield made
+        finally:
+            # Shown if the test fails.
+            print(await asyncio.to_thread(made.compose, "logs", "--no-color", "--tail=40"))
+            await asyncio.to_thread(made.compose, "down", "--volumes", "--timeout", "15")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+async def test_compose_serves_a_cluster_with_several_workers(deployment: Deployment) -> None:
+    await asyncio.to_thread(deployment.compose, "up", "--detach", "--scale", "work=2")
+    api = deployment.plane.api
+    api.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
+    for number in range(20):
+        api.create(DNSRECORDS.path("shop"), _record(number))
+
+    await eventually(lambda: asyncio.to_thread(_all_succeeded, api), PATIENCE)
+
+    assert deployment.dig(f"web-7.{ZONE}") == "198.51.100.7"
+    assert len(deployment.containers("work")) == 2
+    await eventually(lambda: asyncio.to_thread(deployment.healthy), PATIENCE)
+
+
+def test_the_users_of_the_bus_are_those_of_the_program() -> None:
+    assert (ROOT / "deploy/nats/roles.conf").read_text() == permissions.configuration()
+
+
+def test_no_service_that_scales_has_a_name_or_a_port_of_its_own() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
+
+    for name in ("watch", "work", "patch"):
+        assert not {"container_name", "ports", "hostname"} & services[name].keys()
+
+
+def _import_base(engine: Engine, folder: Path) -> None:
+    wheels, tar = folder / "wheels", folder / "base.tar"
+    fetched = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={wheels}", "setuptools>=77"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if fetched.returncode:
+        raise engines.Unable(f"setuptools, which the image is built with, cannot be had: {fetched.stderr}")
+    baseimage.write(tar, wheels)
+    path = f"{baseimage.python_folder()}:/usr/local/bin:/usr/bin:/bin:/usr/sbin"
+    nats = Path(binaries.find("nats-server")).parent
+    engine.docker(
+        "import",
+        f"--change=ENV PATH={path}:{nats}",
+        f"--change=ENV PYTHONPATH={baseimage.PACKAGES}",
+        str(tar),
+        BASE,
+    )
+    tar.unlink()
+
+
+def _secrets() -> dict[str, str]:
+    printed = subprocess.run(
+        ["sh", str(ROOT / "deploy/new-secrets.sh")], capture_output=True, text=True, check=True
+    ).stdout
+    return dict(line.split("=", 1) for line in printed.splitlines())
+
+
+def _kubeconfig(cluster: ControlPlane, path: Path) -> Path:
+    """The administrator's kubeconfig as it works inside a container: without paths, and by another name."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    (server,) = (entry["cluster"] for entry in config["clusters"])
+    (user,) = (entry["user"] for entry in config["users"])
+    server["server"] = server["server"].replace("127.0.0.1", "kubernetes")
+    for section, key in (
+        (server, "certificate-authority"),
+        (user, "client-certificate"),
+        (user, "client-key"),
+    ):
+        section[f"{key}-data"] = base64.b64encode(Path(section.pop(key)).read_bytes()).decode()
+    path.write_text(yaml.safe_dump(config))
+    path.chmod(0o644)
+    return path
+
+
+@contextlib.asynccontextmanager
+async def _reachable(url: str, engine: Engine) -> AsyncIterator[None]:
+    """Let the API server, which listens on this machine's loopback, be reached from the engine's network."""
+    port = int(url.rpartition(":")[2])
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream, downstream = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(_copy(reader, downstream), _copy(upstream, writer))
+
+    async with await asyncio.start_server(forward, sock=engine.listener(port)):
+        yield
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+def _record(number: int) -> dict[str, object]:
+    return {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "DNSRecord",
+        "metadata": {"name": f"web-{number}", "namespace": "shop"},
+        "spec": {
+            "type": "local",
+            "secretRef": {"name": "unused", "namespace": "shop"},
+            "name": f"web-{number}.{ZONE}",
+            "recordType": "A",
+            "values": [f"198.51.100.{number}"],
+        },
+    }
+
+
+def _all_succeeded(api: ApiServer) -> bool:
+    items = json.load(api.request("GET", DNSRECORDS.path("shop")))["items"]
+    states = [item.get("status", {}).get("lastOperation", {}).get("state") for item in items]
+    return states == ["Succeeded"] * 20
