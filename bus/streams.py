@@ -34,7 +34,8 @@ def streams(replicas: int) -> list[dict[str, Any]]:
         "storage": "file",
         "num_replicas": replicas,
         "allow_direct": True,
-        "discard": "old",
+        # A full stream says so. What it threw away instead would be missed by those who read it.
+        "discard": "new",
         "retention": "limits",
         "max_msgs_per_subject": 1,
         "duplicate_window": 120 * 10**9,
@@ -53,7 +54,6 @@ def streams(replicas: int) -> list[dict[str, Any]]:
             "name": WORK,
             "subjects": ["work.>"],
             "retention": "workqueue",
-            "discard": "new",
             "discard_new_per_subject": True,
             "max_bytes": _GIB,
         },
@@ -62,6 +62,7 @@ def streams(replicas: int) -> list[dict[str, Any]]:
             "name": LATER,
             "subjects": ["later.>", "due.>"],
             "allow_msg_schedules": True,
+            "discard": "old",  # the server wants it so where it keeps schedules
             "max_bytes": _GIB,
         },
         {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": 1 * _GIB},
@@ -71,6 +72,7 @@ def streams(replicas: int) -> list[dict[str, Any]]:
             "subjects": ["run.>", "start.>"],
             "max_msgs_per_subject": 256,
             "max_age": 24 * _HOUR,
+            "discard": "old",
             "max_bytes": _GIB,
         },
         _bucket(kept, LEASES, max_age=int(LEASE_SECONDS * 1e9), duplicate_window=int(LEASE_SECONDS * 1e9)),
@@ -87,7 +89,6 @@ def _bucket(kept: dict[str, Any], name: str, **limits: int) -> dict[str, Any]:
         "allow_rollup_hdrs": True,
         "allow_msg_ttl": True,
         "subject_delete_marker_ttl": 60 * 10**9,
-        "discard": "new",
         "max_bytes": 64 << 20,
         **limits,
     }
