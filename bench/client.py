@@ -111,10 +111,11 @@ class Observer:
         """Forget what was; from now on note objects that are done, or those that are `gone`."""
         self._seen, self._gone = {}, gone
 
-    async def all_of(self, names: Iterable[str], patience: float = 120) -> dict[str, float]:
+    async def all_of(self, names: Iterable[str]) -> dict[str, float]:
         """When each of these was seen; waits until all are."""
         self._complete.clear()
         self._missing = set(names) - self._seen.keys()
+        patience = 60 + 0.1 * len(self._missing)
         try:
             async with asyncio.timeout(patience):
                 if self._missing:
