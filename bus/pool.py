@@ -268,7 +268,8 @@ class Pool:
     def _lose(self) -> None:
         """We were stopped, or cut off, for so long that others have our items: leave them alone."""
         if self._active:
-            logger.warning("%s: cut off, or away for too long; %d items are given up", self._pool, len(self._active))
+            lost = len(self._active)
+            logger.warning("%s: cut off, or away for too long; %d items are given up", self._pool, lost)
         self._hold = Hold(self._hold.limit)
         self._pull.lose()
         for task, delivery in self._active.items():
@@ -283,7 +284,7 @@ class Pool:
     async def _wish_what_is_doubtful(self) -> None:
         for key in list(self._doubtful):
             try:
-                await self.queue.remind(key, Wish(reason="late report"))
+                await self.queue.look_again(key, "late report")
             except WindowboxError:
                 return
             self._doubtful.discard(key)

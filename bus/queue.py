@@ -46,6 +46,20 @@ class Queue:
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
+    async def look_again(self, key: str, reason: str) -> None:
+        """Have the object looked at from now on. A wish that stands there may be at the end of its run."""
+        subject = subjects.wish(self.pool, key)
+        headers = {TRACE: tracing.current() or tracing.fresh()}
+        while True:
+            last = await self.bus.last(streams.TRIGGERS, subject)
+            standing = Wish.model_validate_json(last.data) if last else Wish(reason=reason)
+            wish = standing.model_copy(update={"reason": reason})
+            with contextlib.suppress(WrongSequence):
+                expected = last.sequence if last else 0
+                await self.bus.publish(subject, wish.encoded(), headers, expect_last=expected)
+                break
+        await self.enqueue(key)
+
     async def enqueue(self, key: str) -> None:
         """Put the item into the queue, unless it waits there or is being worked on."""
         with contextlib.suppress(Occupied):

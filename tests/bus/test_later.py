@@ -73,3 +73,35 @@ async def test_what_came_due_while_nobody_was_there_is_not_lost(bus: Bus) -> Non
 
 async def is_due(bus: Bus) -> bool:
     return await waiting(bus, streams.LATER) == [subjects.due(POOL, key("web"))]
+
+
+@rule("V-4")
+async def test_another_look_is_one_more_run_even_while_the_last_one_ends(bus: Bus) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    handler = Telling(bus, story.add)
+    async with running(Pool(bus, POOL, handler).run()):
+        await queue.wish(key("gated"), retry(3))
+        await story.until("begin gated")
+        await queue.look_again(key("gated"), "late report")
+        handler.gate.set()
+        await story.until("end gated", times=2)
+        await eventually(lambda: at_rest(bus))
+        await queue.look_again(key("gated"), "late report")
+        await story.until("end gated", times=3)
+    assert [said.reason for said in story.all if said.word == "end"] == [
+        "retry", "late report", "late report",
+    ]  # fmt: skip
+
+
+async def test_another_look_keeps_what_is_known_and_a_reminder_changes_nothing(bus: Bus) -> None:
+    queue = Queue(bus, POOL)
+    await queue.wish(key("web"), Wish(reason="retry", attempt=3, insist=True))
+    await queue.remind(key("web"), Wish(reason="sweep"))
+    assert await wish_of(bus, "web") == Wish(reason="retry", attempt=3, insist=True)
+    await queue.look_again(key("web"), "late report")
+    assert await wish_of(bus, "web") == Wish(reason="late report", attempt=3, insist=True)
+
+
+async def wish_of(bus: Bus, name: str) -> Wish | None:
+    last = await bus.last(streams.TRIGGERS, subjects.wish(POOL, key(name)))
+    return Wish.model_validate_json(last.data) if last else None
