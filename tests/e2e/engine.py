@@ -118,7 +118,7 @@ def engine(folder: Path) -> Iterator[Engine]:
         made.raise_loopback()
         yield made
     finally:
-        # With the first process of its namespaces everything ends; asked politely, `unshare` would not listen.
+        # Everything ends with the first process of its namespaces; asked politely, `unshare` does not listen.
         process.kill()
         process.wait(10)
         shutil.rmtree(folder / "data", ignore_errors=True)

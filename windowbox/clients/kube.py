@@ -170,10 +170,11 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
             )
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        client = ApiClient(configuration)
     except (ConfigException, OSError, yaml.YAMLError) as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
         raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
-    async with _opened(configuration) as kube:
+    async with _opened(client) as kube:
         yield kube
 
 
@@ -187,17 +188,26 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
             await kube_config.load_kube_config_from_dict(
                 content, client_configuration=configuration, temp_file_path=folder
             )
-        except ConfigException as error:
-            raise Malformed(f"{what}: unusable kubeconfig: {error}") from error
-        async with _opened(configuration) as kube:
+            client = ApiClient(configuration)
+        except Exception:
+            # The library takes for granted that somebody meant well, so it may fail in any way; and what
+            # it complains with quotes the Secret.
+            raise Malformed(
+                f"{what}: unusable kubeconfig: it needs clusters, users, contexts and current-context that "
+                "fit together, with certificates and keys that can be read; try it with kubectl"
+            ) from None
+        if not str(configuration.api_key.get("BearerToken", "")).isprintable():
+            await client.close()
+            raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
+        async with _opened(client) as kube:
             yield kube
 
 
 def _harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(kubeconfig)
-    except yaml.YAMLError as error:
-        raise Malformed(f"{what}: the kubeconfig is not YAML") from error
+    except yaml.YAMLError:
+        raise Malformed(f"{what}: the kubeconfig is not YAML") from None
     if not isinstance(content, dict):
         raise Malformed(f"{what}: the kubeconfig is not a mapping")
     for path, key in _keys(content, ""):
@@ -230,8 +240,8 @@ def _configuration() -> Configuration:
 
 
 @contextlib.asynccontextmanager
-async def _opened(configuration: Configuration) -> AsyncIterator[Kube]:
-    client = ApiClient(configuration)
+async def _opened(client: ApiClient) -> AsyncIterator[Kube]:
+    configuration = client.configuration
     # The client's own session looks into .netrc and the environment at each request.
     session = aiohttp.ClientSession(
         connector=client.rest_client.pool_manager.connector,

@@ -22,11 +22,15 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
+_KUBECONFIGS = _rule("", ["secrets"], ["get"])
+"""The credentials of clusters that join are in Secrets, and which ones is known only then."""
+
 RULES: dict[str, list[dict[str, Any]]] = {
     "watcher": [
         _rule(_EXTENSIONS, ["dnsrecords", "clusters"], _READ),
         _rule("", ["namespaces"], _READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
+        _KUBECONFIGS,
     ],
     "worker": [
         _rule(_EXTENSIONS, ["dnsrecords"], ["get", "patch"]),
@@ -37,6 +41,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
         _rule(_EXTENSIONS, ["dnsrecords"], ["get"]),
         _rule(_EXTENSIONS, ["dnsrecords/status"], ["patch"]),
         _rule("", ["events"], ["create", "get", "patch"]),
+        _KUBECONFIGS,
     ],
 }
 """The least rights of each role."""

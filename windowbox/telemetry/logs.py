@@ -20,7 +20,8 @@ def configure(format: LogFormat, level: str) -> None:
     human = format == "human" or (format == "auto" and sys.stderr.isatty())
     handler.setFormatter(Human() if human else Structured())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for noisy in ("nats", "aiohttp.access", "asyncio"):
+    # kubernetes_asyncio would quote kubeconfigs.
+    for noisy in ("nats", "aiohttp.access", "asyncio", "kubernetes_asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

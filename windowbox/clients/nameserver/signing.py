@@ -7,6 +7,7 @@ import binascii
 import contextlib
 import functools
 import hashlib
+import re
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ from windowbox.models.dnssettings import Algorithm, KeySettings
 
 FUDGE = 300
 """Seconds by which the clocks of both sides may differ."""
+# The name of a key is told in errors, so what cannot be one, such as a secret in its place, is refused.
+_NAME = re.compile(r"[a-z0-9._-]+")
 _UNSIGNED = {messages.FORMERR, messages.SERVFAIL, messages.NOTIMP, messages.REFUSED, messages.NOTAUTH}
 
 
@@ -54,6 +57,8 @@ class TsigKey:
         name = _text(data, "TSIGKeyName").lower().removesuffix(".")
         encoded = _text(data, "TSIGSecret")
         try:
+            if not _NAME.fullmatch(name):
+                raise Malformed("no letters, digits, dots and hyphens only")
             messages.pack_name(name)
             secret = base64.b64decode(encoded, validate=True)
         except Malformed:
@@ -85,9 +90,8 @@ def _algorithm(data: Mapping[str, bytes]) -> Algorithm:
         if (given or "hmac-sha256") == known:
             algorithm: Algorithm = known
             return algorithm
-    raise Malformed(
-        f'TSIGSecretAlgorithm "{given[:30]}" in the Secret is unknown: use {", ".join(get_args(Algorithm))}'
-    )
+    # What was given is not repeated: it may be the secret, in the wrong place.
+    raise Malformed(f"TSIGSecretAlgorithm in the Secret is unknown: use {', '.join(get_args(Algorithm))}")
 
 
 class Signer:
