@@ -58,6 +58,16 @@ async def test_a_lease_is_passed_on_at_a_graceful_stop(bus: Bus) -> None:
             assert written.data == b"second"
 
 
+async def test_a_graceful_stop_gives_the_lease_back(bus: Bus) -> None:
+    owner = Owner(bus, "owner", set())
+    async with running(owner.run()) as (task,):
+        await soon(owner.began.wait())
+        await stopped(task)
+    last = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+    assert last is not None
+    assert last.headers["KV-Operation"] == "DEL"
+
+
 async def test_many_contenders_hold_a_lease_one_after_another(bus: Bus) -> None:
     holding: set[str] = set()
     owners = [Owner(bus, f"owner {number}", holding) for number in range(5)]
