@@ -43,6 +43,19 @@ class SmallWorld:
         command = [sys.executable, "-m", "windowbox", role, "--settings", str(self.folder / f"{role}.yaml")]
         self.running[role] = processes.start(command, self.folder / f"{role}.log")
 
+    @contextlib.contextmanager
+    def settings(self, role: str, section: str, **values: Any) -> Iterator[None]:
+        """Other settings for processes that are started meanwhile."""
+        file = self.folder / f"{role}.yaml"
+        before = file.read_text()
+        content = yaml.safe_load(before)
+        content[section] |= values
+        file.write_text(yaml.safe_dump(content))
+        try:
+            yield
+        finally:
+            file.write_text(before)
+
     def kill(self, role: str) -> None:
         """As if the power failed."""
         self.running[role].send_signal(signal.SIGKILL)
