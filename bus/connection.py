@@ -83,7 +83,6 @@ class Bus:
         self.requests = Requests(client)
         self._reconnected: list[Callable[[], None]] = []
         self._disconnected: list[Callable[[], None]] = []
-        self.connects = 1
 
     @property
     def max_payload(self) -> int:
@@ -106,7 +105,6 @@ class Bus:
             yield
 
     def reconnected(self) -> None:
-        self.connects += 1
         for act in self._reconnected:
             act()
 
@@ -234,7 +232,7 @@ class _Fate:
             self._bus.disconnected()
 
     async def failed(self, error: Exception) -> None:
-        self.last_error = error
+        first, self.last_error = self.last_error is None, error
         text = str(error)
         if violation := _VIOLATION.search(text):
             # The request itself is never answered, and ends as one that took too long.
@@ -245,6 +243,8 @@ class _Fate:
             raise Refused(
                 f"the bus at {self._access.url} refuses user {self._access.user!r}: check its password"
             ) from error
+        elif first and not self.entered:
+            logger.info("the bus at %s cannot be reached yet: %s", self._access.url, text)
         else:
             logger.debug("bus: %s", error)
 
@@ -273,7 +273,10 @@ async def _connect(bus: Bus, access: Access, fate: _Fate, patience: float) -> No
         fate.entered = True
     except (TimeoutError, nats.errors.Error, OSError) as error:
         why = fate.last_error or error
-        raise Unreachable(f"the bus at {access.url} cannot be reached: {why}") from error
+        raise Unreachable(
+            f"the bus at {access.url} cannot be reached: {str(why) or type(why).__name__}; "
+            "start it, or correct nats.url"
+        ) from error
     finally:
         if not fate.entered:
             await bus.close()
@@ -287,7 +290,7 @@ def translated(what: str) -> Iterator[None]:
     except nats.errors.MaxPayloadError as error:
         raise Refused(f"{what}: larger than the server's max_payload") from error
     except (TimeoutError, nats.errors.Error, OSError) as error:
-        raise Unreachable(f"{what}: {error or type(error).__name__}") from error
+        raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _stored(answer: Msg) -> Stored | None:

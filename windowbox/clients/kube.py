@@ -165,6 +165,7 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
     configuration = _configuration()
     try:
         if kubeconfig:
+            _check_presence(kubeconfig)
             await kube_config.load_kube_config(
                 config_file=str(kubeconfig), context=context, client_configuration=configuration
             )
@@ -176,6 +177,12 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
         raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
     async with _opened(client) as kube:
         yield kube
+
+
+def _check_presence(kubeconfig: Path) -> None:
+    # The library would take a file that is not there for one that says nothing.
+    if not kubeconfig.exists():
+        raise Malformed(f"kubeconfig {kubeconfig} does not exist; set cluster.kubeconfig to a valid file")
 
 
 @contextlib.asynccontextmanager
@@ -292,7 +299,7 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
-        raise Unreachable(f"{what}: {error or type(error).__name__}") from error
+        raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def refusal(what: str, status: int, body: bytes) -> Exception:

@@ -26,7 +26,7 @@ def bus(settings: dict[str, Any]) -> Finding:
         return Finding(
             "NATS",
             "wrong",
-            f"{url}: {error or type(error).__name__}",
+            f"{url}: {str(error) or type(error).__name__}",
             "is it running with --jetstream, and are user and password right?",
         )
     return Finding("NATS", "ok", f"{url}, JetStream {said}")
