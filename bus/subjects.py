@@ -50,11 +50,6 @@ def name_of_cluster(token: str) -> str:
     return _untoken(token)
 
 
-def seen_cluster(cluster: str) -> str:
-    """Everything ever seen in one cluster."""
-    return f"object.{_token(cluster)}.>"
-
-
 def wish(pool: str, key: str) -> str:
     return f"trigger.{pool}.{key}"
 

@@ -12,7 +12,6 @@ events_seen = Counter(
 watch_lag = Histogram(
     "windowbox_watch_lag_seconds", "From an event's arrival to its place on the bus", ["kind"], buckets=_FAST
 )
-watches = Gauge("windowbox_watches", "Kinds this process mirrors", ["state"])
 
 bus_latency = Histogram(
     "windowbox_bus_latency_seconds", "From a wish being stored to its run", ["pool"], buckets=_FAST
