@@ -76,10 +76,32 @@ def test_what_is_as_ever_is_not_told() -> None:
     nothing = [
         Call(door="clock", request=None, answer="2026-09-01T10:15:31Z"),
         Call(door="reported", request=None, answer={"sequence": 0, "intent": None}),
-        Call(door="shoot", request=None, answer={"shoot namespace": False, "facts": None}),
+        Call(door="shoot", request=None, answer={"labels": {"gardener.cloud/role": None}, "facts": None}),
+        Call(door="shoot", request=None, answer={"labels": None, "facts": None}),
         Call(door="twin", request={"name": "web"}),
     ]
     assert told(*nothing) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        pytest.param(None, "not there", id="unknown"),
+        pytest.param({"failed": False, "technical_id": "shoot--a--b"}, "as usual", id="usual"),
+        pytest.param({"failed": True, "force_deletion": True}, "failed, force deletion", id="special"),
+    ],
+)
+def test_the_shoot_is_told_where_there_is_one(facts: dict[str, Any] | None, said: str) -> None:
+    answer = {"labels": {"gardener.cloud/role": "shoot"}, "facts": facts}
+    assert told(Call(door="shoot", request=None, answer=answer)) == [f"its Shoot: {said}"]
+
+
+def test_what_is_reported_and_what_is_written_are_told_alike() -> None:
+    patch = {"lastOperation": {"type": "Create", "state": "Succeeded", "description": "all is well"}}
+    assert told(
+        Call(door="report", request={"uid": "u", "patch": patch, "event": None}, effect=True),
+        Call(door="status", request=patch, effect=True),
+    ) == ["report: Create Succeeded: all is well", "status: Create Succeeded: all is well"]
 
 
 def test_a_second_delivery_is_told() -> None:

@@ -47,6 +47,7 @@ def test_the_story_goes_from_the_first_sight_to_the_status_written(
     assert "dnsrecord: succeeded (Create)" in [moment["title"] for moment in runs]
     written = [moment["title"] for moment in story if moment["what"] == "status"]
     assert written == ["patch: written (Error)", "patch: written (Succeeded)"]
+    assert "status: Create Succeeded: Successfully reconciled DNSRecord" in story[-2]["details"]
 
 
 def test_a_run_tells_why_it_was_what_it_read_and_what_it_did(operated: Operated, mended: Record) -> None:
@@ -59,6 +60,7 @@ def test_a_run_tells_why_it_was_what_it_read_and_what_it_did(operated: Operated,
     [dns] = [line for line in did if line.startswith("DNS: ")]
     name = mended.read().spec["name"]
     assert dns == f"DNS: replace {name} 60 A 10.0.0.7"
+    assert not [line for line in did if line.startswith(("shoot", "clock", "reported", "twin"))]
 
 
 def test_a_version_tells_what_changed(operated: Operated, mended: Record) -> None:

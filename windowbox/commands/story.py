@@ -13,6 +13,7 @@ from bus.messages import Call, RunRecord, Wish
 from bus.recordings import SeenObject
 from windowbox.commands.differences import ABSENT, changes
 from windowbox.telemetry import tracing
+from workers.lifecycle.clusters import is_shoot_namespace
 
 Tone = Literal["plain", "good", "bad", "late"]
 
@@ -175,9 +176,10 @@ def _call(call: Call) -> Iterator[str]:
             return
         case "reported", _, {"sequence": int(sequence)}:
             text = f"last report was INTENTS {sequence}" if sequence else ""
-        case "shoot", _, {"facts": facts, "shoot namespace": inside}:
+        case "shoot", _, {"facts": facts, "labels": labels}:
             true = [name.replace("_", " ") for name, value in (facts or {}).items() if value is True]
-            text = f"its Shoot: {', '.join(true) or ('as usual' if facts else 'not there')}" if inside else ""
+            known = f"its Shoot: {', '.join(true) or ('as usual' if facts else 'not there')}"
+            text = known if is_shoot_namespace(labels or {}) else ""
         case "twin", _, twin:
             text = f"{twin} asks for the same name" if twin else ""
         case "dns", dict(asked), _:
@@ -186,8 +188,10 @@ def _call(call: Call) -> Iterator[str]:
         case "patch", {"metadata": dict(metadata)}, _:
             said = {k: v for k, v in metadata.items() if k not in ("uid", "resourceVersion")}
             text = f"patch metadata: {_short(said)}"
-        case "report" | "status", dict(request), _:
-            text = f"{call.door}: {_status(request.get('patch') or request.get('status') or {})}"
+        case "report", {"patch": dict(patch)}, _:
+            text = f"report: {_status(patch)}"
+        case "status", dict(patch), _:
+            text = f"status: {_status(patch)}"
         case _:
             text = f"{call.door}: {_short(call.request)}"
     if text or failed:
