@@ -116,9 +116,12 @@ async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
 
 def write(path: Path, recording: Recording) -> None:
     """Write the file. The same recording gives the same bytes."""
-    with path.open("wb") as file, gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed:
-        for line in _lines(recording):
-            packed.write(line + b"\n")
+    try:
+        with path.open("wb") as file, gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed:
+            for line in _lines(recording):
+                packed.write(line + b"\n")
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}; choose another file") from error
 
 
 def read(path: Path) -> Recording:

@@ -10,7 +10,7 @@ import pytest
 from bus import recordings
 from bus.messages import Call
 from tests.replay.samples import recording, run, seen
-from windowbox.errors import Malformed
+from windowbox.errors import Malformed, Refused
 
 WHOLE = recording(
     [run((3,), (Call(door="dns", request={"do": "replace"}, effect=True),))],
@@ -23,6 +23,11 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "day.wbx"
     recordings.write(file, WHOLE)
     assert recordings.read(file) == WHOLE
+
+
+def test_a_file_that_cannot_be_written_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"nowhere/day\.wbx cannot be written: No such file or directory; "):
+        recordings.write(tmp_path / "nowhere" / "day.wbx", WHOLE)
 
 
 def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
