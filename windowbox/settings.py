@@ -98,7 +98,8 @@ def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
     known = set(Settings.model_fields)
     if unknown := set(content) - known:
         raise Malformed(
-            f"{file}: unknown settings {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}"
+            f"{file}: unknown settings {', '.join(sorted(map(str, unknown)))}; "
+            f"known are {', '.join(sorted(known))}"
         )
     try:
         environment = EnvSettingsSource(_Environment)()
@@ -112,11 +113,19 @@ def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
 def _read(file: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise Malformed(f"settings file {file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise Malformed(f"settings file {file} is not YAML{_place(error)}: correct it there") from error
     if not isinstance(content, dict):
         raise Malformed(f"settings file {file} must hold a mapping such as `nats: {{url: …}}`")
     return content
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Where the parser gave up. Not what it found there: that may be a secret."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 
 
 def _merged(base: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,8 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         pytest.param("watch: {kinds: [ponds]}", ["watch.kinds", "'ponds'", "dnsrecords"], id="unknown-kind"),
         pytest.param("work: {concurency: 3}", ["work.concurency"], id="a-misspelled-setting"),
         pytest.param("- 1", ["must hold a mapping"], id="not-a-mapping"),
+        pytest.param("1: {}", ["unknown settings 1", "nats"], id="a-number-for-a-name"),
+        pytest.param("nats: {\nurl: [", ["is not YAML at line 2, column 7"], id="not-yaml"),
         pytest.param("dns: {zones: [{name: a.b, servers: []}]}", ["dns.zones.0.servers"], id="no-server"),
     ],
 )
@@ -57,6 +59,11 @@ def test_no_secret_is_told_when_the_settings_are_wrong(tmp_path: Path) -> None:
     file.write_text("nats: {password: hunter2, replicas: 2}")
 
     with pytest.raises(Malformed) as error:
+        settings.load(file)
+
+    assert "hunter2" not in str(error.value)
+    file.write_text('nats: {password: "hunter2}')
+    with pytest.raises(Malformed, match="is not YAML") as error:
         settings.load(file)
 
     assert "hunter2" not in str(error.value)
