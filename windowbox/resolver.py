@@ -149,7 +149,7 @@ def running_sandbox() -> tuple[str, str]:
     found = state.read(folder)
     if found is None or not found.running() or "named" not in found.ports:
         raise Missing(
-            f"no sandbox {folder.name!r} is running: start one with `windowbox up`, "
+            f"no sandbox {folder.name!r} is running: start it with `{state.command('up', folder)}`, "
             "or give --server and --zone"
         )
     return zoneserver.ZONE, f"127.0.0.1:{found.ports['named']}"

@@ -54,13 +54,30 @@ def test_what_is_not_there_ends_with_three_and_one_sentence(
     monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
     shown = CliRunner().invoke(cli.cli, ["env"])
     assert shown.exit_code == 3
-    assert shown.output == "Error: the sandbox 'default' is not running: start it with `windowbox up`\n"
+    assert shown.output == (
+        f"Error: the sandbox 'default' is not running (in {tmp_path}): start it with `windowbox up`\n"
+    )
 
 
-def test_a_bad_port_is_a_question_of_usage() -> None:
-    shown = CliRunner().invoke(cli.cli, ["up", "--port", "named"])
+def test_a_sandbox_is_started_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
+    for command in ("status", "top"):
+        shown = CliRunner().invoke(cli.cli, [command, "--name", "other"])
+        assert shown.exit_code == 3
+        assert "`windowbox up --name other`" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("--port", "named", "write PROCESS=PORT"),
+        ("--sync-interval", "soon", "write 100ms, 10s, 2m or always"),
+    ],
+)
+def test_a_bad_option_is_a_question_of_usage(option: str, value: str, remedy: str) -> None:
+    shown = CliRunner().invoke(cli.cli, ["up", option, value])
     assert shown.exit_code == 2
-    assert "write PROCESS=PORT" in shown.output
+    assert remedy in shown.output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -88,7 +88,8 @@ def _of_sandbox(name: str | None) -> Path:
     state = states.read(folder)
     if state is None or not state.running():
         raise Missing(
-            f"no bus to ask: the sandbox {folder.name!r} does not run. Start it with `windowbox up`, "
+            f"no bus to ask: the sandbox {folder.name!r} does not run (in {folder.parent}). "
+            f"Start it with `{states.command('up', folder)}`, "
             "or say where the bus is with --settings FILE or WINDOWBOX_SETTINGS"
         )
     return roles.settings_file(folder, "operator")

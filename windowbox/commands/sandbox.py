@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -38,6 +39,12 @@ def output_option(function: _Function) -> _Function:
     )(function)
 
 
+def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is None or text == "always" or re.fullmatch(r"(\d+(ms|s|m|h))+", text):
+        return text
+    raise click.BadParameter(f"{text!r} is not a duration: write 100ms, 10s, 2m or always", ctx, param)
+
+
 @click.command(
     epilog="\b\nExamples:\n"
     "  windowbox up                        one of each process\n"
@@ -52,8 +59,9 @@ def output_option(function: _Function) -> _Function:
 @click.option("--audit/--no-audit", default=None, help="Log every request to the API server.")
 @click.option("--dns-key/--no-dns-key", default=None, help="Take only signed DNS updates. [default: yes]")
 @click.option(
-    "--sync-interval", metavar="TIME", help="How often NATS syncs to disk, or `always`. [default: 2m]"
-)
+    "--sync-interval", metavar="TIME", callback=_interval,
+    help="How often NATS syncs to disk, or `always`. [default: 2m]",
+)  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PROCESS=PORT", help="A fixed port; repeatable.")
 def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
     """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.

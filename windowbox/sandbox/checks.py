@@ -82,7 +82,7 @@ def _sandbox(folder: Path) -> Iterator[Finding]:
         yield Finding(what, "wrong", str(error), f"rm -r {folder}")
         return
     if state is None:
-        yield Finding(what, "note", "was never started", "windowbox up")
+        yield Finding(what, "note", "was never started", states.command("up", folder))
         return
     if state.running():
         yield from _running(what, state)

@@ -33,7 +33,7 @@ def up(
     """
     state = states.read(folder)
     if state and state.running():
-        _check_unchanged(state, chosen)
+        _check_unchanged(folder, state, chosen)
     else:
         if state:
             _end_children(state)
@@ -60,7 +60,10 @@ def running(folder: Path) -> State:
     """The state of the sandbox in `folder`; Missing if none runs there."""
     state = states.read(folder)
     if state is None or not state.running():
-        raise Missing(f"the sandbox {folder.name!r} is not running: start it with `windowbox up`")
+        raise Missing(
+            f"the sandbox {folder.name!r} is not running (in {folder.parent}): "
+            f"start it with `{states.command('up', folder)}`"
+        )
     return state
 
 
@@ -135,11 +138,12 @@ def _what_is_missing(folder: Path, state: State) -> str:
     )
 
 
-def _check_unchanged(state: State, chosen: Mapping[str, object]) -> None:
+def _check_unchanged(folder: Path, state: State, chosen: Mapping[str, object]) -> None:
     wanted = Options.model_validate({**state.options.model_dump(), **chosen})
     if wanted != state.options:
         raise Refused(
-            f"the sandbox {state.name!r} is running with other options: `windowbox down` first (data is kept)"
+            f"the sandbox {folder.name!r} is running with other options: "
+            f"`{states.command('down', folder)}` first (data is kept)"
         )
 
 

@@ -13,6 +13,8 @@ from windowbox.sandbox import files, processes
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.processes import ProcessId
 
+_DEFAULT = "default"
+
 Condition = Literal["waiting", "starting", "ready", "crashed", "stopped"]
 
 
@@ -72,10 +74,15 @@ def home() -> Path:
 
 def folder(name: str | None = None) -> Path:
     """The data of the sandbox `name`; by default the one in WINDOWBOX_SANDBOX, or `default`."""
-    chosen = name or os.environ.get("WINDOWBOX_SANDBOX") or "default"
+    chosen = name or os.environ.get("WINDOWBOX_SANDBOX") or _DEFAULT
     if chosen != Path(chosen).name or chosen.startswith("."):
         raise Malformed(f"sandbox name {chosen!r}: use a plain word, it becomes the name of a folder")
     return home() / chosen
+
+
+def command(name: str, folder: Path) -> str:
+    """How the command `name` is given for the sandbox in `folder`."""
+    return f"windowbox {name}" + ("" if folder.name == _DEFAULT else f" --name {folder.name}")
 
 
 def read(folder: Path) -> State | None:
