@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +40,20 @@ def demo(name: str | None) -> None:
     asyncio.run(_show(Path(variables["KUBECONFIG"]), variables["DNS_SERVER"]))
     option = f" --name {name}" if name else ""
     click.echo(
-        "\nTry next:\n"
+        f"\nTry next:\n{_activation()}"
         f"  windowbox trace dnsrecord demo/api-ipv4{option}    the whole story of one record\n"
         f'  eval "$(windowbox env{option})" && kubectl get dnsrecords -A\n'
         f"  windowbox down{option}                             end all this"
     )
+
+
+def _activation() -> str:
+    """What a shell needs that does not find `windowbox` yet, as after `make demo`."""
+    script = Path(sys.prefix, "bin", "activate")
+    if shutil.which("windowbox") or not script.exists():
+        return ""
+    near = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
+    return f"  . {near}{' ' * max(1, 41 - len(str(near)))}let this shell find windowbox\n"
 
 
 async def _show(kubeconfig: Path, server: str) -> None:
