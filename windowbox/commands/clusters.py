@@ -65,6 +65,8 @@ def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **
             await registry.join(member)
 
     asyncio.run(join())
+    if member.file and not Path(member.file).is_file():
+        click.echo(f"{member.file} is not a file here: every process must find one at this path", err=True)
     click.echo(f"{id} takes part. `windowbox clusters list` shows what the watchers say of it.")
 
 
