@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -289,3 +290,14 @@ async def test_a_deletion_can_be_done_twice(stage: Stage) -> None:
     assert await stage.run(ref) == "succeeded"
     assert stage.crew.asked == ["delete", "delete"]
     assert (await stage.live(ref)).finalizers == ("example.com/other",)
+
+
+@rule("B-6")
+async def test_a_run_that_takes_too_long_is_ended_and_says_so(stage: Stage) -> None:
+    stage.life.kind = dataclasses.replace(KIND, deadline=0.05)
+    stage.crew.task = asyncio.Event().wait  # type: ignore[assignment]
+    ref = await stage.record()
+    assert await stage.run(ref) == "error"
+    reported = (await intents.last(stage.bus, subjects.key(ref))).intent
+    assert reported
+    assert "not finished within" in reported.patch["lastError"]["description"]
