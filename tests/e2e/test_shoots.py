@@ -166,7 +166,7 @@ def test_a_change_of_the_cluster_starts_nothing(world: SmallWorld, shoot_space: 
     assert done(world.runs(record, until=lambda runs: len(done(runs)) > 1)) == ["Create", "Reconcile"]
 
 
-@rule("C-8", "N-15", "C-6")
+@rule("C-8", "N-15", "DN-105", "C-6")
 def test_a_forced_deletion_needs_no_name_server(world: SmallWorld, shoot_space: Space) -> None:
     shoot_space.cluster()
     record = shoot_space.record(shoot_space.name(), ["10.0.0.1"])

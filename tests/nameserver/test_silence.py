@@ -67,7 +67,7 @@ async def test_the_name_servers_own_address_stays(
     assert named.dig("ns") == ["172.18.255.53"]
 
 
-@rule("DN-6", "DN-13", "N-14")
+@rule("DN-6", "N-14")
 async def test_deleting_what_is_not_there_is_done_at_once(named: Named, nameserver: Nameserver) -> None:
     await nameserver.delete(ZONE, RecordKey(f"never.{ZONE}", "A"))
     assert named.serial() == 100

@@ -125,7 +125,7 @@ async def test_a_name_outside_the_zone_does_not_keep_its_neighbours_out(
     assert named.dig("x") == ["1.1.1.1", "1.1.1.2"]
 
 
-@rule("V8", "DN-10")
+@rule("V8")
 async def test_a_zone_that_the_server_does_not_serve_is_told(named: Named, opened: Opener) -> None:
     nameserver = opened(settings(named.server, name=f"foo.{ZONE}"))
     inside = RecordSet(RecordKey(f"x.foo.{ZONE}", "A"), 60, ("1.1.1.1",))
