@@ -281,14 +281,6 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         records.wanted(given, ZONE)
 
 
-@rule("DN-107")
-def test_the_name_servers_own_name_is_protected() -> None:
-    given = spec(f"ns.{ZONE}")
-    assert records.wanted(given, ZONE).key.name == f"ns.{ZONE}"
-    with pytest.raises(Malformed, match="choose another name"):
-        records.wanted(given, ZONE, protected={f"ns.{ZONE}"})
-
-
 @pytest.mark.parametrize(
     "given",
     [

@@ -53,16 +53,9 @@ def key(spec: DNSRecordSpec, zone: str) -> RecordKey:
     return RecordKey(name, record_type)
 
 
-def wanted(spec: DNSRecordSpec, zone: str, *, protected: Collection[str] = ()) -> RecordSet:
-    """What `spec` asks for, in one spelling.
-
-    `protected` are names nobody may redirect, like those of the zone's own name servers.
-    """
+def wanted(spec: DNSRecordSpec, zone: str) -> RecordSet:
+    """What `spec` asks for, in one spelling."""
     record = key(spec, zone)
-    if record.name in protected and record.type != "TXT":
-        raise Malformed(
-            f"spec.name {_short(spec.name)} belongs to the name server of {zone} itself: choose another name"
-        )
     if not spec.values:
         raise Malformed("spec.values is empty: give at least one value, or delete the record")
     values = _values(spec, record, zone)
