@@ -133,8 +133,12 @@ def audit_arguments(folder: Path) -> list[str]:
     return [f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"]
 
 
-def kubeconfig_text(url: str, ca: Pair, user: Pair) -> str:
-    """A kubeconfig that refers to the certificates by their paths."""
+def kubeconfig_text(url: str, ca: Pair, user: Pair | str) -> str:
+    """A kubeconfig for the user of a certificate, referred to by its path, or of a bearer token."""
+    if isinstance(user, Pair):
+        credentials = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
+    else:
+        credentials = {"token": user}
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
@@ -146,16 +150,11 @@ def kubeconfig_text(url: str, ca: Pair, user: Pair) -> str:
                     "cluster": {"server": url, "certificate-authority": str(ca.certificate)},
                 }
             ],
-            "users": [
-                {
-                    "name": user.key.stem,
-                    "user": {"client-certificate": str(user.certificate), "client-key": str(user.key)},
-                }
-            ],
+            "users": [{"name": "windowbox", "user": credentials}],
             "contexts": [
                 {
                     "name": "windowbox",
-                    "context": {"cluster": "windowbox", "user": user.key.stem, "namespace": "default"},
+                    "context": {"cluster": "windowbox", "user": "windowbox", "namespace": "default"},
                 }
             ],
         },

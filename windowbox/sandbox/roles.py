@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windowbox.sandbox import certificates, controlplane, files, grants, zoneserver
+from windowbox.sandbox import controlplane, files, grants, tokens, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.zoneserver import Key
 
@@ -39,15 +40,19 @@ def kubeconfig(folder: Path, role: str) -> Path:
     return folder / f"{role}.kubeconfig"
 
 
+def token_file(folder: Path) -> Path:
+    """By which the API server knows the users of the roles."""
+    return folder / "pki" / "tokens.csv"
+
+
 def bus_url(port: int) -> str:
     return f"nats://127.0.0.1:{port}"
 
 
 def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
-    users = {"operator": api.user}
-    for role in grants.RULES:
-        users[role] = certificates.client(api.ca, folder / "pki", grants.user(role))
-    for role, user in users.items():
+    known = tokens.tokens(token_file(folder), map(grants.user, grants.RULES))
+    users: dict[str, Pair | str] = {role: known[grants.user(role)] for role in grants.RULES}
+    for role, user in {**users, "operator": api.user}.items():
         files.write_private(kubeconfig(folder, role), controlplane.kubeconfig_text(api.url, api.ca, user))
 
 

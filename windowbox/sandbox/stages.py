@@ -54,7 +54,10 @@ def stages(folder: Path, options: Options, ports: dict[str, int]) -> list[list[C
     roles.write_settings(around, "operator", "operator", None)
     apiserver = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, ports["kube-apiserver"], ports["etcd"],
-        [*(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments],
+        [
+            f"--token-auth-file={roles.token_file(folder)}",
+            *(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments,
+        ],
     )  # fmt: skip
     return [
         _storage(folder, options, ports, around),

@@ -1,0 +1,33 @@
+"""How the API server of a sandbox knows windowbox's own processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from windowbox.clients import kube
+from windowbox.errors import PermanentError
+from windowbox.models.refs import DNSRECORDS
+from windowbox.sandbox import roles, tokens
+from windowbox.sandbox.supervisor import Supervisor
+
+
+def test_tokens_are_kept_and_new_users_get_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.csv"
+    first = tokens.tokens(path, ["worker"])
+    both = tokens.tokens(path, ["worker", "patcher"])
+    assert both["worker"] == first["worker"] != both["patcher"]
+    assert tokens.tokens(path, ["worker", "patcher"]) == both
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_role_has_its_rights_and_no_others(sandbox: Supervisor) -> None:
+    kubeconfig = roles.kubeconfig(sandbox.folder, "watcher")
+    assert list(yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]) == ["token"]
+    async with kube.from_file(kubeconfig) as watcher:
+        assert (await watcher.page(DNSRECORDS)).items == []
+        with pytest.raises(PermanentError, match="cannot patch"):
+            await watcher.merge(DNSRECORDS, "default", "any", {})
