@@ -32,7 +32,9 @@ class Owner:
         self._holding = holding
 
     async def run(self) -> None:
-        await asyncio.gather(self._leases.run(), self._leases.while_held("thing", self._act))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._leases.run())
+            tasks.create_task(self._leases.while_held("thing", self._act))
 
     async def _act(self) -> None:
         assert not self._holding, f"{self.name} began while {self._holding} held the lease"
