@@ -40,6 +40,8 @@ class Phase:
     """Those of them that change something, for each object."""
     dns_updates: float = 0.0
     """Update messages to the name server, for each object."""
+    elsewhere_percent: float = 0.0
+    """How much of the machine was meanwhile used by processes that have nothing to do with it."""
 
     @property
     def rate(self) -> float:

@@ -33,14 +33,14 @@ def dnsrecords(figures: Figures) -> list[RenderableType]:
 def _phases(phases: Sequence[Phase]) -> Table:
     table = table_of(
         "DNSRecords", "phase", "records", "records/s", "p50 ms", "p95 ms", "max ms", "our CPU ms/record",
-        "API writes/record", "DNS updates/record",
+        "API writes/record", "DNS updates/record", "used by others, %",
     )  # fmt: skip
     for phase in phases:
         latency = phase.latency
         spread = [f"{v:.1f}" for v in (latency.p50, latency.p95, latency.max)] if latency else ["", "", ""]
         table.add_row(
             phase.name, str(phase.count), f"{phase.rate:.0f}", *spread, f"{phase.our_cpu_ms:.2f}",
-            f"{phase.writes:.2f}", f"{phase.dns_updates:.3f}",
+            f"{phase.writes:.2f}", f"{phase.dns_updates:.3f}", f"{phase.elsewhere_percent:.0f}",
         )  # fmt: skip
     return table
 

@@ -29,6 +29,8 @@ def usage(pid: int) -> Usage:
     return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) / 1024)
 
 
-def forget_peak(pid: int) -> None:
-    """Let the peak of memory be counted from now on."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
+def machine() -> float:
+    """Seconds of CPU that all processes of this machine have used since it started."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    idle = int(fields[3]) + int(fields[4])
+    return (sum(map(int, fields[:8])) - idle) / _TICKS

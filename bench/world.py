@@ -15,7 +15,7 @@ from bench import audit, client
 from bench.audit import AuditLog
 from bench.client import Client, Observer
 from bench.figures import Phase, Spread, is_ours
-from bench.usage import Usage, usage
+from bench.usage import Usage, machine, usage
 from bus import presence
 from bus.connection import Access, Bus, connected
 from windowbox.sandbox import controlplane, state
@@ -56,7 +56,8 @@ class World:
         """Do something to each of these objects, and see what it takes until all are done."""
         self.observer.expect(gone=gone)
         self.audit.requests()
-        updates, before, started = await self.dns_updates(), self.usage(), time.perf_counter()
+        updates = await self.dns_updates()
+        before, before_all, started = self.usage(), machine(), time.perf_counter()
         begun = dict[str, float]()
         for some in [[n] for n in numbers] if one_by_one else [numbers]:
             begun |= await self.client.each(some, act)
@@ -65,6 +66,8 @@ class World:
         # The last lines of the audit log, and of the journal, are written after the last word of the watch.
         await self.quiet(calm=0.3)
         used = self.usage()
+        own = sum(used[process].cpu - before[process].cpu for process in used)
+        elsewhere = (machine() - before_all - own) / (time.perf_counter() - started)
         requests = self.audit.requests()
         return Phase(
             name=name,
@@ -75,6 +78,7 @@ class World:
             requests={what: round(c / count, 3) for what, c in sorted(requests.items())},
             writes=round(audit.writes(requests) / count, 3),
             dns_updates=round((await self.dns_updates() - updates) / count, 3),
+            elsewhere_percent=round(100 * elsewhere / (os.cpu_count() or 1), 1),
         )
 
     async def quiet(self, patience: float = 120, calm: float = 1.0) -> float:
