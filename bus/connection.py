@@ -109,6 +109,7 @@ class Bus:
             act()
 
     def disconnected(self) -> None:
+        self.requests.lose()
         for act in self._disconnected:
             act()
 

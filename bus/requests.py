@@ -45,6 +45,12 @@ class Requests:
             raise nats.errors.NoRespondersError
         return found
 
+    def lose(self) -> None:
+        """The connection is lost, and with it the answers to all that was asked."""
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(nats.errors.ConnectionClosedError())
+
     async def _open(self) -> None:
         async with self._opening:
             if not self._inbox:

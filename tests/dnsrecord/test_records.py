@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
