@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import nats
+import pytest
 
 from tests.sandbox.conftest import CommandLine
 from windowbox.sandbox import processes
@@ -89,6 +90,22 @@ def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLin
     wrong = [finding for finding in findings if finding["verdict"] == "wrong"]
     assert wrong == []
     assert {"NATS", "rights of the watcher"} <= {finding["what"] for finding in findings}
+
+
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_doctor_asks_of_a_role_only_what_it_needs(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
+    windowbox.up()
+    password = json.loads((windowbox.folder / "nats" / "passwords.json").read_text())[role]
+    url = json.loads(windowbox("env", "--output=json"))["NATS_URL"]
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        f"nats: {{url: '{url}', user: {role}, password: '{password}'}}\n"
+        f"cluster: {{kubeconfig: '{windowbox.folder / role}.kubeconfig'}}\n"
+    )
+    findings = json.loads(windowbox("doctor", "--output=json", f"--settings={settings}"))
+    assert [finding for finding in findings if finding["verdict"] == "wrong"] == []
+    rights = [finding["what"] for finding in findings if finding["what"].startswith("rights")]
+    assert rights == [f"rights of the {role}"]
 
 
 def test_logs_are_kept_for_each_process(windowbox: CommandLine) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.sandbox import binaries, packages, processes
@@ -16,6 +13,7 @@ from windowbox.sandbox.binaries import Found, TooOld
 from windowbox.sandbox.findings import Finding
 from windowbox.sandbox.roles import settings_file
 from windowbox.sandbox.state import State
+from windowbox.settings import load
 
 _OPEN_FILES = 4096
 _INOTIFY = {"max_user_watches": 65536, "max_user_instances": 128}
@@ -152,21 +150,11 @@ def _servers(folder: Path, settings: Path | None) -> Iterator[Finding]:
     if settings is None and (state is None or not state.running()):
         return
     try:
-        content = _read(path)
+        loaded = load(path)
     except Malformed as error:
-        yield Finding("settings", "wrong", str(error), "compare with the settings that `windowbox up` writes")
+        yield Finding("settings", "wrong", str(error), "compare with docs/settings.md")
         return
-    yield servercheck.bus(content.get("nats") or {})
-    yield from servercheck.rights(content.get("cluster") or {}, folder if settings is None else None)
-    for zone in (content.get("dns") or {}).get("zones") or []:
+    yield servercheck.bus(loaded.nats)
+    yield from servercheck.rights(loaded, folder if settings is None else None)
+    for zone in loaded.dns.zones:
         yield from servercheck.zone(zone)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise Malformed(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise Malformed(f"{path} holds no settings")
-    return content

@@ -9,45 +9,46 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from windowbox.errors import Missing
+from bus.connection import connected
+from windowbox.errors import Missing, WindowboxError
+from windowbox.models.dnssettings import ZoneSettings, split_server
 from windowbox.sandbox import binaries, grants
 from windowbox.sandbox.findings import Finding
 from windowbox.sandbox.roles import kubeconfig
+from windowbox.settings import ClusterSettings, NatsSettings, Settings
 
 _PATIENCE = 15
 
 
-def bus(settings: dict[str, Any]) -> Finding:
+def bus(settings: NatsSettings) -> Finding:
     """Is NATS there, and does it keep streams?"""
-    url = settings.get("url") or "nats://127.0.0.1:4222"
     try:
-        said = asyncio.run(_ask_bus(url, settings.get("user"), settings.get("password")))
-    except Exception as error:  # nats-py raises what its sockets raise, too
-        return Finding(
-            "NATS",
-            "wrong",
-            f"{url}: {str(error) or type(error).__name__}",
-            "is it running with --jetstream, and are user and password right?",
-        )
-    return Finding("NATS", "ok", f"{url}, JetStream {said}")
+        said = asyncio.run(_ask_bus(settings))
+    except WindowboxError as error:
+        mend = "is it running with --jetstream, and are user and password right?"
+        return Finding("NATS", "wrong", str(error), mend)
+    return Finding("NATS", "ok", f"{settings.url}, {said}")
 
 
-def rights(cluster: dict[str, Any], sandbox: Path | None) -> Iterator[Finding]:
-    """May each role do in the cluster what it has to do?"""
+def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
+    """May each role do in the cluster what it has to do? Settings of one role are asked about that one."""
     try:
         kubectl = binaries.find("kubectl")
     except Missing as error:
         yield Finding("rights", "note", str(error), "make setup")
         return
-    for role, rules in grants.RULES.items():
-        path = kubeconfig(sandbox, role) if sandbox else cluster.get("kubeconfig")
-        yield _role_rights(kubectl, role, rules, path)
+    roles = [settings.nats.user] if settings.nats.user in grants.RULES else grants.RULES
+    for role in roles:
+        cluster = settings.cluster
+        if sandbox:
+            cluster = ClusterSettings(kubeconfig=kubeconfig(sandbox, role))
+        yield _role_rights([str(kubectl), *_flags(cluster)], role)
 
 
-def zone(settings: dict[str, Any]) -> Iterator[Finding]:
+def zone(settings: ZoneSettings) -> Iterator[Finding]:
     """Does each server of a zone answer, and take an update that changes nothing?"""
-    for server in settings.get("servers") or []:
-        what = f"zone {settings.get('name')} at {server}"
+    for server in settings.servers:
+        what = f"zone {settings.name} at {server}"
         problem = _update_nothing(settings, server)
         if problem:
             yield Finding(
@@ -57,37 +58,34 @@ def zone(settings: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(what, "ok", "takes updates")
 
 
-async def _ask_bus(url: str, user: str | None, password: str | None) -> str:
-    import nats
-
-    async with asyncio.timeout(_PATIENCE):
-        client = await nats.connect(
-            url, user=user, password=password, connect_timeout=5, allow_reconnect=False, error_cb=_silent
-        )
-        try:
-            account = await client.jetstream().account_info()
-        finally:
-            await client.close()
-    return f"with {account.streams} streams"
+async def _ask_bus(settings: NatsSettings) -> str:
+    async with connected(settings.access("windowbox doctor"), patience=5) as bus:
+        if settings.user in grants.RULES:
+            return f"entered as {settings.user}"  # a role may ask about its own streams alone
+        account = await bus.api("INFO")
+    return f"JetStream with {account['streams']} streams"
 
 
-async def _silent(_: Exception) -> None:
-    """nats-py would log what the finding says already."""
+def _flags(cluster: ClusterSettings) -> Iterator[str]:
+    if cluster.kubeconfig:
+        yield f"--kubeconfig={cluster.kubeconfig}"
+    if cluster.context:
+        yield f"--context={cluster.context}"
 
 
-def _role_rights(kubectl: Path, role: str, rules: list[dict[str, Any]], path: Path | str | None) -> Finding:
+def _role_rights(kubectl: list[str], role: str) -> Finding:
     what = f"rights of the {role}"
     reviews = [
         _review(rule, resource, verb)
-        for rule in rules
+        for rule in grants.RULES[role]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
     try:
         answer = subprocess.run(
             [
-                str(kubectl), *([f"--kubeconfig={path}"] if path else []),
-                "create", "--filename=-", "--output=json", f"--request-timeout={_PATIENCE}s",
+                *kubectl, "create", "--filename=-", "--output=json", "--validate=false",
+                f"--request-timeout={_PATIENCE}s",
             ],
             input=json.dumps({"apiVersion": "v1", "kind": "List", "items": reviews}),
             capture_output=True, text=True, timeout=2 * _PATIENCE, check=False,
@@ -135,13 +133,13 @@ def _review(rule: dict[str, Any], resource: str, verb: str) -> dict[str, Any]:
     }
 
 
-def _update_nothing(settings: dict[str, Any], server: str) -> str | None:
+def _update_nothing(settings: ZoneSettings, server: str) -> str | None:
     """What is wrong with updating; None if the server took an update without content."""
-    host, _, port = server.rpartition(":") if server.rpartition(":")[2].isdecimal() else (server, "", "53")
-    lines = [f"server {host.strip('[]')} {port}", f"zone {settings.get('name')}"]
-    if key := settings.get("key"):
+    host, port = split_server(server)
+    lines = [f"server {host} {port}", f"zone {settings.name}"]
+    if key := settings.key:
         # By standard input, since everybody may read the arguments of a process.
-        lines.append(f"key {key.get('algorithm', 'hmac-sha256')}:{key['name']} {key['secret']}")
+        lines.append(f"key {key.algorithm}:{key.name} {key.secret.get_secret_value().strip()}")
     try:
         answer = subprocess.run(
             ["nsupdate", "-v", "-t", "5", "-r", "0"],
