@@ -30,7 +30,7 @@ down: ## End the sandbox
 test: programs ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
-check: programs ## Everything that CI runs: format, lint, types, layers, dead code, tests
+check: programs ## Everything that has to pass before a commit
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client import Counter
+
 from bus import intents, presence, streams
 from bus.connection import Bus, connected
 from bus.leases import Leases
@@ -32,9 +34,6 @@ from windowbox.telemetry import http, logs, metrics, tracing
 from workers.dnsrecord import pool as dnsrecord
 
 logger = logging.getLogger(__name__)
-
-POOLS = ("dnsrecord",)
-"""The pools that `windowbox work` knows."""
 
 
 @dataclass
@@ -113,7 +112,8 @@ async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExi
             made.bus, made.clusters, nameserver, made.settings.dns, made.settings.work
         )
         made.details["zones"] = lambda: [dataclasses.asdict(s) for s in nameserver.stats()]
-        made.gauges.append(lambda: _measure_dns(nameserver))
+        told: dict[tuple[Counter, str], int] = {}
+        made.gauges.append(lambda: _measure_dns(nameserver, told))
         made.tasks |= parts.tasks
         _add_pool(made, parts.pool, "dnsrecord")
         _add_sweeps(made, parts.router, "dnsrecord")
@@ -151,10 +151,18 @@ async def _measure(queue: Queue) -> None:
     metrics.oldest.labels(queue.pool).set(depth.oldest_seconds)
 
 
-async def _measure_dns(nameserver: Nameserver) -> None:
+async def _measure_dns(nameserver: Nameserver, told: dict[tuple[Counter, str], int]) -> None:
+    """Pass on what the connections have counted since they were asked last."""
     for zone in nameserver.stats():
-        metrics.dns_messages.labels(zone.zone).set(zone.messages)
-        metrics.dns_rrsets.labels(zone.zone).set(zone.rrsets)
+        for counter, counted in (
+            (metrics.dns_messages, zone.messages),
+            (metrics.dns_rrsets, zone.rrsets),
+            (metrics.dns_reconnections, zone.reconnections),
+        ):
+            before = told.get((counter, zone.zone), 0)
+            # A connection that was closed meanwhile has begun to count anew.
+            counter.labels(zone.zone).inc(counted - before if counted >= before else counted)
+            told[counter, zone.zone] = counted
         metrics.dns_waiting.labels(zone.zone).set(zone.waiting)
         metrics.dns_connected.labels(zone.zone).set(zone.connected)
         metrics.dns_breaker.labels(zone.zone).set(zone.breaker_open)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from bus import consumers, intents, permissions, presence, streams, subjects
+from bus import consumers, intents, presence, streams, subjects
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.messages import OPERATION, UID, VERSION, Announcement, StatusIntent, Wish
@@ -20,7 +20,6 @@ from bus.registry import Member, Registry
 from bus.routing import Before, Router, dues
 from tests import servers
 from tests.bus.roles import RoleServer, role_server
-from windowbox import processes
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
@@ -318,10 +317,6 @@ async def know_the_clusters(bus: Bus) -> None:
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-def test_workers_have_the_rights_of_every_pool() -> None:
-    assert permissions.POOLS == processes.POOLS
 
 
 class Everything:

@@ -44,11 +44,12 @@ def run(**flags: Any) -> None:
     \b
     windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
+    from bus.permissions import POOLS
     from windowbox import processes
 
     async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
         await processes.watch(made)
-        await processes.work(made, processes.POOLS, stack)
+        await processes.work(made, POOLS, stack)
         await processes.patch(made)
 
     processes.main(_loaded(flags), "run", assemble)
@@ -79,14 +80,15 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
     \b
     windowbox work --pool dnsrecord --settings work.yaml
     """
+    from bus.permissions import POOLS
     from windowbox import processes
 
     for pool in pools:
-        if pool not in processes.POOLS:
-            raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(processes.POOLS)}")
+        if pool not in POOLS:
+            raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
 
     async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
-        await processes.work(made, pools or processes.POOLS, stack)
+        await processes.work(made, pools or POOLS, stack)
 
     processes.main(_loaded(flags), "work", assemble)
 

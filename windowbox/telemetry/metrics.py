@@ -30,8 +30,9 @@ patches = Counter("windowbox_patches_total", "Writes to the Kubernetes API", ["k
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
 # Told by the connection to the name servers, which counts for itself.
-dns_messages = Gauge("windowbox_dns_messages_total", "DNS update messages sent", ["zone"])
-dns_rrsets = Gauge("windowbox_dns_rrsets_total", "Changes they carried", ["zone"])
+dns_messages = Counter("windowbox_dns_messages_total", "DNS update messages sent", ["zone"])
+dns_rrsets = Counter("windowbox_dns_rrsets_total", "Changes they carried", ["zone"])
+dns_reconnections = Counter("windowbox_dns_reconnections_total", "Connections that came back", ["zone"])
 dns_waiting = Gauge("windowbox_dns_waiting", "Changes waiting for a message", ["zone"])
 dns_connected = Gauge("windowbox_dns_connected", "Whether a name server of the zone is reached", ["zone"])
 dns_breaker = Gauge("windowbox_dns_breaker_open", "Whether a zone refuses everything", ["zone"])
