@@ -48,6 +48,9 @@ async def _main(url: str) -> None:
     nothing = Nothing()
     with contextlib.suppress(asyncio.CancelledError):
         async with connected(Access(url)) as bus:
+            print("ready", flush=True)
+            # All begin together, when they are told to.
+            await asyncio.to_thread(sys.stdin.readline)
             await Pool(bus, POOL, nothing).run()
     print(nothing.report())
 

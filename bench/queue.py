@@ -34,10 +34,10 @@ async def run(items: int, workers: int, say: Callable[[str], None]) -> QueueFigu
         wished = await _fill(bus, items)
         say(f"{workers} worker process{'es' if workers > 1 else ''}")
         running = [await _worker(url) for _ in range(workers)]
-        try:
-            emptied = await _emptied(bus)
-        finally:
-            reports = [await _ended(worker) for worker in running]
+        for worker in running:
+            await _begin(worker)
+        emptied = await _emptied(bus)
+        reports = [await _ended(worker) for worker in running]
     first = min(report["first"] for report in reports if report["handled"])
     return QueueFigures(
         items=items,
@@ -71,10 +71,20 @@ async def _emptied(bus: Bus) -> float:
 
 
 async def _worker(url: str) -> Process:
-    return await asyncio.create_subprocess_exec(
+    """A worker process that is ready to begin."""
+    worker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.emptypool", url,
-        cwd=_ROOT, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
+        cwd=_ROOT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
     )  # fmt: skip
+    assert worker.stdout
+    await worker.stdout.readline()
+    return worker
+
+
+async def _begin(worker: Process) -> None:
+    assert worker.stdin
+    worker.stdin.write(b"go\n")
+    await worker.stdin.drain()
 
 
 async def _ended(worker: Process) -> dict[str, Any]:
