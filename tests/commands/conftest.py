@@ -15,9 +15,11 @@ from tests.servers import ControlPlane
 from windowbox.sandbox import zoneserver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def operated(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
-    """windowbox in one process, with servers of its own."""
+    """windowbox in one process, with servers of its own. It serves every record of the shared API server,
+    so it must be gone before the tests of another package begin.
+    """
     if reason := servers.missing("named", "nats-server"):
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("operated")
