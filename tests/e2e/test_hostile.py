@@ -127,9 +127,17 @@ def at_once(act: Callable[[T], R], items: list[T]) -> list[R]:
         return list(threads.map(act, items))
 
 
+def understood(now: Object | None) -> Object | None:
+    """The object without an operation that is none of ours: nobody takes that away."""
+    if now is None or now.annotations.get(OPERATION) in (None, "reconcile", "migrate", "restore"):
+        return now
+    annotations = {key: value for key, value in now.annotations.items() if key != OPERATION}
+    return Object({**now.raw, "metadata": {**now.metadata, "annotations": annotations}})
+
+
 def ended(now: Object | None) -> bool:
     """A clear end: what went wrong is said in a sentence, or all is well."""
-    return ready(now) or bool(
+    return ready(understood(now)) or bool(
         now
         and failed(now)
         and now.status["observedGeneration"] == now.generation
