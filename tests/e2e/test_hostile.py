@@ -14,6 +14,7 @@ from tests.e2e import zones
 from tests.e2e.client import OPERATION, TIMESTAMP, Record, Space, failed, ready, stamp
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld
 from windowbox.errors import WindowboxError
+from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 
 MANY = 300
@@ -128,10 +129,14 @@ def at_once(act: Callable[[T], R], items: list[T]) -> list[R]:
 
 
 def understood(now: Object | None) -> Object | None:
-    """The object without an operation that is none of ours: nobody takes that away."""
-    if now is None or now.annotations.get(OPERATION) in (None, "reconcile", "migrate", "restore"):
-        return now
-    annotations = {key: value for key, value in now.annotations.items() if key != OPERATION}
+    """The object without an operation that is none of ours, and a time that is none: both stay for ever."""
+    if now is None:
+        return None
+    annotations = dict(now.annotations)
+    if annotations.get(OPERATION) not in ("reconcile", "migrate", "restore"):
+        annotations.pop(OPERATION, None)
+    if instant(annotations.get(TIMESTAMP)) is None:
+        annotations.pop(TIMESTAMP, None)
     return Object({**now.raw, "metadata": {**now.metadata, "annotations": annotations}})
 
 
