@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bus.pool import backoff
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object
@@ -121,7 +122,7 @@ def retry_delay(attempt: int, jitter: float = 0.0) -> float:
 
     Doubling from 5 ms to 1000 s, for ever: nobody gives up.
     """
-    return min(0.005 * 2.0 ** min(attempt, 18), 1000.0) * (1 + jitter / 10)
+    return backoff(attempt + 1) * (1 + jitter / 10)
 
 
 def merge(target: object, patch: object) -> Any:
