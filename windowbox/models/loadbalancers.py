@@ -1,0 +1,70 @@
+"""What load balancers ought to be: plain values, from which an Envoy's configuration is made."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Literal
+
+from windowbox.models.refs import ObjectRef
+
+Family = Literal["IPv4", "IPv6"]
+Protocol = Literal["TCP", "UDP"]
+
+
+def family(address: str) -> Family:
+    return "IPv6" if ":" in address else "IPv4"
+
+
+def canonical(address: str) -> str:
+    """One spelling for each address, so that texts compare like addresses. ValueError if it is none."""
+    return str(ipaddress.ip_address(address))
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where connections are sent: a node's port, or a Pod's."""
+
+    address: str
+    port: int
+    name: str
+    """The node, or the Pod, for people."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One address and port on which clients arrive."""
+
+    address: str
+    port: int
+    protocol: Protocol
+    endpoints: tuple[Endpoint, ...]
+    """Of the address's own family."""
+    check: int | None = None
+    """The port of each node that is asked for /healthz; None: all endpoints are taken for healthy."""
+    affinity: bool = False
+    """Whether a client stays with the endpoint it had before."""
+    allowed: tuple[str, ...] | None = None
+    """The prefixes, of the address's own family, that clients may come from; None: everywhere."""
+    proxy_protocol: Literal[1, 2] | None = None
+    idle_timeout: float | None = None
+    max_connections: int | None = None
+
+    @property
+    def place(self) -> str:
+        """`80/TCP`, as people write it."""
+        return f"{self.port}/{self.protocol}"
+
+    @property
+    def name(self) -> str:
+        """What it is called in Envoy: no two listeners of an edge share an address, port and protocol."""
+        return f"{self.protocol.lower()}_{self.address}_{self.port}"
+
+
+@dataclass(frozen=True)
+class LoadBalancer:
+    """All that one Service asks of an edge."""
+
+    ref: ObjectRef
+    uid: str
+    listeners: tuple[Listener, ...]

@@ -1,0 +1,1 @@
+"""Services of type LoadBalancer: addresses, and an Envoy that carries their traffic."""
