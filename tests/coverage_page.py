@@ -11,19 +11,23 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests import rules_list, rules_list_dns
+from tests import rules_list, rules_list_dns, rules_list_lb
 from tests.coverage_reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "contract-coverage.md"
-SECTIONS = rules_list.SECTIONS | rules_list_dns.SECTIONS
+SECTIONS = rules_list.SECTIONS | rules_list_dns.SECTIONS | rules_list_lb.SECTIONS
 RULES = frozenset(rule for section in SECTIONS.values() for rule in section)
 
 Coverage = dict[str, dict[str, int]]
 """Of each rule the tests that name it, and how many of their cases do."""
 
 # A rule stands at the beginning of a case's id, after "+", or after "-" where pytest joined two ids.
-_NAMED = re.compile(r"(?:^|(?<=[+-]))((?:DN|[A-Z])-\d+|C\.[56]-\d+|V\d+|2\.19-(?:[a-z]+-)?[a-z]+)(?=$|[+-])")
+_NAMED = re.compile(
+    r"(?:^|(?<=[+-]))"
+    r"((?:DN|[A-Z])-\d+|C\.[56]-\d+|V\d+|2\.19-(?:[a-z]+-)?[a-z]+|LB-\d+-[a-z0-9]+)"
+    r"(?=$|[+-])"
+)
 
 _HEAD = """\
 # Which test shows which rule
@@ -64,10 +68,8 @@ def coverage(tests: Iterable[str]) -> Coverage:
 
 def unknown(tests: Iterable[str]) -> dict[str, str]:
     """Rules that do not exist, with a test that names them: mostly a slip of the pen."""
-    families = {rule.rstrip("0123456789") for rule in RULES}
-    return {
-        rule: test for test in tests for rule in named(test) - RULES if rule.rstrip("0123456789") in families
-    }
+    families = {_family(rule) for rule in RULES}
+    return {rule: test for test in tests for rule in named(test) - RULES if _family(rule) in families}
 
 
 def open_rules(covered: Coverage) -> list[str]:
@@ -88,6 +90,10 @@ def page(covered: Coverage) -> str:
 def main() -> None:
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(coverage(collected())))
+
+
+def _family(rule: str) -> str:
+    return "LB" if rule.startswith("LB-") else rule.rstrip("0123456789")
 
 
 def _section(title: str, rules: Mapping[str, str], covered: Coverage) -> str:
