@@ -47,10 +47,12 @@ class StatusIntent(Message):
 
     uid: str
     patch: dict[str, Any]
-    """A merge patch of the status."""
-    event: EventIntent | None = None
+    """A merge patch of the status. An empty one only carries events, and is forgotten once they are told."""
+    events: tuple[EventIntent, ...] = ()
     version: str = ""
     """The version of the object that the report was made on: where it still stands, the report may go."""
+    memo: dict[str, Any] = {}
+    """What the next run should know of this one. Nobody writes it anywhere."""
 
 
 class EventIntent(Message):

@@ -100,7 +100,7 @@ async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
     """What the bus still knows of the period that `header` names."""
     runs = await _runs(bus, header, pools)
     objects = {}
-    async for stored in consumers.snapshot(bus, streams.OBJECTS, ["object.>"], since=header.since):
+    async for stored in consumers.snapshot(bus, streams.OBJECTS, [subjects.SEEN_ALL], since=header.since):
         if _seconds(stored) <= header.until.timestamp():
             objects[stored.sequence] = SeenObject.of(stored)
     needed = {

@@ -37,6 +37,21 @@ def seen_kind(cluster: str, kind: str) -> str:
     return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}.>"
 
 
+SEEN_ALL = "object.*.*.>"
+"""All objects."""
+
+
+def listed(cluster: str, kind: str) -> str:
+    """Says that everything of this kind has been announced (`*` for all clusters)."""
+    return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}"
+
+
+def listed_cluster(subject: str) -> str | None:
+    """The cluster of which `listed` spoke; None if the subject is another."""
+    tokens = subject.split(".")
+    return _untoken(tokens[1]) if len(tokens) == 3 else None
+
+
 def seen_namespace(cluster: str, kind: str, namespace: str) -> str:
     """All objects of a kind in one namespace."""
     return f"object.{_token(cluster)}.{_token(kind)}.{_token(namespace)}.>"

@@ -28,14 +28,18 @@ class View(Generic[T]):
         kind: str,
         extract: Callable[[Object], T | None],
         index: Callable[[T], Hashable] = lambda _: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._bus = bus
         self._kind = kind
         self._extract = extract
         self._index = index
+        self._changed = changed
         self._replica: Replica[T] = Replica()
         self.complete = asyncio.Event()
         """Set once everything that was there at the start has been read."""
+        self.listed: set[str] = set()
+        """The clusters of which nothing is missing. The bus may have forgotten, or not heard of, others."""
 
     def get(self, ref: ObjectRef) -> T | None:
         return self._replica.entries.get(subjects.seen(ref))
@@ -59,15 +63,20 @@ class View(Generic[T]):
 
     async def _follow(self) -> None:
         fresh: Replica[T] = Replica()
-        filters = [subjects.seen_kind("*", self._kind)]
+        listed: set[str] = set()
+        filters = [subjects.seen_kind("*", self._kind), subjects.listed("*", self._kind)]
         async for stored in consumers.follow(self._bus, streams.OBJECTS, filters):
             if stored is None:
-                self._replica = fresh
+                self._replica, self.listed = fresh, listed
                 self.complete.set()
-                continue
-            seen = Announcement(stored)
-            entry = None if seen.gone or seen.omitted else self._extract(seen.object())
-            fresh.put(stored.subject, entry, self._index)
+            elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
+                listed.add(cluster)
+            else:
+                seen = Announcement(stored)
+                entry = None if seen.gone or seen.omitted else self._extract(seen.object())
+                fresh.put(stored.subject, entry, self._index)
+            if self._replica is fresh:
+                self._changed()
 
 
 class Replica(Generic[T]):

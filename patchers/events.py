@@ -10,12 +10,14 @@ from typing import Any
 from bus.messages import EventIntent
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, PermanentError
-from windowbox.models.refs import ObjectRef, Resource
+from windowbox.models.refs import SERVICES, ObjectRef, Resource
 
 logger = logging.getLogger(__name__)
 
 _EVENTS = Resource("", "v1", "events", "Event")
 _LONGEST_NOTE = 1024
+_SOURCES = {SERVICES: "service-controller"}
+"""As whom we speak where users and their tests know another's voice."""
 
 
 async def tell(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:
@@ -60,5 +62,5 @@ def _event(
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,
-        "source": {"component": "windowbox"},
+        "source": {"component": _SOURCES.get(resource, "windowbox")},
     }

@@ -45,10 +45,12 @@ class StatusPatcher:
             kube = await self._clusters.get(ref.cluster)
             await self._pace.wait()
             item.check()
-            if refusal := await self._write(kube, ref, intent):
+            if intent.patch and (refusal := await self._write(kube, ref, intent)):
                 return self._counted(ref.kind, Outcome(refusal))
-            if intent.event:
-                await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, intent.event)
+            for event in intent.events:
+                await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
+            if not intent.patch:
+                await self._bus.delete(streams.INTENTS, reported.sequence)
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
             return self._counted(ref.kind, Outcome("gone"))

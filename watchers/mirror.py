@@ -127,6 +127,8 @@ class Mirror:
             if subject not in listed and not known.gone:
                 await self._enqueue(subject, "DELETED", known.uid, known.version, b"")
         await self._settled()
+        # Whoever reads the stream from its beginning knows here that nothing is missing.
+        await self.bus.publish(subjects.listed(self.cluster, self.resource.id), b"")
         return version
 
     async def _watch(self) -> None:

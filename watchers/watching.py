@@ -75,6 +75,7 @@ class Watching:
         self.states.pop(f"{cluster}/{kind}", None)
         while True:
             try:
+                await self.bus.purge(streams.OBJECTS, subjects.listed(cluster, kind))
                 return await self.bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
             except WindowboxError as error:
                 logger.warning("%s %s: still on the bus: %s", cluster, kind, error)

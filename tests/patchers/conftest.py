@@ -86,7 +86,7 @@ class Desk:
         key = self.key(about)
         before = await intents.last(self.bus, key)
         version = about.resource_version
-        intent = StatusIntent(uid=about.uid, patch=status, event=event, version=version)
+        intent = StatusIntent(uid=about.uid, patch=status, events=(event,) if event else (), version=version)
         await intents.report(self.bus, key, intent, before.sequence)
 
     def key(self, about: Object) -> str:

@@ -55,7 +55,7 @@ class Kube:
     async def page(
         self, resource: Resource, *, limit: int = 500, more: str = "", metadata_only: bool = False
     ) -> Page:
-        query = {"limit": str(limit)} | ({"continue": more} if more else {})
+        query = {"limit": str(limit)} | ({"continue": more} if more else {}) | _selection(resource)
         listing = await self._request(
             "GET", resource.path(), query=query, accept=_accept(metadata_only, listing=True)
         )
@@ -68,12 +68,16 @@ class Kube:
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
     ) -> AsyncIterator[list[Event]]:
         """What changes from `resource_version` on, in batches as they arrive, until the server ends it."""
-        query = {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
-            "timeoutSeconds": str(_WATCH_SECONDS),
-        } | ({"fieldSelector": f"metadata.name={only}"} if only else {})
+        query = (
+            {
+                "watch": "1",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": resource_version,
+                "timeoutSeconds": str(_WATCH_SECONDS),
+            }
+            | ({"fieldSelector": f"metadata.name={only}"} if only else {})
+            | _selection(resource)
+        )
         what = f"watch {resource.id}"
         with translated(what):
             async with self._session.get(
@@ -99,6 +103,13 @@ class Kube:
         """A JSON merge patch of the object, or of its subresource `part`."""
         path = resource.path(namespace, name) + (f"/{part}" if part else "")
         return Object(await self._request("PATCH", path, body=patch, content="merge-patch+json"))
+
+    async def strategic_merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
+    ) -> Object:
+        """A strategic merge patch, in which lists such as finalizers are sets. For built-in kinds only."""
+        path = resource.path(namespace, name) + (f"/{part}" if part else "")
+        return Object(await self._request("PATCH", path, body=patch, content="strategic-merge-patch+json"))
 
     async def apply(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, owner: str
@@ -128,7 +139,9 @@ class Kube:
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-        content: Literal["json", "merge-patch+json", "apply-patch+yaml"] = "json",
+        content: Literal[
+            "json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"
+        ] = "json",
         accept: str = "application/json",
     ) -> dict[str, Any]:
         what = f"{method.lower()} {path}"
@@ -268,6 +281,10 @@ def _proxy(host: str | None) -> str | None:
     """The proxy that the environment asks for."""
     parts = urlsplit(host or "")
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _selection(resource: Resource) -> dict[str, str]:
+    return {"labelSelector": resource.selector} if resource.selector else {}
 
 
 def _accept(metadata_only: bool, *, listing: bool) -> str:

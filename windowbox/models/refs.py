@@ -13,6 +13,8 @@ class Resource(NamedTuple):
     plural: str
     kind: str
     namespaced: bool = True
+    selector: str = ""
+    """Only objects with these labels are watched."""
 
     @property
     def id(self) -> str:
@@ -29,8 +31,17 @@ DNSRECORDS = Resource("extensions.gardener.cloud", "v1alpha1", "dnsrecords", "DN
 CLUSTERS = Resource("extensions.gardener.cloud", "v1alpha1", "clusters", "Cluster", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICES = Resource("", "v1", "services", "Service")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+MACHINE_PODS = Resource("", "v1", "pods", "Pod", selector="app=machine")
 
-RESOURCES: dict[str, Resource] = {r.id: r for r in (DNSRECORDS, CLUSTERS, NAMESPACES, SECRETS)}
+RESOURCES: dict[str, Resource] = {
+    r.id: r
+    for r in (
+        DNSRECORDS, CLUSTERS, NAMESPACES, SECRETS, SERVICES, NODES, ENDPOINT_SLICES, MACHINE_PODS
+    )
+}  # fmt: skip
 """Every kind windowbox can watch, by its id."""
 
 

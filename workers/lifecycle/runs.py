@@ -53,13 +53,16 @@ class Reporter:
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
         version = self.object.resource_version
-        intent = StatusIntent(uid=self.object.uid, patch=patch, event=event, version=version)
+        events = (event,) if event else ()
+        intent = StatusIntent(uid=self.object.uid, patch=patch, events=events, version=version)
 
         async def act() -> None:
             self.sequence = await self.send(intent, self.sequence)
 
         # What is said is the effect, not about which version it was.
-        await self.doors.call("report", intent.model_dump(exclude={"version"}), act, effect=effect)
+        await self.doors.call(
+            "report", intent.model_dump(exclude={"version"}, exclude_defaults=True), act, effect=effect
+        )
         self.spoken = True
 
 
