@@ -1,0 +1,43 @@
+"""Which changes make a Service be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bus import subjects
+from bus.messages import Announcement
+from bus.routing import Before
+from windowbox.models.objects import Object
+from windowbox.models.refs import SERVICES
+from workers.loadbalancer import changes, qualifying
+
+
+class ServiceInterest:
+    """The rules of the contract for Services. Nodes concern the edge, and through it the Services."""
+
+    kinds = (SERVICES.id,)
+
+    def __init__(self, classes: Collection[str]) -> None:
+        self._classes = classes
+
+    async def concerned(self, change: Announcement, before: Before) -> list[str]:
+        key = subjects.without("object", change.stored.subject)
+        if change.omitted:
+            return [key]
+        if change.gone:
+            old = await before.object()
+            return [key] if old is None or self._ours(old) else []
+        new = change.object()
+        if change.operation != "MODIFIED":
+            return [key] if self._ours(new) else []
+        return [key] if changes.counts(await before.object(), new, self._classes) else []
+
+    def unfinished(self, object: Object) -> bool:
+        if qualifying.needs_cleanup(object, self._classes):
+            return True
+        balancer = object.status.get("loadBalancer")
+        served = isinstance(balancer, dict) and balancer.get("ingress")
+        return qualifying.wants(object, self._classes) and not served
+
+    def _ours(self, service: Object) -> bool:
+        return qualifying.wants(service, self._classes) or qualifying.needs_cleanup(service, self._classes)

@@ -1,0 +1,52 @@
+"""What an edge tells of the load balancers it carries."""
+
+from __future__ import annotations
+
+from bus import subjects
+from bus.buckets import Bucket
+from bus.messages import Message
+from windowbox.models.refs import ObjectRef
+
+
+class EdgeState(Message):
+    """How one load balancer stands at its edge. Removed when the edge carries it no longer."""
+
+    uid: str
+    digest: str
+    """Of what the Service asked for when this was said: see `wanted.digest`."""
+    since: str
+    """When it was first said so."""
+    problems: dict[str, str] = {}
+    """By `80/TCP`: why this port serves nobody. Where all ports have problems, nothing serves."""
+    waiting: bool = False
+    """The problems may yet pass by themselves: the edge keeps looking."""
+    backends: tuple[str, ...] = ()
+    """The nodes that traffic goes to."""
+    lacking: str = ""
+    """Why there are no nodes, in plain words."""
+
+    def same(self, other: EdgeState | None) -> bool:
+        """Whether both say the same, whenever."""
+        return other is not None and self.model_copy(update={"since": other.since}) == other
+
+
+class States:
+    """The states of all load balancers, written by the edge and read by the runs of Services."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+
+    async def get(self, ref: ObjectRef) -> EdgeState | None:
+        found = await self.bucket.get(subjects.key(ref))
+        return EdgeState.model_validate_json(found.value) if found else None
+
+    async def put(self, ref: ObjectRef, state: EdgeState) -> None:
+        await self.bucket.put(subjects.key(ref), state.encoded(), None)
+
+    async def remove(self, ref: ObjectRef) -> None:
+        await self.bucket.delete(subjects.key(ref), None)
+
+    def known(self) -> dict[ObjectRef, EdgeState]:
+        """All of them, as far as this process has heard."""
+        entries = self.bucket.entries.items()
+        return {subjects.ref(key): EdgeState.model_validate_json(entry.value) for key, entry in entries}

@@ -1,0 +1,98 @@
+"""What a run of a Service asks of the world, through the doors of its run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus import intents, subjects
+from bus.connection import Bus
+from bus.messages import StatusIntent
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import Missing
+from windowbox.models.objects import Object
+from windowbox.models.refs import SERVICES, ObjectRef
+from workers.doors import Doors
+from workers.loadbalancer.qualifying import FINALIZER
+from workers.loadbalancer.states import EdgeState, States
+
+
+class ServiceWorld:
+    """The bus and the clusters, as runs of Services see them."""
+
+    def __init__(self, bus: Bus, clusters: Clusters, states: States) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._states = states
+
+    async def reported(self, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
+        """The last report about the Service, and the sequence the next must expect."""
+
+        async def act() -> dict[str, Any]:
+            found = await intents.last(self._bus, subjects.key(ref))
+            intent = found.intent.model_dump(mode="json") if found.intent else None
+            return {"intent": intent, "sequence": found.sequence}
+
+        answer = await doors.call("reported", None, act)
+        intent = answer["intent"]
+        return (StatusIntent.model_validate(intent) if intent else None), int(answer["sequence"])
+
+    async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int, doors: Doors) -> None:
+        async def act() -> None:
+            await intents.report(self._bus, subjects.key(ref), intent, expected)
+
+        said = intent.model_dump(mode="json", exclude={"version"}, exclude_defaults=True)
+        await doors.call("report", said, act, effect=True)
+
+    async def remind(self, ref: ObjectRef, doors: Doors) -> None:
+        """Have the last report written once more."""
+
+        async def act() -> None:
+            await intents.remind(self._bus, subjects.key(ref))
+
+        await doors.call("remind", None, act)
+
+    async def forget(self, ref: ObjectRef, uid: str) -> None:
+        await intents.forget(self._bus, subjects.key(ref), uid)
+
+    async def edge(self, ref: ObjectRef, doors: Doors) -> EdgeState | None:
+        """What the edge says of this Service; None if it does not carry it."""
+
+        async def act() -> Any:
+            state = await self._states.get(ref)
+            return state.model_dump(mode="json") if state else None
+
+        answer = await doors.call("edge", None, act)
+        return EdgeState.model_validate(answer) if answer else None
+
+    async def gone(self, ref: ObjectRef, doors: Doors) -> bool:
+        """Whether the Service is really gone: the bus may only have forgotten it."""
+
+        async def act() -> bool:
+            if not self._clusters.takes_part(ref.cluster):
+                return True
+            kube = await self._clusters.get(ref.cluster)
+            try:
+                await kube.get(SERVICES, ref.namespace, ref.name)
+            except Missing:
+                return True
+            return False
+
+        return bool(await doors.call("gone", str(ref), act))
+
+    async def hold(self, ref: ObjectRef, doors: Doors) -> str:
+        """Put our finalizer on. Returns the version of the Service that has it."""
+        return await self._patch(ref, {"metadata": {"finalizers": [FINALIZER]}}, doors)
+
+    async def let_go(self, ref: ObjectRef, doors: Doors) -> None:
+        """Take our finalizer off; those of others stay."""
+        await self._patch(ref, {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}, doors)
+
+    async def _patch(self, ref: ObjectRef, patch: dict[str, Any], doors: Doors) -> str:
+        # We have no right to patch Services themselves: as the service controller, only their status.
+        async def act() -> str:
+            kube = await self._clusters.get(ref.cluster)
+            patched = await kube.strategic_merge(SERVICES, ref.namespace, ref.name, patch, part="status")
+            return patched.resource_version
+
+        version: str = await doors.call("patch", patch, act, effect=True)
+        return version
