@@ -1,0 +1,59 @@
+"""Parts of objects that may be missing or of a wrong type; what is read here is always of one type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any
+
+from windowbox.models.objects import Json
+
+_SHOWN = 64
+
+
+def mapping(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> list[Any]:
+    """The elements of a list; of anything else, none."""
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def mappings(value: object) -> list[Json]:
+    return [item for item in items(value) if isinstance(item, Mapping)]
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def port_number(value: object) -> int | None:
+    """A port number of 1 to 65535, or None."""
+    # True is an int to Python.
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536 else None
+
+
+def address(value: object) -> str | None:
+    """The one spelling of an address that packets can be sent to, or None."""
+    try:
+        found = ip_address(text(value).strip())
+    except ValueError:
+        return None
+    scoped = "%" in str(found)
+    return None if scoped or found.is_unspecified or found.is_multicast else str(found)
+
+
+def shown(value: object) -> str:
+    """What somebody wrote, for a sentence about it: quoted, and not too long."""
+    written = value if isinstance(value, str) else repr(value)[: 2 * _SHOWN]
+    more = "…" if len(written) > _SHOWN else ""
+    return f'"{written[:_SHOWN]}{more}"'
+
+
+def listed(parts: Iterable[str], most: int = 3) -> str:
+    """`a, b and c`; of a long list, the beginning and how many more."""
+    found = list(parts)
+    if len(found) > most:
+        return f"{', '.join(found[:most])} and {len(found) - most} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
