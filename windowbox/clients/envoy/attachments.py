@@ -64,11 +64,18 @@ class Attachment(Protocol):
     def folder(self) -> str:
         """Where the files are, as Envoy itself sees it."""
 
+    @property
+    def fixed_ports(self) -> bool:
+        """Whether ports are published once, at the start, so that other ports need another Envoy."""
+
     async def found(self, name: str) -> Sequence[Running]:
         """The Envoys of that name that are running, oldest generation first. They survive us."""
 
     async def names(self) -> Sequence[str]:
         """Every edge that has an Envoy running here."""
+
+    async def kept(self, name: str) -> Mapping[str, bytes]:
+        """All files of the newest Envoy of that name, running or not; empty if nothing is left of any."""
 
     async def start(self, order: Order) -> Running:
         """Start one. Safe to repeat: what is left of an earlier try with this generation makes way."""
