@@ -1,0 +1,336 @@
+"""The door to a Docker engine: containers, what runs inside of them, what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import logging
+import tarfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+import aiodocker
+import aiohttp
+from aiodocker.exceptions import DockerContextError, DockerError, DockerStreamError
+
+from windowbox.errors import (
+    Conflict,
+    Malformed,
+    Missing,
+    PermanentError,
+    Refused,
+    TransientError,
+    Unreachable,
+    WindowboxError,
+)
+
+logger = logging.getLogger(__name__)
+
+_LIMIT = 60.0
+# An engine that is busy takes seconds for what else takes milliseconds: it does one thing after another.
+_PULL_LIMIT = 600.0
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as the engine tells of it."""
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+    state: str
+    """created, running, restarting, exited, …"""
+    life: str
+    """When its program was started last: tells one life from the next."""
+    addresses: Mapping[str, Sequence[IPv4Address | IPv6Address]]
+    """By Docker network."""
+
+    @property
+    def running(self) -> bool:
+        return self.state == "running"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A Docker network."""
+
+    name: str
+    gateways: Sequence[IPv4Address | IPv6Address]
+    """The host's own addresses in it."""
+
+
+class Engine:
+    """One Docker engine."""
+
+    def __init__(self, docker: aiodocker.Docker) -> None:
+        self._docker = docker
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    async def host(self) -> str:
+        """The name of the machine it runs on."""
+        with _translated("ask Docker for its host"):
+            async with asyncio.timeout(_LIMIT):
+                return str((await self._docker.system.info())["Name"])
+
+    async def network(self, name: str) -> Network:
+        with _translated(f"look at Docker network {name}"):
+            async with asyncio.timeout(_LIMIT):
+                told = await (await self._docker.networks.get(name)).show()
+        configured = (told.get("IPAM") or {}).get("Config") or ()
+        return Network(name, [ip_address(c["Gateway"].split("/")[0]) for c in configured if c.get("Gateway")])
+
+    async def ensure_image(self, image: str) -> None:
+        """Have the image here; it is fetched only if it is not."""
+        with contextlib.suppress(Missing), _translated(f"look at image {image}"):
+            async with asyncio.timeout(_LIMIT):
+                await self._docker.images.inspect(image)
+                return
+        logger.info("image %s: not here yet, pulling it", image)
+        with _translated(f"pull image {image}"):
+            async with asyncio.timeout(_PULL_LIMIT):
+                await self._docker.images.pull(image)
+
+    async def labelled(self, labels: Mapping[str, str]) -> list[Container]:
+        """All containers with these labels, running or not."""
+        wanted = [f"{name}={value}" for name, value in labels.items()]
+        with _translated("list containers"):
+            async with asyncio.timeout(_LIMIT):
+                listed = await self._docker.containers.list(all="true", filters=json.dumps({"label": wanted}))
+        found = []
+        for one in listed:
+            with contextlib.suppress(Missing):
+                found.append(await self.look(one.id))
+        return found
+
+    async def look(self, name: str) -> Container:
+        """What the container of this name or id is like. Missing if there is none."""
+        with _translated(f"look at container {name}"):
+            async with asyncio.timeout(_LIMIT):
+                return _container(await self._docker.containers.container(name).show())
+
+    async def create(self, name: str, body: Mapping[str, Any]) -> str:
+        """Create a container and return its id. Conflict if the name is taken."""
+        with _translated(f"create container {name}"):
+            async with asyncio.timeout(_LIMIT):
+                return (await self._docker.containers.create(dict(body), name=name)).id
+
+    async def start(self, name: str) -> None:
+        with _translated(f"start container {name}"):
+            async with asyncio.timeout(_LIMIT):
+                await self._docker.containers.container(name).start()
+
+    async def remove(self, name: str) -> None:
+        """Remove a container, running or not. That there is none is fine."""
+        # Conflict: its removal is under way already, at somebody else's request.
+        with contextlib.suppress(Missing, Conflict), _translated(f"remove container {name}"):
+            async with asyncio.timeout(_LIMIT):
+                await self._docker.containers.container(name).delete(force=True, v=True)
+
+    async def put(self, name: str, folder: str, files: Mapping[str, bytes]) -> None:
+        """Put files into a folder of a container, all by one archive; works before it is started, too.
+
+        The engine unlinks what was there and makes it anew: no program that watches for a renaming
+        notices.
+        """
+        with _translated(f"put {', '.join(files)} into container {name}"):
+            async with asyncio.timeout(_LIMIT):
+                await self._docker.containers.container(name).put_archive(folder, _archive(files))  # type: ignore[no-untyped-call]
+
+    async def get(self, name: str, path: str) -> bytes | None:
+        """A file of a container; None if it is not there."""
+        with contextlib.suppress(Missing), _translated(f"read {path} of container {name}"):
+            async with asyncio.timeout(_LIMIT):
+                archive = await self._docker.containers.container(name).get_archive(path)
+                for member in archive:
+                    if content := archive.extractfile(member):
+                        return content.read()
+        return None
+
+    async def execute(self, name: str, argv: Sequence[str]) -> bytes:
+        """Run a program in a container and return what it said. Refused if it ends with an error."""
+        what = f"run {argv[0]} in container {name}"
+        with _translated(what):
+            async with asyncio.timeout(_LIMIT):
+                execution = await self._docker.containers.container(name).exec(list(argv))
+                said = {1: b"", 2: b""}
+                async with execution.start(detach=False) as stream:
+                    while message := await stream.read_out():
+                        said[message.stream] += message.data
+                # Only now the engine knows how it ended.
+                code = (await execution.inspect())["ExitCode"]
+        if code:
+            complaint = (said[2] or said[1]).decode(errors="replace").strip()
+            raise Refused(f"{what}: exit code {code}: {complaint[-500:]}")
+        return said[1]
+
+    async def ended(self, container: Container) -> None:
+        """Wait until this life of the container is over, even if the engine begins another."""
+        await self._until(
+            container.id, lambda now: now is None or now.life != container.life or not now.running
+        )
+
+    async def back(self, id: str) -> Container:
+        """The container, once the engine is not about to start it again. Missing if it is gone."""
+        with _translated(f"wait for container {id} to be started again"):
+            async with asyncio.timeout(_LIMIT):
+                found = await self._until(id, lambda now: now is None or now.state != "restarting")
+        if found is None:
+            raise Missing(f"container {id} is gone")
+        return found
+
+    async def follow(self) -> None:
+        """Listen to what happens to containers, for ever; for those who wait in `ended` and `back`."""
+        while True:
+            try:
+                with _translated("listen to Docker's events"):
+                    await self._listen()
+            except TransientError as error:
+                logger.debug("%s", error)
+            await asyncio.sleep(_PAUSE)
+
+    async def _listen(self) -> None:
+        async with asyncio.timeout(_LIMIT):
+            since = (await self._docker.system.info())["SystemTime"]
+        # Whoever waits looks again now; what happens from this moment on will be told.
+        for happened in [event for events in self._waiting.values() for event in events]:
+            happened.set()
+        heard = self._docker.events.subscribe(create_task=False)  # type: ignore[no-untyped-call]
+        events = self._docker.events.run(since=since, filters=json.dumps({"type": ["container"]}))
+        listening = asyncio.create_task(events, name="docker events")
+        try:
+            while (told := await heard.get()) is not None:
+                for happened in self._waiting.get(told["Actor"]["ID"], ()):
+                    happened.set()
+            await listening
+        finally:
+            listening.cancel()
+
+    async def _until(self, id: str, holds: Callable[[Container | None], bool]) -> Container | None:
+        happened = asyncio.Event()
+        self._waiting.setdefault(id, set()).add(happened)
+        try:
+            while True:
+                happened.clear()
+                try:
+                    found = await self._look_if_there(id)
+                except Unreachable:
+                    # Nobody may tell us that the engine is back if only this one question failed.
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(happened.wait(), _PAUSE)
+                    continue
+                if holds(found):
+                    return found
+                await happened.wait()
+        finally:
+            self._waiting[id].discard(happened)
+            if not self._waiting[id]:
+                del self._waiting[id]
+
+    async def _look_if_there(self, id: str) -> Container | None:
+        try:
+            return await self.look(id)
+        except Missing:
+            return None
+
+
+@contextlib.asynccontextmanager
+async def opened(address: str | None = None) -> AsyncIterator[Engine]:
+    """The engine at `address`, a socket or URL; else that of DOCKER_HOST, of Docker's context, or the usual.
+
+    The newest version of the API that both sides know is spoken.
+    """
+    url = f"unix://{address}" if address and address.startswith("/") else address
+    try:
+        docker = aiodocker.Docker(url)
+    except (AssertionError, ValueError, DockerError, OSError) as error:
+        raise Malformed(
+            f"no Docker engine at {address or 'any of the usual places'}: {error}; "
+            "set loadbalancer.docker, or DOCKER_HOST, to its socket"
+        ) from error
+    async with docker:
+        engine = Engine(docker)
+        following = asyncio.create_task(engine.follow(), name="docker")
+        try:
+            yield engine
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn what aiodocker raises into what this project raises."""
+    try:
+        yield
+    except DockerError as error:
+        raise refusal(what, error) from error
+    except (TimeoutError, aiohttp.ClientError, OSError, json.JSONDecodeError, tarfile.TarError) as error:
+        raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+# Docker says 403 or 500 to each of these, and to many other things; only the text tells them apart.
+_REASONS = {
+    "port is already allocated": "another container publishes that port: free it, or choose another port",
+    "address already in use": "another program has that address and port: end it, or choose another port",
+    "cannot assign requested address": "the address is not on this host: add it to an interface, such as lo",
+}
+
+
+def refusal(what: str, error: DockerError) -> WindowboxError:
+    """What the engine's answer means for us."""
+    message = f"{what}: {error.message}"
+    for text, reason in _REASONS.items():
+        if error.status in (403, 500) and text in error.message.lower():
+            return Refused(f"{what}: {reason} ({error.message})", codes=("ERR_INFRA_RESOURCES_DEPLETED",))
+    match error:
+        case DockerContextError():
+            return Malformed(f"{message}; set loadbalancer.docker to Docker's socket")
+        case DockerStreamError():
+            return Unreachable(message)
+    match error.status:
+        case 400:
+            return Malformed(message)
+        case 401:
+            return PermanentError(message, codes=("ERR_INFRA_UNAUTHENTICATED",))
+        case 404:
+            return Missing(message)
+        case 409:
+            return Conflict(message)
+        case status if status == 429 or status >= 500:
+            # aiodocker's own 900: nobody listens there.
+            return Unreachable(message)
+        case _:
+            return Refused(message)
+
+
+def _container(told: Mapping[str, Any]) -> Container:
+    networks = told["NetworkSettings"].get("Networks") or {}
+    return Container(
+        id=told["Id"],
+        name=told["Name"].lstrip("/"),
+        labels=told["Config"].get("Labels") or {},
+        state=told["State"]["Status"],
+        life=told["State"]["StartedAt"],
+        addresses={name: _addresses(endpoint) for name, endpoint in networks.items()},
+    )
+
+
+def _addresses(endpoint: Mapping[str, Any]) -> list[IPv4Address | IPv6Address]:
+    told = (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))
+    return [ip_address(address) for address in told if address]
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return written.getvalue()
