@@ -70,16 +70,9 @@ def backend(node: Object) -> Backend | Ineligible:
     return Backend(node.name, addresses) if addresses else Ineligible(node.name, _NOWHERE)
 
 
-def backends(nodes: Iterable[Object]) -> tuple[Backend, ...]:
-    """Those of `nodes` that take traffic, by name."""
-    found = (backend(node) for node in nodes)
-    return tuple(sorted((one for one in found if isinstance(one, Backend)), key=lambda one: one.name))
-
-
-def no_backends(nodes: Collection[Object]) -> str:
+def no_backends(nodes: Collection[Backend | Ineligible]) -> str:
     """Why none of `nodes` takes traffic, and what to do about it."""
-    found = (backend(node) for node in nodes)
-    reasons = Counter(one.why for one in found if isinstance(one, Ineligible)).most_common()
+    reasons = Counter(one.why for one in nodes if isinstance(one, Ineligible)).most_common()
     if not reasons:
         return "the cluster has no nodes"
     why, count = reasons[0]
