@@ -26,7 +26,7 @@ class View(Generic[T]):
         self,
         bus: Bus,
         kind: str,
-        extract: Callable[[Object], T | None],
+        extract: Callable[[ObjectRef, Object], T | None],
         index: Callable[[T], Hashable] = lambda _: None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -73,7 +73,8 @@ class View(Generic[T]):
                 listed.add(cluster)
             else:
                 seen = Announcement(stored)
-                entry = None if seen.gone or seen.omitted else self._extract(seen.object())
+                ref = _ref(stored.subject)
+                entry = None if seen.gone or seen.omitted else self._extract(ref, seen.object())
                 fresh.put(stored.subject, entry, self._index)
             if self._replica is fresh:
                 self._changed()

@@ -26,6 +26,9 @@ class Clusters:
         self._opened: dict[Member, Kube] = {}
         self._lock = asyncio.Lock()
 
+    def takes_part(self, cluster: str) -> bool:
+        return cluster == RUNTIME or cluster in self._registry.members
+
     async def get(self, cluster: str) -> Kube:
         if cluster == RUNTIME:
             return self.runtime

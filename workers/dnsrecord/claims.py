@@ -50,7 +50,7 @@ class Claims:
         self._view: View[Claim] = View(
             bus,
             DNSRECORDS.id,
-            lambda object: claim(object, scope, zones),
+            lambda _, object: claim(object, scope, zones),
             index=lambda found: (found.zone, found.key),
         )
 

@@ -26,8 +26,8 @@ class World:
     def __init__(self, bus: Bus, clusters: Clusters) -> None:
         self._bus = bus
         self._clusters = clusters
-        self.namespaces = View(bus, NAMESPACES.id, _role)
-        self.shoots = View(bus, CLUSTERS.id, facts)
+        self.namespaces = View(bus, NAMESPACES.id, lambda _, namespace: _role(namespace))
+        self.shoots = View(bus, CLUSTERS.id, lambda _, cluster: facts(cluster))
 
     async def run(self) -> None:
         """Keep sight of namespaces and Shoots, for ever."""

@@ -38,7 +38,7 @@ class States:
 
     async def get(self, ref: ObjectRef) -> EdgeState | None:
         found = await self.bucket.get(subjects.key(ref))
-        return EdgeState.model_validate_json(found.value) if found else None
+        return EdgeState.model_validate_json(found.value) if found.value else None
 
     async def put(self, ref: ObjectRef, state: EdgeState) -> None:
         await self.bucket.put(subjects.key(ref), state.encoded(), None)
@@ -49,4 +49,8 @@ class States:
     def known(self) -> dict[ObjectRef, EdgeState]:
         """All of them, as far as this process has heard."""
         entries = self.bucket.entries.items()
-        return {subjects.ref(key): EdgeState.model_validate_json(entry.value) for key, entry in entries}
+        return {
+            subjects.ref(key): EdgeState.model_validate_json(entry.value)
+            for key, entry in entries
+            if entry.value
+        }

@@ -1,0 +1,212 @@
+"""The owner of the edges: sees to it that Envoy is what the bus says it ought to be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from bus import subjects
+from bus.connection import Bus
+from bus.messages import Wish
+from bus.pool import backoff
+from bus.queue import Queue
+from bus.registry import Registry
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.edge import Edge, Settled
+from windowbox.errors import WindowboxError
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.refs import ObjectRef
+from windowbox.telemetry import metrics
+from workers.loadbalancer import wanted
+from workers.loadbalancer.adoption import adopt
+from workers.loadbalancer.book import Book
+from workers.loadbalancer.picture import Picture, Sight
+from workers.loadbalancer.states import EdgeState, States
+
+logger = logging.getLogger(__name__)
+
+SHARED = "edge"
+"""The name of the Envoy that all Services share."""
+
+_PATIENCE = 30.0
+"""Seconds that a new owner waits to hear of all clusters, before it takes what it does not see for gone."""
+
+
+@dataclass
+class Kept:
+    """An edge, and what keeps it running."""
+
+    edge: Edge
+    keeping: asyncio.Task[None]
+
+
+@dataclass
+class Owner:
+    """Owns the edges of one host."""
+
+    bus: Bus
+    clusters: Clusters
+    registry: Registry
+    book: Book
+    states: States
+    attachment: Attachment
+    settings: LoadBalancerSettings
+    queue: Queue
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _edges: dict[str, Kept] = field(default_factory=dict)
+    _settled: dict[ObjectRef, LoadBalancer] = field(default_factory=dict)
+    _tries: dict[ObjectRef, int] = field(default_factory=dict)
+    _picture: Picture = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.registry.on_change(self._changed.set)
+        self.book.on_change(self._changed.set)
+
+    async def run(self) -> None:
+        """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
+        sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
+        self._settled, self._tries = {}, {}
+        async with asyncio.TaskGroup() as group:
+            for name, task in sight.tasks.items():
+                group.create_task(task(), name=f"edge: {name}")
+            try:
+                await self._begin(sight)
+                await self._serve(sight, group)
+            finally:
+                for name in list(self._edges):
+                    self._edges.pop(name).keeping.cancel()
+
+    async def _begin(self, sight: Sight) -> None:
+        """Learn all that is known, so that nothing that serves is taken for gone."""
+        await sight.complete()
+        await self.states.bucket.complete.wait()
+        serving = {ref.cluster for ref in self.states.known()}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while sight.unheard() & serving:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def _serve(self, sight: Sight, group: asyncio.TaskGroup) -> None:
+        failures = 0
+        while True:
+            self._changed.clear()
+            try:
+                if self.book.needs_adoption():
+                    await adopt(self.book, self.clusters, self.registry, self.settings)
+                await self._bring_about(sight, group)
+                failures = 0
+            except WindowboxError as error:
+                failures += 1
+                logger.warning("edge: %s; again in %.1f s", error, backoff(failures, first=0.2, longest=10))
+                asyncio.get_running_loop().call_later(
+                    backoff(failures, first=0.2, longest=10), self._changed.set
+                )
+            await self._changed.wait()
+
+    async def _bring_about(self, sight: Sight, group: asyncio.TaskGroup) -> None:
+        if not self.book.settled() and not self._picture:
+            return  # whose addresses are whose is not known yet: what serves, serves on
+        self._picture = picture = sight.picture()
+        edges = self._grouped(picture)
+        for name, load_balancers in edges.items():
+            kept = self._edges.get(name) or self._keep(name, group)
+            await kept.edge.write(load_balancers)
+        await self._let_go(picture, edges)
+        for name, load_balancers in edges.items():
+            self._look(self._edges[name].edge, load_balancers, sight, group)
+        metrics.load_balancers.set(len(picture))
+
+    def _grouped(self, picture: Picture) -> dict[str, list[LoadBalancer]]:
+        """Which Envoy carries which load balancers."""
+        if not self.settings.isolation:
+            return {SHARED: list(picture.values())}
+        return {wanted.box_name(balancer.uid): [balancer] for balancer in picture.values()}
+
+    def _keep(self, name: str, group: asyncio.TaskGroup) -> Kept:
+        edge = Edge(self.attachment, name)
+        keeping = group.create_task(edge.keep(self._restarted), name=f"edge: keep {name}")
+        self._edges[name] = Kept(edge, keeping)
+        return self._edges[name]
+
+    def _restarted(self) -> None:
+        """An Envoy has been started: all that it carries is to be looked at again."""
+        self._settled.clear()
+        self._changed.set()
+
+    async def _let_go(self, picture: Picture, edges: Mapping[str, object]) -> None:
+        """Tell the Services that are carried no longer."""
+        for name in self._edges.keys() - edges.keys():
+            kept = self._edges.pop(name)
+            kept.keeping.cancel()
+            await kept.edge.end()
+        gone = [(ref, state) for ref, state in self.states.known().items() if ref not in picture]
+        if gone and (shared := self._edges.get(SHARED)):
+            await shared.edge.taken()
+        for ref, _ in gone:
+            self._settled.pop(ref, None)
+            await self.states.remove(ref)
+            await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
+
+    def _look(
+        self, edge: Edge, load_balancers: Collection[LoadBalancer], sight: Sight, group: asyncio.TaskGroup
+    ) -> None:
+        """See in the background how those stand that have changed."""
+        changed = [one for one in load_balancers if self._settled.get(one.ref) != one]
+        if changed:
+            self._settled |= {one.ref: one for one in changed}
+            group.create_task(self._follow(edge, changed, sight), name="edge: look")
+
+    async def _follow(self, edge: Edge, changed: Collection[LoadBalancer], sight: Sight) -> None:
+        try:
+            async for settled in edge.settled(changed):
+                ref = settled.load_balancer.ref
+                # What has changed once more meanwhile is looked at by another.
+                if self._settled.get(ref) is settled.load_balancer:
+                    await self._say(ref, settled, sight)
+        except WindowboxError as error:
+            logger.info("edge: %s", error)
+            self._settled = {r: one for r, one in self._settled.items() if one not in changed}
+            asyncio.get_running_loop().call_later(1.0, self._changed.set)
+
+    async def _say(self, ref: ObjectRef, settled: Settled, sight: Sight) -> None:
+        state = _state(settled, sight.lacking(ref.cluster))
+        if not state.same(self.states.of(ref)):
+            await self.states.put(ref, state)
+            await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
+        if settled.problems:
+            self._try_again(ref)
+        else:
+            self._tries.pop(ref, None)
+
+    def _try_again(self, ref: ObjectRef) -> None:
+        """Nobody tells us when a port that was taken is free."""
+        tries = self._tries[ref] = self._tries.get(ref, 0) + 1
+
+        def again() -> None:
+            self._settled.pop(ref, None)
+            for kept in self._edges.values():
+                kept.edge.insist()
+            self._changed.set()
+
+        asyncio.get_running_loop().call_later(backoff(tries, first=1.0, longest=60.0), again)
+
+
+def _state(settled: Settled, lacking: str) -> EdgeState:
+    balancer = settled.load_balancer
+    names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
+    return EdgeState(
+        uid=balancer.uid,
+        digest=wanted.digest(balancer),
+        since=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        problems=dict(settled.problems),
+        waiting=settled.waiting,
+        backends=tuple(names),
+        lacking="" if names else lacking,
+    )

@@ -1,0 +1,116 @@
+"""What every load balancer ought to be, computed from the bus alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from bus.connection import Bus
+from bus.registry import Registry
+from bus.views import View
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer import nodes, qualifying, ranges, wanted
+from workers.loadbalancer.book import Book
+from workers.loadbalancer.demands import Demand, demand
+from workers.loadbalancer.nodes import Backend, Ineligible
+
+Picture = Mapping[ObjectRef, LoadBalancer]
+
+
+class Sight:
+    """Views of Services, nodes and addresses, for whoever owns an edge."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        registry: Registry,
+        book: Book,
+        settings: LoadBalancerSettings,
+        changed: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._book = book
+        self._settings = settings
+        self._services: View[Demand] = View(bus, SERVICES.id, self._demand, changed=changed)
+        self._nodes: View[Backend | Ineligible] = View(
+            bus, NODES.id, lambda _, node: nodes.backend(node), changed=changed
+        )
+        self._slices: View[Object] = View(
+            bus, ENDPOINT_SLICES.id, lambda _, slice: _slice(slice), index=_service_of, changed=changed
+        )
+        self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
+
+    @property
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """What has to run meanwhile."""
+        views = {"services": self._services.run, "nodes": self._nodes.run}
+        # Where no Pod can be reached directly, nobody need know where Pods are.
+        return views | ({"slices": self._slices.run} if self._settings.direct else {})
+
+    async def complete(self) -> None:
+        """Wait until everything that the bus knew at the start has been seen."""
+        for view in (self._services, self._nodes, *([self._slices] if self._settings.direct else [])):
+            await view.complete.wait()
+        await self._registry.complete.wait()
+
+    def clusters(self) -> set[str]:
+        return {RUNTIME, *self._registry.members}
+
+    def unheard(self) -> set[str]:
+        """The clusters of which the bus does not know all: it was never told, or has forgotten."""
+        return self.clusters() - (self._services.listed & self._nodes.listed)
+
+    def picture(self) -> Picture:
+        """All load balancers. Of clusters that were forgotten, as they were last: nothing is taken away
+        because of what one does not know."""
+        taking_part = self.clusters()
+        self._last = {c: found for c, found in self._last.items() if c in taking_part}
+        if self._book.settled():
+            heard = taking_part - self.unheard()
+            self._last |= self._computed(heard)
+        return {ref: balancer for found in self._last.values() for ref, balancer in found.items()}
+
+    def lacking(self, cluster: str) -> str:
+        """Why the cluster has no node to send traffic to, in plain words."""
+        return nodes.no_backends(self._nodes_of(cluster))
+
+    def _computed(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+        backends = {c: tuple(n for n in self._nodes_of(c) if isinstance(n, Backend)) for c in clusters}
+        computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
+        for ref, asked in self._services.items():
+            addresses = self._book.of(ref, asked.uid)
+            if ref.cluster in clusters and addresses:
+                pods = self._slices_of(ref) if self._is_direct(ref.cluster) else ()
+                computed[ref.cluster][ref] = wanted.load_balancer(
+                    ref, asked, addresses, backends[ref.cluster], pods
+                )
+        return computed
+
+    def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
+        found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
+        return [node for _, node in sorted(found, key=lambda one: one[0])]
+
+    def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
+        found = (self._slices.get(slice) for slice in self._slices.refs((ref.namespace, ref.name))
+                 if slice.cluster == ref.cluster)  # fmt: skip
+        return tuple(slice for slice in found if slice is not None)
+
+    def _is_direct(self, cluster: str) -> bool:
+        return ranges.is_direct(cluster, self._settings.direct)
+
+    def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
+        if not qualifying.wants(service, self._settings.classes) or service.deleting:
+            return None
+        return demand(service, direct=self._is_direct(ref.cluster))
+
+
+def _slice(slice: Object) -> Object | None:
+    return slice if _service_of(slice)[1] else None
+
+
+def _service_of(slice: Object) -> tuple[str, str]:
+    """Namespace and name of the Service whose endpoints these are."""
+    return slice.namespace, str(slice.labels.get("kubernetes.io/service-name", ""))
