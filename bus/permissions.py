@@ -17,7 +17,7 @@ from bus.intents import PATCH
 
 Role = Literal["watcher", "worker", "patcher", "operator"]
 
-POOLS = ("dnsrecord",)
+POOLS = ("dnsrecord", "loadbalancer")
 """The pools that workers serve."""
 
 
@@ -66,6 +66,17 @@ def _leases(*names: str) -> list[str]:
         *_reading(bucket),
         *_last(bucket, ">"),
         *(f"$KV.{streams.LEASES}.{name}" for name in names),
+    ]
+
+
+def _keeping(bucket: str) -> list[str]:
+    """To write a bucket, and to know what stands there."""
+    stream = f"KV_{bucket}"
+    return [
+        *_reading(stream),
+        *_last(stream, ">"),
+        *_api(f"STREAM.INFO.{stream}"),
+        subjects.entry(bucket, ">"),
     ]
 
 
@@ -118,6 +129,9 @@ _WORKER = [
     *(subject for pool in POOLS for subject in _taking(streams.OBJECTS, f"route-{pool}")),
     *_last(streams.OBJECTS, "object.>"),
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
+    *_keeping(streams.ADDRESSES),
+    *_keeping(streams.EDGES),
+    *_leases("edge"),
 ]
 
 _PATCHER = [*_pool(PATCH), *_FULFILLING]

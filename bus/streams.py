@@ -18,7 +18,7 @@ OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL = (
     "INTENTS",
     "JOURNAL",
 )
-LEASES, CLUSTERS = "leases", "clusters"
+LEASES, CLUSTERS, ADDRESSES, EDGES = "leases", "clusters", "addresses", "edges"
 
 LEASE_SECONDS = 3.0
 """How long a lease lives without being renewed: a killed owner is replaced soon after."""
@@ -77,6 +77,8 @@ def streams(replicas: int) -> list[dict[str, Any]]:
         },
         _bucket(kept, LEASES, max_age=int(LEASE_SECONDS * 1e9), duplicate_window=int(LEASE_SECONDS * 1e9)),
         _bucket(kept, CLUSTERS),
+        _bucket(kept, ADDRESSES),
+        _bucket(kept, EDGES),
     ]
 
 

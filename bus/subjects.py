@@ -93,6 +93,34 @@ def start(pool: str, key: str) -> str:
     return f"start.{pool}.{key}"
 
 
+def entry(bucket: str, key: str) -> str:
+    """A key of a bucket."""
+    return f"$KV.{bucket}.{key}"
+
+
+_ADDRESS, _WAITING = "address", "waiting"
+
+
+def of_address(address: str) -> str:
+    return f"{_ADDRESS}.{_token(address)}"
+
+
+def address(key: str) -> str | None:
+    """The address that `of_address` spelled; None if the key is of something else."""
+    first, _, rest = key.partition(".")
+    return _untoken(rest) if first == _ADDRESS else None
+
+
+def of_waiting(ref: ObjectRef) -> str:
+    return f"{_WAITING}.{key(ref)}"
+
+
+def waiting(key: str) -> ObjectRef | None:
+    """Who waits, as `of_waiting` spelled it; None if the key is of something else."""
+    first, _, rest = key.partition(".")
+    return ref(rest) if first == _WAITING else None
+
+
 def inbox(user: str | None) -> str:
     """What the answers to `user` begin with. Each role has its own, so that it sees no other's."""
     return f"_INBOX.{_token(user)}" if user else "_INBOX"

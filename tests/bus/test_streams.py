@@ -8,7 +8,10 @@ from bus import streams
 from bus.connection import Access, ApiError, Bus, connected
 from windowbox.errors import Refused
 
-NAMES = ["OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL", "KV_leases", "KV_clusters"]
+NAMES = [
+    *("OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL"),
+    *("KV_leases", "KV_clusters", "KV_addresses", "KV_edges"),
+]
 
 
 async def config(bus: Bus, stream: str) -> dict[str, Any]:
