@@ -17,7 +17,12 @@ _LOCALHOST = (ip_address("127.0.0.1"), ip_address("::1"))
 
 def range_for(cluster: str, ranges: Iterable[Range]) -> Range | None:
     """The first of `ranges` that is for `cluster`, or None."""
-    return next((one for one in ranges if any(fnmatchcase(cluster, p) for p in one.clusters)), None)
+    return next((one for one in ranges if _fits(cluster, one.clusters)), None)
+
+
+def is_direct(cluster: str, patterns: Iterable[str]) -> bool:
+    """Whether the Pods of `cluster` can be reached without a node port."""
+    return _fits(cluster, patterns)
 
 
 def candidates(range_: Range, family: Family, seed: str) -> Iterator[str]:
@@ -57,6 +62,10 @@ def contains(range_: Range, address: str) -> bool:
     return any(found in prefix and _usable(found, prefix) for prefix in range_.prefixes)
 
 
+def _fits(cluster: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(cluster, pattern) for pattern in patterns)
+
+
 def _prefixes(range_: Range, family: Family) -> list[Network]:
     version = 6 if family == "IPv6" else 4
     return [prefix for prefix in range_.prefixes if prefix.version == version]
@@ -83,7 +92,7 @@ def _usable(address: IPv4Address | IPv6Address, prefix: Network) -> bool:
         return True
     if isinstance(address, IPv4Address):
         return int(address) & 0xFF not in (0, 0xFF)
-    return int(address) & (2**64 - 1) != 0
+    return int(address) & ((1 << 64) - 1) != 0
 
 
 def _unusable(prefix: Network) -> int:
@@ -93,7 +102,7 @@ def _unusable(prefix: Network) -> int:
     bits = prefix.max_prefixlen - prefix.prefixlen
     if bits <= 1:
         return sum(address in prefix for address in _LOCALHOST)
-    first = int(prefix.network_address) % 2**block
-    within = sum(first <= end < first + 2**bits for end in ends)
+    first = int(prefix.network_address) % (1 << block)
+    within = sum(first <= end < first + (1 << bits) for end in ends)
     whole = 1 << max(bits - block, 0)
     return within * whole + sum(address in prefix for address in _LOCALHOST)

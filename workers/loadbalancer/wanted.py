@@ -1,0 +1,116 @@
+"""What an edge has to carry for a Service: listeners, and where each sends its clients."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, replace
+
+import orjson
+
+from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer, family
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer import fields
+from workers.loadbalancer.demands import Demand, Port
+from workers.loadbalancer.nodes import Backend
+
+
+def load_balancer(
+    ref: ObjectRef,
+    demand: Demand,
+    addresses: Mapping[Family, str],
+    backends: Collection[Backend],
+    slices: Iterable[Object] = (),
+) -> LoadBalancer:
+    """What `demand` comes to at `addresses`; `slices` are the Service's EndpointSlices, for ports without
+    node port."""
+    pods = tuple(slices)
+    ports = [(port, *_endpoints(demand, port, backends, pods)) for port in demand.ports]
+    listeners = [
+        _listener(demand, port, addresses[of], endpoints, check)
+        for of in demand.families
+        if of in addresses
+        for port, endpoints, check in ports
+    ]
+    return LoadBalancer(ref, demand.uid, tuple(listeners))
+
+
+def digest(balancer: LoadBalancer) -> str:
+    """Short for all that is the Service's own, and changes only with it: nothing of nodes and Pods."""
+    own = (asdict(replace(listener, endpoints=())) for listener in balancer.listeners)
+    said = orjson.dumps([balancer.uid, list(own)])
+    return hashlib.sha256(said).hexdigest()[:16]
+
+
+def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:
+    """The Pods that are ready to serve `port`, of both families, each once."""
+    found = {
+        endpoint
+        for slice in slices
+        if not slice.deleting
+        for number in _numbers(slice, port)
+        for endpoint in _ready(slice, number)
+    }
+    return tuple(sorted(found, key=lambda one: (family(one.address), one.address, one.port, one.name)))
+
+
+def _endpoints(
+    demand: Demand, port: Port, backends: Iterable[Backend], slices: Iterable[Object]
+) -> tuple[tuple[Endpoint, ...], int | None]:
+    """Where the port's clients go, and at which port those who serve them are asked for their health."""
+    if port.node_port is None:
+        return endpoints_of(slices, port), None  # what is not ready is not in there
+    nodes = (
+        Endpoint(address, port.node_port, node.name)
+        for node in sorted(backends, key=lambda node: node.name)
+        for address in node.addresses.values()
+    )
+    return tuple(nodes), demand.health_port
+
+
+def _listener(
+    demand: Demand, port: Port, address: str, endpoints: Iterable[Endpoint], check: int | None
+) -> Listener:
+    of = family(address)
+    tcp = port.protocol == "TCP"
+    return Listener(
+        address=address,
+        port=port.port,
+        protocol=port.protocol,
+        endpoints=tuple(endpoint for endpoint in endpoints if family(endpoint.address) == of),
+        check=check,
+        affinity=demand.affinity,
+        allowed=_of_family(demand.allowed, of),
+        proxy_protocol=demand.proxy_protocol if tcp else None,
+        idle_timeout=demand.idle_timeout,
+        max_connections=demand.max_connections if tcp else None,
+    )
+
+
+def _of_family(prefixes: Iterable[str] | None, of: Family) -> tuple[str, ...] | None:
+    # Where only the other family's are given, nobody of this one may come.
+    return None if prefixes is None else tuple(prefix for prefix in prefixes if family(prefix) == of)
+
+
+def _numbers(slice: Object, port: Port) -> list[int]:
+    """The Pods' ports, by the name that the Service's port has, too."""
+    named = fields.mappings(slice.raw.get("ports"))
+    mine = [
+        one
+        for one in named
+        if fields.text(one.get("name")) == port.name and (one.get("protocol") or "TCP") == port.protocol
+    ]
+    numbers = (fields.port_number(one.get("port")) for one in mine)
+    return [number for number in numbers if number is not None]
+
+
+def _ready(slice: Object, port: int) -> Iterable[Endpoint]:
+    for entry in fields.mappings(slice.raw.get("endpoints")):
+        # The first is meant; others, if any, are other names of the same Pod. A host name is none.
+        address = fields.address(next(iter(fields.items(entry.get("addresses"))), None))
+        # Unknown counts as ready.
+        ready = fields.mapping(entry.get("conditions")).get("ready") is not False
+        if address is not None and ready and family(address) == slice.raw.get("addressType"):
+            name = fields.text(fields.mapping(entry.get("targetRef")).get("name"))
+            yield Endpoint(address, port, name or address)
