@@ -12,7 +12,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from bus.connection import Access
 from windowbox.errors import Malformed
 from windowbox.models.dnssettings import DnsSettings
-from windowbox.models.refs import CLUSTERS, DNSRECORDS, NAMESPACES, RESOURCES
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.refs import CLUSTERS, DNSRECORDS, NAMESPACES, NODES, RESOURCES, SERVICES
 from windowbox.telemetry.logs import LogFormat
 
 
@@ -40,7 +41,8 @@ class ClusterSettings(Section):
 
 class WatchSettings(Section):
     kinds: tuple[str, ...] = Field(
-        (DNSRECORDS.id, CLUSTERS.id, NAMESPACES.id), description="Kinds to mirror, as plural.group."
+        (DNSRECORDS.id, CLUSTERS.id, NAMESPACES.id, SERVICES.id, NODES.id),
+        description="Kinds to mirror, as plural.group.",
     )
     page: int = Field(500, ge=1, description="Objects for each page of a listing.")
 
@@ -82,6 +84,7 @@ class Settings(Section):
     work: WorkSettings = WorkSettings()
     patch: PatchSettings = PatchSettings()
     dns: DnsSettings = DnsSettings(zones=[])
+    loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
 

@@ -31,7 +31,7 @@ async def announce(bus: Bus, name: str, color: str, operation: str = "MODIFIED")
     return sequence
 
 
-def color_of(object: Object) -> str | None:
+def color_of(_: ObjectRef, object: Object) -> str | None:
     return object.labels.get("color")
 
 

@@ -28,7 +28,8 @@ _KUBECONFIGS = _rule("", ["secrets"], ["get"])
 RULES: dict[str, list[dict[str, Any]]] = {
     "watcher": [
         _rule(_EXTENSIONS, ["dnsrecords", "clusters"], _READ),
-        _rule("", ["namespaces"], _READ),
+        _rule("", ["namespaces", "services", "nodes", "pods"], _READ),
+        _rule("discovery.k8s.io", ["endpointslices"], _READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
         _KUBECONFIGS,
     ],
@@ -36,10 +37,15 @@ RULES: dict[str, list[dict[str, Any]]] = {
         _rule(_EXTENSIONS, ["dnsrecords"], ["get", "patch"]),
         _rule(_EXTENSIONS, ["clusters"], ["get"]),
         _rule("", ["secrets", "namespaces"], ["get"]),
+        # As the service controller has them: Services themselves are nobody's to change but their owners'.
+        _rule("", ["services"], ["get", "list"]),
+        _rule("", ["services/status"], ["patch"]),
     ],
     "patcher": [
         _rule(_EXTENSIONS, ["dnsrecords"], ["get"]),
         _rule(_EXTENSIONS, ["dnsrecords/status"], ["patch"]),
+        _rule("", ["services"], ["get"]),
+        _rule("", ["services/status"], ["patch"]),
         _rule("", ["events"], ["create", "get", "patch"]),
         _KUBECONFIGS,
     ],

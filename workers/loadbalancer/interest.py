@@ -33,11 +33,11 @@ class ServiceInterest:
         return [key] if changes.counts(await before.object(), new, self._classes) else []
 
     def unfinished(self, object: Object) -> bool:
-        if qualifying.needs_cleanup(object, self._classes):
+        if qualifying.needs_cleanup(object):
             return True
         balancer = object.status.get("loadBalancer")
         served = isinstance(balancer, dict) and balancer.get("ingress")
         return qualifying.wants(object, self._classes) and not served
 
     def _ours(self, service: Object) -> bool:
-        return qualifying.wants(service, self._classes) or qualifying.needs_cleanup(service, self._classes)
+        return qualifying.wants(service, self._classes) or qualifying.needs_cleanup(service)

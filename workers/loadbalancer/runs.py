@@ -1,0 +1,226 @@
+"""One run of a Service: hold on to it, find it addresses, see how the edge stands, report; or let go of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bus.messages import EventIntent, StatusIntent, Wish
+from bus.pool import Again, Outcome, backoff
+from windowbox.errors import Missing, PermanentError, TransientError, WindowboxError
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers.doors import Doors
+from workers.loadbalancer import demands, qualifying, ranges, statuses, wanted, words
+from workers.loadbalancer.addresses import Addresses, Answer
+from workers.loadbalancer.demands import Demand
+from workers.loadbalancer.states import EdgeState
+from workers.loadbalancer.statuses import Standing
+from workers.loadbalancer.world import ServiceWorld
+
+_LOOK_AGAIN = 60.0
+"""Seconds after which a Service that waits for an address asks again, should nobody have told it."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A Service as this run sees it, and what was said of it before."""
+
+    ref: ObjectRef
+    object: Object
+    reported: StatusIntent | None
+    sequence: int
+    now: datetime
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """What the last run left for us, if it spoke of this very Service."""
+        return self.reported.memo if self.reported and self.reported.uid == self.object.uid else {}
+
+
+class ServiceRuns:
+    """What becomes of Services. Safe to repeat, and to be stopped anywhere."""
+
+    def __init__(self, world: ServiceWorld, addresses: Addresses, settings: LoadBalancerSettings) -> None:
+        self._world = world
+        self._addresses = addresses
+        self._settings = settings
+
+    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+        """Do what the Service asks for now, whatever the wish once meant."""
+        try:
+            return await self._run(ref, wish, doors)
+        except TransientError as error:
+            return _again("waiting", wish, error, first=0.1)
+
+    async def _run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+        reported, sequence = await self._world.reported(ref, doors)
+        found = await doors.read(ref)
+        if found is None:
+            return await self._forget(ref, reported, doors)
+        seen = Seen(ref, found, reported, sequence, await _now(doors))
+        try:
+            if qualifying.needs_cleanup(found):
+                return await self._clean_up(seen, doors)
+            if qualifying.wants(found, self._settings.classes) and not found.deleting:
+                return await self._ensure(seen, wish, doors)
+        except Missing:
+            return Outcome("gone")  # the bus will tell us
+        except PermanentError as error:
+            failed = words.sync_failed(_doing(found), str(error))
+            await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], doors)
+            return _again("failed", wish, error, first=5.0)
+        await self._addresses.give_up_expired(ref, found.uid, seen.now, doors)
+        return Outcome("not ours")
+
+    # What a Service asks for.
+
+    async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
+        demand = demands.demand(seen.object, direct=ranges.is_direct(seen.ref.cluster, self._settings.direct))
+        if not demand.ports:
+            return await self._explain(seen, demand, demand.refusals[0].note if demand.refusals else "", doors)
+        version = await self._hold(seen, doors)
+        answer = await self._addresses.take(seen.ref, demand, statuses.addresses(seen.object), version, doors)
+        if answer.note:
+            outcome = await self._explain(seen, demand, answer.note, doors)
+            return Outcome(outcome.word, Again(Wish(reason="retry", insist=True), _LOOK_AGAIN), answer.note)
+        state = await self._world.edge(seen.ref, doors)
+        digest = wanted.digest(wanted.load_balancer(seen.ref, demand, answer.addresses, (), ()))
+        if state is None or state.uid != demand.uid or state.digest != digest:
+            return await self._await_edge(seen, demand, wish, doors)
+        return await self._tell(seen, demand, answer, state, doors)
+
+    async def _hold(self, seen: Seen, doors: Doors) -> str:
+        """Have our finalizer on, before anything exists outside. Returns since which version it is."""
+        held = self._addresses.version(seen.ref, seen.object.uid)
+        if qualifying.held(seen.object):
+            return held or seen.object.resource_version
+        if held and int(held) >= int(seen.object.resource_version or 0):
+            return held  # we have put it on, and only not seen it yet
+        return await self._world.hold(seen.ref, doors)
+
+    async def _await_edge(self, seen: Seen, demand: Demand, wish: Wish, doors: Doors) -> Outcome:
+        if wish.reason != "sweep":
+            return Outcome("waiting for the edge")  # which will wish for us
+        note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
+        return await self._explain(seen, demand, note, doors)
+
+    async def _tell(
+        self, seen: Seen, demand: Demand, answer: Answer, state: EdgeState, doors: Doors
+    ) -> Outcome:
+        standing = Standing(demand, answer.addresses, state.problems, state.waiting, bool(state.backends))
+        patch = statuses.patch(seen.object, standing, seen.now, conditions=self._settings.conditions)
+        memo = {
+            "digest": state.digest,
+            "backends": list(state.backends),
+            "problems": dict(state.problems),
+            "serves": standing.serves,
+        }
+        await self._say(seen, patch, memo, _events(seen.memo, memo, demand, state), doors)
+        return Outcome("ensured" if standing.serves else "waiting", note=" ".join(state.problems.values()))
+
+    async def _explain(self, seen: Seen, demand: Demand, note: str, doors: Doors) -> Outcome:
+        """Tell why there is no load balancer yet. What was written before stays."""
+        standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
+        patch = statuses.waiting(seen.object, standing, seen.now, conditions=self._settings.conditions)
+        events = [words.ensuring(), *(words.refused(r) for r in demand.refusals)]
+        if note and note not in {refusal.note for refusal in demand.refusals}:
+            events.append(words.sync_failed("ensure", note))
+        if seen.memo.get("waiting") == note:
+            events = []
+        await self._say(seen, patch, {"waiting": note}, events, doors)
+        return Outcome("waiting", note=note)
+
+    # What a Service leaves behind.
+
+    async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
+        if await self._world.edge(seen.ref, doors) is not None:
+            return Outcome("waiting for the edge to let go")  # which will wish for us
+        had = self._addresses.version(seen.ref, seen.object.uid)
+        await self._world.let_go(seen.ref, doors)
+        events = [words.deleting(), words.deleted()] if had else [words.deleted()]
+        if seen.object.deleting:
+            await self._addresses.release(seen.ref, doors)
+            await self._say(seen, {}, {"gone": True}, events, doors)
+            return Outcome("deleted")
+        until = seen.now + timedelta(seconds=self._settings.grace)
+        await self._addresses.keep(seen.ref, seen.object.uid, until, doors)
+        await self._say(seen, statuses.emptied(seen.object), {"gone": True}, events, doors)
+        return Outcome("let go", Again(Wish(reason="grace is over"), self._settings.grace + 1))
+
+    async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, doors: Doors) -> Outcome:
+        if not await self._world.gone(ref, doors):
+            return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
+        if await self._world.edge(ref, doors) is not None:
+            return Outcome("waiting for the edge to let go")
+        await self._addresses.release(ref, doors)
+        if reported and reported.patch:
+            await self._world.forget(ref, reported.uid)
+        return Outcome("gone")
+
+    async def _say(
+        self,
+        seen: Seen,
+        patch: dict[str, Any],
+        memo: dict[str, Any],
+        events: list[EventIntent],
+        doors: Doors,
+    ) -> None:
+        """Report, unless the same has been said."""
+        status = {} if statuses.shown(seen.object, patch) else patch
+        before = seen.reported if seen.memo else None
+        if before and before.patch == patch and before.memo == memo:
+            if status:  # wiped by somebody, or not yet written
+                await self._world.remind(seen.ref, doors)
+            return
+        if not status and not events and before and before.memo == memo:
+            return
+        intent = StatusIntent(
+            uid=seen.object.uid,
+            patch=patch,
+            events=tuple(events),
+            version=seen.object.resource_version,
+            memo=memo,
+        )
+        await self._world.report(seen.ref, intent, seen.sequence, doors)
+
+
+def _events(
+    before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
+) -> list[EventIntent]:
+    """What a person should be told of a Service, given what was told before."""
+    if before.get("digest") != memo["digest"] or before.get("problems") != memo["problems"]:
+        return [words.ensuring(), *_troubles(demand, state), *([words.ensured()] if memo["serves"] else [])]
+    if before.get("backends") != memo["backends"]:
+        return [words.updated() if state.backends else words.unavailable(state.lacking)]
+    return []
+
+
+def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
+    told = [words.refused(refusal) for refusal in demand.refusals]
+    if not state.backends:
+        told.append(words.unavailable(state.lacking))
+    by_reason: dict[str, list[str]] = {}
+    for place, reason in state.problems.items():
+        by_reason.setdefault(reason, []).append(place)
+    told += [words.sync_failed("ensure", f"{', '.join(p)}: {reason}") for reason, p in by_reason.items()]
+    return told
+
+
+def _doing(service: Object) -> str:
+    return "delete" if qualifying.needs_cleanup(service) else "ensure"
+
+
+def _again(word: str, wish: Wish, error: WindowboxError, first: float) -> Outcome:
+    attempt = wish.attempt + 1
+    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=300.0)
+    return Outcome(word, Again(Wish(reason="retry", attempt=attempt, insist=True), after), str(error))
+
+
+async def _now(doors: Doors) -> datetime:
+    async def read() -> str:
+        return datetime.now(UTC).isoformat()
+
+    return datetime.fromisoformat(await doors.call("clock", None, read))
