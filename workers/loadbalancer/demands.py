@@ -63,6 +63,11 @@ class Demand:
     """Services of one cluster with the same word may share an address, if their ports differ."""
     refusals: tuple[Refusal, ...]
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its ports as `80/TCP`."""
+        return tuple(port.place for port in self.ports)
+
 
 def demand(service: Object, *, direct: bool) -> Demand:
     """What `service` asks for; `direct` tells whether its Pods can be reached without a node port.
