@@ -141,15 +141,14 @@ class Engine:
             async with asyncio.timeout(_LIMIT):
                 await self._docker.containers.container(name).put_archive(folder, _archive(files))  # type: ignore[no-untyped-call]
 
-    async def get(self, name: str, path: str) -> bytes | None:
-        """A file of a container; None if it is not there."""
+    async def files(self, name: str, path: str) -> dict[str, bytes]:
+        """A file of a container, or all files of a folder, by their names; empty if there is nothing."""
         with contextlib.suppress(Missing), _translated(f"read {path} of container {name}"):
             async with asyncio.timeout(_LIMIT):
                 archive = await self._docker.containers.container(name).get_archive(path)
-                for member in archive:
-                    if content := archive.extractfile(member):
-                        return content.read()
-        return None
+                opened = {member.name: archive.extractfile(member) for member in archive}
+                return {name.rpartition("/")[2]: file.read() for name, file in opened.items() if file}
+        return {}
 
     async def execute(self, name: str, argv: Sequence[str]) -> bytes:
         """Run a program in a container and return what it said. Refused if it ends with an error."""

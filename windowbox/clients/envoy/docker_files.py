@@ -1,0 +1,135 @@
+"""The files of an Envoy in a container, and its admin socket among them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+
+from windowbox.clients.docker import Engine
+from windowbox.clients.envoy import bootstrap
+from windowbox.clients.envoy.docker_boxes import FOLDER
+from windowbox.errors import Refused, Unreachable
+
+_LIMIT = 10.0
+
+
+class Files(Protocol):
+    """How the files of one container are reached."""
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        """Each file by a renaming, in the order given."""
+
+    async def read(self) -> Mapping[str, bytes]:
+        """All of them."""
+
+    async def ask(self, path: str, *, post: bool) -> bytes:
+        """Ask Envoy's admin interface."""
+
+    def remove(self) -> None:
+        """The container is gone: so are they."""
+
+
+class Shared:
+    """A folder of this host that the container has, too.
+
+    The socket that Envoy makes there belongs to root, so windowbox has to be root as well.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        for name, content in files.items():
+            new = self._folder / f".new-{name}"
+            new.write_bytes(content)
+            os.replace(new, self._folder / name)
+
+    async def read(self) -> Mapping[str, bytes]:
+        with contextlib.suppress(FileNotFoundError):
+            return {file.name: file.read_bytes() for file in self._folder.iterdir() if _is_one(file)}
+        return {}
+
+    async def ask(self, path: str, *, post: bool) -> bytes:
+        what = f"ask Envoy in {self._folder.name} for {path}"
+        try:
+            with _within_reach(self._folder) as folder:
+                connector = aiohttp.UnixConnector(f"{folder}/{bootstrap.ADMIN}")
+                limit = aiohttp.ClientTimeout(total=_LIMIT)
+                async with (
+                    aiohttp.ClientSession(connector=connector, timeout=limit) as session,
+                    session.request("POST" if post else "GET", f"http://envoy{path}") as response,
+                ):
+                    answer = await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+        if response.status != 200:
+            raise Refused(f"{what}: {response.status} {answer[:200].decode(errors='replace')}")
+        return answer
+
+    def prepare(self, files: Mapping[str, bytes]) -> None:
+        """An empty folder with these files, before the container is there."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700, parents=True)
+        for name, content in files.items():
+            (self._folder / name).write_bytes(content)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Enclosed:
+    """Files that only the container has: all goes through the engine, in about a tenth of a second.
+
+    The image needs `sh`, `mv`, and a `curl` for questions.
+    """
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine = engine
+        self._container = container
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        new = {f"{FOLDER[1:]}/.new-{name}": content for name, content in files.items()}
+        await self._engine.put(self._container, "/", new)
+        # What the engine unpacks it does not rename, and Envoy notices nothing else.
+        moves = [f"mv -f '{FOLDER}/.new-{name}' '{FOLDER}/{name}'" for name in files]
+        await self._engine.execute(self._container, ["sh", "-c", " && ".join(moves)])
+
+    async def prepare(self, files: Mapping[str, bytes]) -> None:
+        """Its first files, before it is started."""
+        await self._engine.put(self._container, "/", {f"{FOLDER[1:]}/{name}": files[name] for name in files})
+
+    async def read(self) -> Mapping[str, bytes]:
+        found = await self._engine.files(self._container, FOLDER)
+        return {name: found[name] for name in found if not name.startswith(".")}
+
+    async def ask(self, path: str, *, post: bool) -> bytes:
+        argv = ["curl", "--silent", "--show-error", "--fail", "--max-time", str(int(_LIMIT))]
+        argv += ["--unix-socket", f"{FOLDER}/{bootstrap.ADMIN}", *(["--request", "POST"] if post else [])]
+        try:
+            return await self._engine.execute(self._container, [*argv, f"http://envoy{path}"])
+        except Refused as error:
+            remedy = "an image without curl needs loadbalancer.folder, which Docker's host has to have, too"
+            raise Unreachable(f"{error} ({remedy})") from error
+
+    def remove(self) -> None:
+        """They went with the container."""
+
+
+@contextlib.contextmanager
+def _within_reach(folder: Path) -> Iterator[str]:
+    # The kernel takes no more than 107 characters for a socket's path.
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _is_one(file: Path) -> bool:
+    return file.is_file() and not file.name.startswith(".")

@@ -1,0 +1,74 @@
+"""Envoys in containers that have the host's network: addresses are aliases on its loopback."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from windowbox.clients.docker import Container, Engine
+from windowbox.clients.envoy import docker_boxes, docker_routes
+from windowbox.clients.envoy.attachments import Order
+from windowbox.clients.envoy.docker_boxes import FOLDER, Household
+from windowbox.clients.envoy.docker_envoys import DockerEnvoy, DockerEnvoys
+from windowbox.errors import Refused
+
+
+class DockerHost:
+    """Envoy sees the true address of each client, and no port has to be known before it starts."""
+
+    def __init__(self, engine: Engine, household: Household, folder: Path | None = None) -> None:
+        self._engine = engine
+        self._household = household
+        self._envoys = DockerEnvoys(engine, household, folder, self)
+
+    @property
+    def folder(self) -> str:
+        return FOLDER
+
+    @property
+    def fixed_ports(self) -> bool:
+        return False
+
+    async def names(self) -> Sequence[str]:
+        return await self._envoys.names()
+
+    async def found(self, name: str) -> Sequence[DockerEnvoy]:
+        return await self._envoys.found(name)
+
+    async def kept(self, name: str) -> Mapping[str, bytes]:
+        return await self._envoys.kept(name)
+
+    async def start(self, order: Order) -> DockerEnvoy:
+        body = docker_boxes.envoy(self._household, order)
+        body["HostConfig"]["NetworkMode"] = "host"
+        box = docker_boxes.shared_box(self._household, order.name, order.generation)
+        return await self._envoys.start(order, box, body)
+
+    async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
+        return await aliases(self._engine, addresses)
+
+    async def route(self, container: Container, routes: Mapping[str, str]) -> None:
+        # The routing table is this host's own, which has more than one user: see `docker routed`.
+        if routes:
+            raise Refused(
+                f"routes to {', '.join(routes)}: an Envoy in the host's network has no routes of its own; "
+                "set loadbalancer.attachment to docker-routed"
+            )
+
+    async def left(self, container: Container) -> None:
+        """Aliases stay: other programs may use them by now."""
+
+
+async def aliases(engine: Engine, addresses: Sequence[str]) -> dict[str, str]:
+    """Have the addresses on the loopback of Docker's host, where that is this host."""
+    if not await same_host(engine):
+        # Nobody can look from here. What is missing shows when a connection is tried.
+        return {}
+    told = {address: await docker_routes.have_alias(address) for address in addresses}
+    return {address: command for address, command in told.items() if command}
+
+
+async def same_host(engine: Engine) -> bool:
+    """Whether the engine runs on this very host: not in a machine of its own, and we not in a container."""
+    return await engine.host() == socket.gethostname()
