@@ -32,6 +32,9 @@ class ApiServer:
             return False
         return True
 
+    def read(self, path: str) -> dict[str, Any]:
+        return cast(dict[str, Any], json.load(self.request("GET", path)))
+
     def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         """Make the object at `path` say what `manifest` says, whether it is there or not."""
         answer = self.request(

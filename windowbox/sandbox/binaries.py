@@ -28,6 +28,8 @@ class Program:
     module: str | None = None
     """Its folder under deploy/binaries; None if it comes as a package of the system."""
     package: str = ""
+    nodes: bool = False
+    """Is it needed for nodes only?"""
 
 
 PROGRAMS: dict[str, Program] = {
@@ -48,6 +50,19 @@ PROGRAMS: dict[str, Program] = {
             "kubernetes",
             "k8s.io/kubernetes/cmd/kubectl",
         ),
+        *(
+            Program(
+                name,
+                "1.36.3",
+                (1, 33),
+                module="kubernetes",
+                package=f"k8s.io/kubernetes/cmd/{name}",
+                nodes=True,
+            )
+            for name in ("kubelet", "kube-proxy", "kube-scheduler")
+        ),
+        Program("kwok", "0.8.0", (0, 7), module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", nodes=True),
+        Program("windowbox-echo", "1.0.0", (1, 0), module="echo", package=".", nodes=True),
         Program("named", "9.18", (9, 16), ("-v",)),
         Program("dig", "9.18", (9, 16), ("-v",)),
     )

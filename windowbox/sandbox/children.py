@@ -23,3 +23,5 @@ class Child:
     before: Callable[[], None] | None = None
     then: Callable[[], None] | None = None
     stop_signal: signal.Signals = signal.SIGTERM
+    inner: bool = False
+    """The program is the only child of what `argv` starts, and signals are meant for it."""

@@ -1,4 +1,4 @@
-"""The control plane of a cluster without nodes: etcd, API server, controllers."""
+"""The control plane of a cluster: etcd, API server, controllers, scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
 
-SERVICE_ADDRESSES = "10.2.0.0/16"
+LOOPBACK = "127.0.0.1"
+SERVICE_ADDRESSES = "10.2.0.0/16,fd77:6e64:6278:ffff::/112"
+"""Known inside of nodes only, so all sandboxes may have the same."""
 _HOSTS = (
     "127.0.0.1", "localhost", "10.2.0.1",
     "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -28,7 +30,13 @@ _CONTROLLERS = (
     "certificatesigningrequest-approving-controller", "certificatesigningrequest-cleaner-controller",
     "bootstrap-signer-controller", "token-cleaner-controller",
 )  # fmt: skip
-"""What acts on objects alone. Load balancers are windowbox's own, nodes there are none."""
+"""What acts on objects alone. Load balancers are windowbox's own."""
+_NODE_CONTROLLERS = (
+    "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
+    "endpoints-controller", "endpointslice-mirroring-controller", "daemonset-controller",
+    "statefulset-controller", "ttl-after-finished-controller",
+)  # fmt: skip
+"""What has something to do only where there are nodes."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +44,27 @@ class Identities:
     """Who is who in the cluster, each with a certificate of the sandbox's authority."""
 
     ca: Pair
+    host: str
+    """The address of the API server."""
     server: Pair
     admin: Pair
     controllers: Pair
+    scheduler: Pair
+    kubelet_client: Pair
+    """With which the API server comes to kubelets, for logs and exec."""
     service_accounts: Path
 
 
-def identities(folder: Path) -> Identities:
+def identities(folder: Path, host: str = LOOPBACK) -> Identities:
     """The identities kept in `folder`, made if there are none yet."""
     ca = certificates.authority(folder)
+    suffix = "" if host == LOOPBACK else f"-{host}"
     return Identities(
         ca=ca,
-        server=certificates.server(ca, folder, "kube-apiserver", _HOSTS),
+        host=host,
+        server=certificates.server(ca, folder, f"kube-apiserver{suffix}", [host, *_HOSTS]),
+        scheduler=certificates.client(ca, folder, "system:kube-scheduler"),
+        kubelet_client=certificates.client(ca, folder, "kubelet-client", groups=["system:masters"]),
         admin=certificates.client(ca, folder, "admin", groups=["system:masters"]),
         controllers=certificates.client(ca, folder, "system:kube-controller-manager"),
         service_accounts=certificates.signing_key(folder / "service-accounts.key"),
@@ -55,7 +72,7 @@ def identities(folder: Path) -> Identities:
 
 
 def api(identity: Identities, port: int) -> ApiServer:
-    return ApiServer(f"https://127.0.0.1:{port}", identity.ca, identity.admin)
+    return ApiServer(f"https://{identity.host}:{port}", identity.ca, identity.admin)
 
 
 def etcd(program: Path, data: Path, port: int, peer_port: int) -> Child:
@@ -77,12 +94,14 @@ def apiserver(
     program: Path, identity: Identities, port: int, etcd_port: int, extra: Sequence[str] = ()
 ) -> Child:
     # Without an advertised address of its own the server looks for a default route, which a laptop in a
-    # train does not have; and it must not register that address: loopback is refused in an EndpointSlice.
+    # train does not have; and it must not register loopback, which is refused in an EndpointSlice.
+    reconciler = "none" if identity.host == LOOPBACK else "lease"
     return Child(
         "kube-apiserver",
         [
             str(program), f"--etcd-servers=http://127.0.0.1:{etcd_port}",
-            "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+            f"--bind-address={identity.host}", f"--advertise-address={identity.host}",
+            f"--endpoint-reconciler-type={reconciler}",
             f"--secure-port={port}", f"--service-cluster-ip-range={SERVICE_ADDRESSES}",
             f"--tls-cert-file={identity.server.certificate}",
             f"--tls-private-key-file={identity.server.key}",
@@ -90,6 +109,9 @@ def apiserver(
             f"--service-account-issuer=https://127.0.0.1:{port}",
             f"--service-account-key-file={identity.service_accounts}",
             f"--service-account-signing-key-file={identity.service_accounts}",
+            f"--kubelet-certificate-authority={identity.ca.certificate}",
+            f"--kubelet-client-certificate={identity.kubelet_client.certificate}",
+            f"--kubelet-client-key={identity.kubelet_client.key}",
             "--authorization-mode=Node,RBAC", "--allow-privileged", "--enable-bootstrap-token-auth",
             "--kubelet-preferred-address-types=InternalIP", *extra,
         ],
@@ -98,19 +120,37 @@ def apiserver(
     )  # fmt: skip
 
 
-def controllers(program: Path, identity: Identities, kubeconfig: Path, port: int, api_port: int) -> Child:
-    url = f"https://127.0.0.1:{api_port}"
+def controllers(
+    program: Path, identity: Identities, kubeconfig: Path, port: int, api_port: int, *, nodes: bool = False
+) -> Child:
+    url = api(identity, api_port).url
     files.write_private(kubeconfig, kubeconfig_text(url, identity.ca, identity.controllers))
+    names = (*_CONTROLLERS, *(_NODE_CONTROLLERS if nodes else ()))
     return Child(
         "kube-controller-manager",
         [
             str(program), f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}",
             f"--cert-dir={kubeconfig.parent / 'controller-manager'}", "--leader-elect=false",
-            f"--controllers={','.join(_CONTROLLERS)}", "--use-service-account-credentials",
+            f"--controllers={','.join(names)}", "--node-monitor-period=1s", "--node-monitor-grace-period=16s",
+            "--use-service-account-credentials",
             f"--service-account-private-key-file={identity.service_accounts}",
             f"--root-ca-file={identity.ca.certificate}",
             f"--cluster-signing-cert-file={identity.ca.certificate}",
             f"--cluster-signing-key-file={identity.ca.key}",
+        ],
+        ready=lambda: processes.accepts(port),
+        port=port,
+    )  # fmt: skip
+
+
+def scheduler(program: Path, identity: Identities, kubeconfig: Path, port: int, api_port: int) -> Child:
+    url = api(identity, api_port).url
+    files.write_private(kubeconfig, kubeconfig_text(url, identity.ca, identity.scheduler))
+    return Child(
+        "kube-scheduler",
+        [
+            str(program), f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}",
+            f"--cert-dir={kubeconfig.parent / 'scheduler'}", "--leader-elect=false",
         ],
         ready=lambda: processes.accepts(port),
         port=port,

@@ -73,7 +73,14 @@ class Keeper:
         """End the child, and leave it ended."""
         self._wanted.clear()
         if process := self._process:
-            await _end(process, self.child.stop_signal)
+            await _end(process, self.signal, self.child.stop_signal)
+        await self._ended.wait()
+        self._note("stopped")
+
+    async def crash(self) -> None:
+        """End the child without warning, and leave it ended."""
+        self._wanted.clear()
+        self._kill()
         await self._ended.wait()
         self._note("stopped")
 
@@ -81,13 +88,17 @@ class Keeper:
         """End the child without warning. It is started again."""
         if self._process:
             self._delay = _FIRST_DELAY  # it did nothing wrong
-            self.signal(signal.SIGKILL)
+            self._kill()
             await self._ended.wait()
 
     def signal(self, number: signal.Signals) -> None:
+        if process := self._process:
+            inner = processes.only_child(process.pid) if self.child.inner else None
+            _send(process, number, inner or process.pid)
+
+    def _kill(self) -> None:
         if self._process:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+            _send(self._process, signal.SIGKILL, self._process.pid)
 
     async def _run_once(self) -> None:
         process = await self._launch()
@@ -98,7 +109,7 @@ class Keeper:
                 readiness.cancel()
         finally:
             if process.returncode is None:
-                await _end(process, self.child.stop_signal)
+                await _end(process, self.signal, self.child.stop_signal)
             self._process = None
             self.state.pid = self.state.started = None
             self.state.last_exit = _exit_text(process.returncode)
@@ -108,6 +119,7 @@ class Keeper:
     async def _launch(self) -> asyncio.subprocess.Process:
         if self.child.before:
             self.child.before()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *self.child.argv,
@@ -150,18 +162,25 @@ class Keeper:
         self._changed()
 
 
-async def _end(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(number)
-        # Whoever is paused hears nothing before it goes on.
-        process.send_signal(signal.SIGCONT)
+async def _end(
+    process: asyncio.subprocess.Process, send: Callable[[signal.Signals], None], number: signal.Signals
+) -> None:
+    send(number)
+    # Whoever is paused hears nothing before it goes on.
+    send(signal.SIGCONT)
     try:
         async with asyncio.timeout(_PATIENCE):
             await process.wait()
     except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        _send(process, signal.SIGKILL, process.pid)
         await process.wait()
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals, pid: int) -> None:
+    # The library's own way asks first how the process ended, if it did; then nobody else is told.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _exit_text(code: int | None) -> str:

@@ -11,6 +11,12 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     watchers: int = Field(default=1, ge=0)
     workers: int = Field(default=1, ge=0)
     patchers: int = Field(default=1, ge=0)
+    nodes: int = Field(default=0, ge=0)
+    """How many real nodes; they need Linux and root."""
+    ranges: tuple[str, str] = ("198.18.0.0/15", "fd77:6e64:6278::/48")
+    """Where the addresses of nodes and Pods come from, IPv4 and IPv6; each sandbox takes a part.
+
+    The former is reserved for tests between devices (RFC 2544), so nobody should live there."""
     audit: bool = False
     """Write a line about each request to the API server, for benchmarks that count them."""
     apiserver_arguments: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Programs that come as packages of the operating system: BIND 9 and its tools, and Docker for tests."""
+"""Programs that come as packages of the operating system: BIND 9, what nodes need, and Docker for tests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from windowbox.errors import Missing, Unreachable
 
 _DEBIAN = ["bind9", "bind9-dnsutils"]
 _DOCKER = {"dockerd": "docker.io", "docker-compose": "docker-compose"}
+_NODES = {
+    "containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2",
+    "conntrack": "conntrack", "busybox": "busybox-static", "nsenter": "util-linux", "mount": "mount",
+}  # fmt: skip
+_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 _APT = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-qq"]
 
 
@@ -44,6 +50,33 @@ def install_docker(say: Callable[[str], None]) -> None:
         _install(lacking, say)
     else:
         say(f"For the tests of docker-compose.yaml: sudo apt-get install -y {' '.join(lacking)}")
+
+
+def lacking_for_nodes() -> list[str]:
+    """The packages that real nodes need and this machine has not."""
+    lacking = [package for program, package in _NODES.items() if not _which(program)]
+    if not (plugins() / "bridge").exists():
+        lacking.append("containernetworking-plugins")
+    return list(dict.fromkeys(lacking))
+
+
+def plugins() -> Path:
+    """The folder of CNI plugins."""
+    return next((folder for folder in _PLUGINS if (folder / "bridge").exists()), _PLUGINS[0])
+
+
+def install_for_nodes(say: Callable[[str], None]) -> None:
+    """Have what real nodes need; Missing with the command to type where we may not."""
+    lacking = lacking_for_nodes()
+    if lacking and not _may_install():
+        raise Missing(f"nodes need {', '.join(lacking)}: sudo apt-get install -y {' '.join(lacking)}")
+    if lacking:
+        _install(lacking, say)
+
+
+def _which(program: str) -> str | None:
+    # Debian keeps servers where the PATH of a user does not look.
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"]))
 
 
 def _may_install() -> bool:

@@ -50,10 +50,30 @@ def end(process: ProcessId, *, patience: float = 10) -> bool:
     """End this very process, at first politely. True if there was anything to end."""
     if not _send(process, signal.SIGTERM):
         return False
-    if not _gone(process, patience):
+    if not wait_gone(process, patience):
         _send(process, signal.SIGKILL)
-        _gone(process, patience)
+        wait_gone(process, patience)
     return True
+
+
+def wait_gone(process: ProcessId, patience: float = 10) -> bool:
+    """Wait until this very process has ended; False if it does not."""
+    # Who is not its parent cannot wait for a process, only look.
+    limit = time.monotonic() + patience
+    while alive(process):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def only_child(pid: int) -> int | None:
+    """The child of the process `pid`, on Linux; None if it has none, or several."""
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(found[0]) if len(found) == 1 else None
 
 
 def dying_with_parent() -> Callable[[], None]:
@@ -133,14 +153,4 @@ def _send(process: ProcessId, number: signal.Signals) -> bool:
         os.kill(process.pid, number)
     except ProcessLookupError:
         return False
-    return True
-
-
-def _gone(process: ProcessId, patience: float) -> bool:
-    # Who is not its parent cannot wait for a process, only look.
-    limit = time.monotonic() + patience
-    while alive(process):
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.02)
     return True

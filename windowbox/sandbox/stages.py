@@ -7,11 +7,16 @@ from pathlib import Path
 
 from windowbox.errors import Malformed
 from windowbox.sandbox import binaries, busserver, controlplane, grants, processes, roles, zoneserver
+from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
+from windowbox.sandbox.controlplane import Identities
+from windowbox.sandbox.nodes import programs
+from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.roles import Surroundings
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
+NODE_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
 _SERVER_PORTS = (
     "nats-server", "nats-monitor", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
 )  # fmt: skip
@@ -25,7 +30,8 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
 
 def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     """A port for everything that listens: as told, else as last time if still free, else any."""
-    names = [*_SERVER_PORTS, *(name for _, name in role_processes(options))]
+    scheduler = ["kube-scheduler"] if options.nodes else []
+    names = [*_SERVER_PORTS, *scheduler, *(name for _, name in role_processes(options))]
     _check(options.ports, names)
     ports = dict(options.ports)  # taken or not: better an error than a surprise
     for name in names:
@@ -37,10 +43,15 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     return ports
 
 
-def stages(folder: Path, options: Options, ports: dict[str, int]) -> list[list[Child]]:
-    """What to start at once, then what needs it, and so on. Writes what the children read."""
+def stages(
+    folder: Path, options: Options, ports: dict[str, int], site: Site | None = None
+) -> list[list[Child]]:
+    """What to start at once, then what needs it, and so on. Writes what the children read.
+
+    `site` is where the nodes are, if there are any.
+    """
     pki = folder / "pki"
-    identity = controlplane.identities(pki)
+    identity = controlplane.identities(pki, site.host if site else controlplane.LOOPBACK)
     api = controlplane.api(identity, ports["kube-apiserver"])
     around = Surroundings(
         folder=folder,
@@ -59,17 +70,16 @@ def stages(folder: Path, options: Options, ports: dict[str, int]) -> list[list[C
             *(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments,
         ],
     )  # fmt: skip
+    nodes = _nodes(site, api, pki) if site else [[], [], []]
     return [
-        _storage(folder, options, ports, around),
-        [dataclasses.replace(apiserver, then=lambda: grants.apply_all(api))],
+        [*_storage(folder, options, ports, around), *nodes[0]],
+        [dataclasses.replace(apiserver, then=lambda: grants.apply_all(api)), *nodes[1]],
         [
-            controlplane.controllers(
-                binaries.find("kube-controller-manager"), identity, pki / "controllers.kubeconfig",
-                ports["kube-controller-manager"], ports["kube-apiserver"],
-            ),
+            *_controllers(identity, pki, ports, with_nodes=site is not None),
             *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
+            *nodes[2],
         ],
-    ]  # fmt: skip
+    ]
 
 
 def dns_key_file(folder: Path) -> Path:
@@ -86,6 +96,37 @@ def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surr
         ),
         zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key),
     ]  # fmt: skip
+
+
+def _controllers(identity: Identities, pki: Path, ports: dict[str, int], *, with_nodes: bool) -> list[Child]:
+    found = [
+        controlplane.controllers(
+            binaries.find("kube-controller-manager"), identity, pki / "controllers.kubeconfig",
+            ports["kube-controller-manager"], ports["kube-apiserver"], nodes=with_nodes,
+        )
+    ]  # fmt: skip
+    if with_nodes:
+        found.append(
+            controlplane.scheduler(
+                binaries.find("kube-scheduler"), identity, pki / "scheduler.kubeconfig",
+                ports["kube-scheduler"], ports["kube-apiserver"],
+            )
+        )  # fmt: skip
+    return found
+
+
+def _nodes(site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
+    """What needs nothing, what needs that, and what needs the API server."""
+    archives = site.write(api, pki)
+    return [
+        [programs.first(place) for place in site.places],
+        [programs.containerd(place, archives) for place in site.places],
+        [
+            child
+            for place in site.places
+            for child in (programs.kubelet(place, api), programs.kube_proxy(place))
+        ],
+    ]
 
 
 def _check(fixed: dict[str, int], names: list[str]) -> None:

@@ -53,6 +53,8 @@ class State(BaseModel):
     children: dict[str, ChildState] = Field(default_factory=dict)
     ready: bool = False
     failure: str | None = None
+    mark: str = ""
+    """By which its processes are known, see `belongings`."""
 
     def supervisor(self) -> ProcessId:
         return ProcessId(self.pid, self.started)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import fcntl
 import logging
 import os
@@ -22,9 +23,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from windowbox.errors import Refused, Unreachable, WindowboxError
-from windowbox.sandbox import environment, processes, roles, stages
+from windowbox.sandbox import belongings, controlplane, environment, processes, roles, stages
 from windowbox.sandbox import state as states
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.children import Child
 from windowbox.sandbox.keeper import Keeper
+from windowbox.sandbox.nodes import site as sites
+from windowbox.sandbox.nodes.node import Node
+from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.state import State
 
@@ -41,8 +47,11 @@ class Supervisor:
         self._options = options
         me = processes.identify(os.getpid())
         self.state = State(
-            name=folder.name, pid=me.pid, started=me.started, since=time.time(), options=options
-        )
+            name=folder.name, pid=me.pid, started=me.started, since=time.time(), options=options,
+            mark=belongings.new_mark(me),
+        )  # fmt: skip
+        self.nodes: list[Node] = []
+        self._host = controlplane.LOOPBACK
         self._stages: list[list[Keeper]] = []
         self._keepers: dict[str, Keeper] = {}
         self._prepared = asyncio.Event()
@@ -73,8 +82,13 @@ class Supervisor:
         self.folder.mkdir(parents=True, exist_ok=True)
         with _alone(self.folder):
             try:
-                self._prepare()
-                await self._keep()
+                with sites.opened(self.folder, self._options) as site:
+                    try:
+                        self._prepare(site)
+                        await self._keep()
+                    finally:
+                        # Who went its own way (an Envoy, which survives its worker) ends with us, too.
+                        belongings.end(self.state.mark)
             except WindowboxError as error:
                 self.state.failure = str(error)
                 raise
@@ -127,6 +141,15 @@ class Supervisor:
         """Forget what a stopped server kept."""
         shutil.rmtree(self.store(name), ignore_errors=True)
 
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    @property
+    def api(self) -> ApiServer:
+        """The API server, as an administrator."""
+        identity = controlplane.identities(self.folder / "pki", self._host)
+        return controlplane.api(identity, self.state.ports["kube-apiserver"])
+
     def environment(self) -> dict[str, str]:
         return environment.variables(self.folder, self.state)
 
@@ -134,18 +157,26 @@ class Supervisor:
         """The settings of a process (`worker-1`), or of the `operator`."""
         return roles.settings_file(self.folder, name)
 
-    def _prepare(self) -> None:
+    def _prepare(self, site: Site | None) -> None:
         before = states.read(self.folder)
         self.state.ports = stages.choose_ports(self._options, before.ports if before else {})
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
-        for stage in stages.stages(self.folder, self._options, self.state.ports):
-            keepers = [Keeper(child, logs / f"{child.name}.log", self._write) for child in stage]
+        for stage in stages.stages(self.folder, self._options, self.state.ports, site):
+            keepers = [
+                Keeper(self._marked(child), logs / f"{child.name}.log", self._write) for child in stage
+            ]
             self._stages.append(keepers)
             self._keepers.update({keeper.child.name: keeper for keeper in keepers})
+        if site:
+            self._host = site.host
+            self.nodes = [Node(site.claim, place, self._keepers) for place in site.places]
         self.state.children = {name: keeper.state for name, keeper in self._keepers.items()}
         self._write()
         self._prepared.set()
+
+    def _marked(self, child: Child) -> Child:
+        return dataclasses.replace(child, env={**child.env, belongings.VARIABLE: self.state.mark})
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as group:

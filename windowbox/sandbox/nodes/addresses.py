@@ -1,0 +1,105 @@
+"""Which addresses nodes and Pods have: a part of the sandboxes' ranges for each sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from windowbox.errors import Malformed
+
+MOST_NODES = 16
+_PART_V4, _PART_V6 = 20, 56
+_PODS_V4, _PODS_V6 = 25, 64
+_FIRST_NODE = 11
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """The addresses of one node."""
+
+    name: str
+    v4: IPv4Address
+    v6: IPv6Address
+    pods_v4: IPv4Network
+    pods_v6: IPv6Network
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        return str(self.v4), str(self.v6)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The addresses of one sandbox with nodes: nodes in the first 256, Pods in the upper half."""
+
+    v4: IPv4Network
+    v6: IPv6Network
+    names: tuple[str, ...]
+
+    @property
+    def nodes_v4(self) -> IPv4Network:
+        return next(self.v4.subnets(new_prefix=24))
+
+    @property
+    def nodes_v6(self) -> IPv6Network:
+        return next(self.v6.subnets(new_prefix=64))
+
+    @property
+    def host_v4(self) -> IPv4Address:
+        """This machine, as its nodes see it."""
+        return self.nodes_v4[1]
+
+    @property
+    def host_v6(self) -> IPv6Address:
+        return self.nodes_v6[1]
+
+    @property
+    def pods_v4(self) -> IPv4Network:
+        return list(self.v4.subnets(1))[1]
+
+    @property
+    def pods_v6(self) -> IPv6Network:
+        return list(self.v6.subnets(1))[1]
+
+    @property
+    def nodes(self) -> list[NodePlan]:
+        pods_v4 = self.pods_v4.subnets(new_prefix=_PODS_V4)
+        pods_v6 = self.pods_v6.subnets(new_prefix=_PODS_V6)
+        return [
+            NodePlan(name, self.nodes_v4[i], self.nodes_v6[i], next(pods_v4), next(pods_v6))
+            for i, name in enumerate(self.names, start=_FIRST_NODE)
+        ]
+
+
+def names(count: int) -> tuple[str, ...]:
+    if count > MOST_NODES:
+        raise Malformed(f"{count} real nodes: a sandbox has {MOST_NODES} at most; played nodes have no limit")
+    return tuple(f"node-{i}" for i in range(1, count + 1))
+
+
+def parts(ranges: tuple[str, str]) -> Iterator[tuple[IPv4Network, IPv6Network]]:
+    """How the ranges for all sandboxes, IPv4 and IPv6, are divided among them."""
+    v4, v6 = _parsed(ranges)
+    if v4.prefixlen > _PART_V4 or v6.prefixlen > _PART_V6:
+        raise Malformed(f"{v4} and {v6}: a sandbox needs a /{_PART_V4} and a /{_PART_V6} for its nodes")
+    # The wider of the two has parts that nobody gets.
+    return zip(v4.subnets(new_prefix=_PART_V4), v6.subnets(new_prefix=_PART_V6), strict=False)
+
+
+def overlapping(network: Network, routes: list[Network]) -> list[Network]:
+    """Those of `routes` that lead to a part of `network`. A default route leads elsewhere."""
+    return [
+        route
+        for route in routes
+        if route.prefixlen and type(route) is type(network) and network.overlaps(route)
+    ]
+
+
+def _parsed(ranges: tuple[str, str]) -> tuple[IPv4Network, IPv6Network]:
+    try:
+        return IPv4Network(ranges[0]), IPv6Network(ranges[1])
+    except ValueError as error:
+        raise Malformed(f"ranges for nodes: {error}: write one of IPv4 and one of IPv6") from error

@@ -1,0 +1,165 @@
+"""What the programs of a node are told, in files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from windowbox.sandbox import certificates, controlplane
+from windowbox.sandbox import files as whole
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.certificates import Pair
+from windowbox.sandbox.nodes import images
+from windowbox.sandbox.nodes.addresses import NodePlan, Plan
+
+_EVICT_NEVER = dict.fromkeys(
+    ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node keeps what: `data` is large, `run` has a short path."""
+
+    node: NodePlan
+    namespace: str
+    data: Path
+    run: Path
+    plugins: Path
+    """The CNI plugins of this machine."""
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+    @property
+    def pid_file(self) -> Path:
+        """The process that the others of this node have to join."""
+        return self.run / "pid"
+
+    @property
+    def containers(self) -> Path:
+        """Each container that runs has a folder here, called as the container."""
+        return self.run / "containerd" / "io.containerd.runtime.v2.task" / "k8s.io"
+
+
+def write(place: Place, plan: Plan, api: ApiServer, pki: Path) -> None:
+    """Everything that containerd, kubelet and kube-proxy of this node read."""
+    node = place.node
+    kubelet = certificates.client(api.ca, pki, f"system:node:{node.name}", groups=["system:nodes"])
+    proxy = certificates.client(api.ca, pki, "system:kube-proxy")
+    # Another sandbox may have had other addresses; a certificate is for those in its name.
+    serving = certificates.server(api.ca, pki, f"kubelet-{node.name}-{node.v4}", [node.name, *node.addresses])
+    place.run.mkdir(parents=True, exist_ok=True)
+    (place.data / "cni").mkdir(parents=True, exist_ok=True)
+    whole.write(place.data / "containerd.toml", _containerd(place))
+    whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))
+    whole.write(place.data / "kubelet.yaml", yaml.safe_dump(_kubelet(place, api.ca, serving)))
+    whole.write(place.data / "kube-proxy.yaml", yaml.safe_dump(_kube_proxy(place, plan)))
+    for name, user in (("kubelet", kubelet), ("kube-proxy", proxy)):
+        text = controlplane.kubeconfig_text(api.url, api.ca, user)
+        whole.write_private(place.data / f"{name}.kubeconfig", text)
+
+
+def _containerd(place: Place) -> str:
+    return f"""version = 2
+root = "{place.data}/containerd"
+state = "{place.run}/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+
+[grpc]
+address = "{place.socket}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{images.PAUSE}"
+disable_apparmor = true
+# Without CAP_SYS_RESOURCE runc cannot become less likely to be killed, and dies.
+restrict_oom_score_adj = true
+# Else a file for each Pod appears in /run/netns of the host.
+netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{place.plugins}"
+conf_dir = "{place.data}/cni"
+"""
+
+
+def _cni(place: Place) -> dict[str, Any]:
+    node = place.node
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": str(place.run / "ipam"),
+            "ranges": [[{"subnet": str(node.pods_v4)}], [{"subnet": str(node.pods_v6)}]],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
+        },
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "1.0.0", "name": "windowbox", "plugins": [bridge, ports]}
+
+
+def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(ca.certificate)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(serving.certificate),
+        "tlsPrivateKeyFile": str(serving.key),
+        "healthzBindAddress": str(place.node.v4),
+        "containerRuntimeEndpoint": f"unix://{place.socket}",
+        # This machine is not the kubelet's alone: it takes it as it is.
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "makeIPTablesUtilChains": False,
+        "oomScoreAdj": 0,
+        "resolvConf": "",
+        "podLogsDir": str(place.data / "logs"),
+        "volumePluginDir": str(place.data / "volume-plugins"),
+        # Nothing can be pulled, so nothing may be thrown away.
+        "evictionHard": _EVICT_NEVER,
+        "imageGCHighThresholdPercent": 100,
+        "serializeImagePulls": False,
+        # A node that dies should be missed within seconds, not within a minute.
+        "nodeLeaseDurationSeconds": 8,
+        "nodeStatusUpdateFrequency": "5s",
+    }
+
+
+def _kube_proxy(place: Place, plan: Plan) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": str(place.data / "kube-proxy.kubeconfig")},
+        "hostnameOverride": place.node.name,
+        "mode": "nftables",
+        # Once a second is the default, and late by a second in half of all cases.
+        "nftables": {"minSyncPeriod": "100ms"},
+        "clusterCIDR": f"{plan.pods_v4},{plan.pods_v6}",
+        "detectLocalMode": "ClusterCIDR",
+        "healthzBindAddress": "[::]:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        # These are settings of the whole machine.
+        "conntrack": {
+            "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"
+        },
+        "oomScoreAdj": 0,
+    }  # fmt: skip

@@ -1,0 +1,113 @@
+"""Images for containers, made from programs of this machine: nothing has to be pulled."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windowbox.errors import Missing
+from windowbox.sandbox import binaries
+
+PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+_FOREVER = "2147483647"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A name, and files: a path of this machine, or the content, for each path inside."""
+
+    name: str
+    files: Mapping[str, Path | str]
+    entrypoint: tuple[str, ...] = ()
+    """What a container always starts; its arguments are added."""
+    command: tuple[str, ...] = ()
+    """What it starts, or is added, if it is not told anything else."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+
+
+def images() -> list[Image]:
+    """What every node has: `pause` for containerd, `busybox` and `echo` for Pods."""
+    busybox = _busybox()
+    shell: Mapping[str, Path | str] = {"bin/busybox": busybox, "etc/passwd": _PASSWD}
+    return [
+        Image(PAUSE, {"bin/busybox": busybox}, entrypoint=("/bin/busybox", "sleep", _FOREVER)),
+        Image(BUSYBOX, shell, (), ("sh",), _applets(busybox), ("tmp", "root", "var", "proc", "sys", "dev")),
+        Image(ECHO, {"echo": binaries.find("windowbox-echo")}, entrypoint=("/echo",)),
+    ]
+
+
+def write(image: Image, path: Path) -> Path:
+    """The image as an archive that `ctr images import` and `docker load` take."""
+    layer = _layer(image)
+    digest = hashlib.sha256(layer).hexdigest()
+    config = {
+        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "os": "linux",
+        "config": {
+            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": ["PATH=/bin"], "WorkingDir": "/"
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created_by": "windowbox"}],
+    }  # fmt: skip
+    manifest = [{"Config": "config.json", "RepoTags": [image.name], "Layers": ["layer.tar"]}]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        _add(archive, "config.json", json.dumps(config).encode())
+        _add(archive, "layer.tar", layer)
+        _add(archive, "manifest.json", json.dumps(manifest).encode())
+    return path
+
+
+def _layer(image: Image) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as layer:
+        for folder in sorted({*image.folders, *_parents(image)}):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            layer.addfile(entry)
+        for name, source in image.files.items():
+            program = isinstance(source, Path)
+            _add(layer, name, source.read_bytes() if isinstance(source, Path) else source.encode(), program)
+        for name, target in image.links.items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            layer.addfile(entry)
+    return content.getvalue()
+
+
+def _parents(image: Image) -> set[str]:
+    return {str(Path(name).parent) for name in (*image.files, *image.links)} - {"."}
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = False) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o755 if program else 0o644
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _busybox() -> Path:
+    for path in (Path("/bin/busybox"), Path("/bin/busybox.static"), Path("/usr/bin/busybox")):
+        if path.exists() and _is_static(path):
+            return path
+    raise Missing("a static busybox is not on this machine: run `make setup`, or install busybox-static")
+
+
+def _is_static(program: Path) -> bool:
+    # A program that needs a loader names it in its header.
+    return b"/ld-" not in program.read_bytes()[:4096]
+
+
+def _applets(busybox: Path) -> dict[str, str]:
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, timeout=20, check=True)
+    return {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}

@@ -1,0 +1,47 @@
+"""What sandboxes left that were killed: found, told, and cleared by the next one that comes.
+
+`python -m windowbox.sandbox.nodes.leftovers` clears it, too.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from windowbox.sandbox import belongings, processes
+from windowbox.sandbox.nodes import cgroups, claims, network
+from windowbox.sandbox.nodes.claims import Claim
+
+
+def found() -> list[str]:
+    """What there is to clear, in words."""
+    told = [f"{belongings.name_of(process)} ({process.pid})" for process in belongings.orphans()]
+    with claims.left() as dead:
+        for claim in dead:
+            told += network.namespaces(claim) or [str(claim.folder)]
+    return told
+
+
+def clear() -> list[str]:
+    """Clear what belongs to no living sandbox, and say what that was."""
+    told = [f"{belongings.name_of(process)} ({process.pid})" for process in belongings.orphans()]
+    belongings.end_all(belongings.orphans())
+    with claims.left() as dead:
+        for claim in dead:
+            told += network.namespaces(claim)
+            clear_one(claim)
+    return told
+
+
+def clear_one(claim: Claim) -> None:
+    """Clear what is left of the nodes of one claim, which the caller holds."""
+    belongings.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
+    for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
+        cgroups.remove(containers)
+    network.remove(claim)
+    claims.done(claim)
+
+
+if __name__ == "__main__":
+    for line in clear():
+        print(line)
+    sys.exit(0)

@@ -1,0 +1,61 @@
+"""A node, to be broken and mended by tests and the demo."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from windowbox.sandbox.keeper import Keeper
+from windowbox.sandbox.nodes import network
+from windowbox.sandbox.nodes.addresses import NodePlan
+from windowbox.sandbox.nodes.claims import Claim
+from windowbox.sandbox.nodes.files import Place
+
+
+class Node:
+    """One real node of a running sandbox."""
+
+    def __init__(self, claim: Claim, place: Place, keepers: Mapping[str, Keeper]) -> None:
+        self.plan: NodePlan = place.node
+        self.namespace = place.namespace
+        """The name of its network namespace."""
+        self._claim = claim
+        # In the order in which they can start.
+        self._init, self._containerd, self._kubelet, self._proxy = (
+            keepers[f"{place.node.name}/{program}"]
+            for program in ("init", "containerd", "kubelet", "kube-proxy")
+        )
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def v4(self) -> str:
+        return str(self.plan.v4)
+
+    @property
+    def v6(self) -> str:
+        return str(self.plan.v6)
+
+    def cut(self) -> None:
+        """Lose every packet from and to this node, without a word to anybody."""
+        network.cut(self.namespace)
+
+    async def kill(self) -> None:
+        """Take the power off: all processes and Pods end at once, and the link goes down."""
+        network.unplug(self._claim, self.name)
+        await asyncio.gather(*(keeper.crash() for keeper in self._keepers()))
+
+    async def mend(self, *, patience: float = 60) -> None:
+        """Undo `cut` and `kill`, and wait until the node is ready again."""
+        network.mend(self.namespace)
+        network.plug(self._claim, self.name)
+        async with asyncio.timeout(patience):
+            for step in ([self._init], [self._containerd], [self._kubelet, self._proxy]):
+                for keeper in step:
+                    keeper.start()
+                await asyncio.gather(*(keeper.ready() for keeper in step))
+
+    def _keepers(self) -> list[Keeper]:
+        return [self._init, self._containerd, self._kubelet, self._proxy]

@@ -1,0 +1,106 @@
+"""Where the nodes of a sandbox stand: opened before they start, and cleared after they have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from windowbox.errors import Missing, Refused
+from windowbox.sandbox import packages
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.nodes import addresses, claims, images, leftovers, network
+from windowbox.sandbox.nodes import files as node_files
+from windowbox.sandbox.nodes.addresses import Plan
+from windowbox.sandbox.nodes.claims import Claim
+from windowbox.sandbox.nodes.files import Place
+from windowbox.sandbox.options import Options
+
+
+@dataclass(frozen=True)
+class Site:
+    """A claim to a number and to addresses, and a place for each node."""
+
+    claim: Claim
+    plan: Plan
+    places: list[Place]
+    folder: Path
+
+    @property
+    def host(self) -> str:
+        """The address at which nodes reach what runs on this machine."""
+        return str(self.plan.host_v4)
+
+    def write(self, api: ApiServer, pki: Path) -> list[Path]:
+        """Write what the programs of all nodes read; the archives of images among it."""
+        for place in self.places:
+            node_files.write(place, self.plan, api, pki)
+        return [
+            images.write(image, self.folder / "images" / f"{image.name.partition('/')[2]}.tar")
+            for image in images.images()
+        ]
+
+
+@contextlib.contextmanager
+def opened(folder: Path, options: Options) -> Iterator[Site | None]:
+    """The site of a sandbox whose data is in `folder`; None if it shall have no nodes."""
+    leftovers.clear()
+    if not options.nodes:
+        yield None
+        return
+    if reason := impossible():
+        raise Missing(f"nodes need {reason}")
+    names = addresses.names(options.nodes)
+    with _claimed(options, names) as (claim, plan):
+        data = folder / "nodes"
+        shutil.rmtree(data, ignore_errors=True)
+        claims.begin(claim)
+        try:
+            network.build(claim, plan)
+            yield Site(claim, plan, _places(claim, plan, data), data)
+        finally:
+            leftovers.clear_one(claim)
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def impossible() -> str:
+    """What keeps this machine from having real nodes, in a few words; empty if nothing does."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "Linux, and root"
+    if not Path("/proc/sys/net/ipv6").exists():
+        return "a kernel with IPv6"
+    if lacking := packages.lacking_for_nodes():
+        return f"{', '.join(lacking)}: run `make setup`"
+    return ""
+
+
+@contextlib.contextmanager
+def _claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
+    """The first number that is free, and whose addresses lead nowhere yet."""
+    parts, taken = list(addresses.parts(options.ranges)), network.routes()
+    for number in claims.numbers():
+        v4, v6 = parts[number % len(parts)]
+        if addresses.overlapping(v4, taken) or addresses.overlapping(v6, taken):
+            continue
+        with claims.held(number) as claim:
+            if claim:
+                yield claim, Plan(v4, v6, names)
+                return
+    raise Refused(f"no addresses for nodes are free in {' and '.join(options.ranges)}")
+
+
+def _places(claim: Claim, plan: Plan, data: Path) -> list[Place]:
+    return [
+        Place(
+            node=node,
+            namespace=claim.namespace(node.name),
+            data=data / node.name,
+            run=claim.folder / node.name,
+            plugins=packages.plugins(),
+        )
+        for node in plan.nodes
+    ]
