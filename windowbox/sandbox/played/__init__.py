@@ -1,0 +1,1 @@
+"""Played nodes: Nodes without machines. kwok plays their kubelets, the node simulator their network."""

@@ -1,0 +1,89 @@
+"""All objects of a kind as values, kept up to date by list and watch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from windowbox.clients.kube import Kube
+from windowbox.errors import TransientError, WatchExpired
+from windowbox.models.objects import Object
+from windowbox.models.refs import Resource
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAUSE = 0.5
+
+
+class Following(Generic[T]):
+    """What there is of a kind, read by `read` (None: of no interest); `changed` hears old and new."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        resource: Resource,
+        read: Callable[[Object], T | None],
+        changed: Callable[[tuple[str, str], T | None, T | None], None],
+    ) -> None:
+        self.values: dict[tuple[str, str], T] = {}
+        self.listed = asyncio.Event()
+        self.resource = resource
+        self._kube = kube
+        self._read = read
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Follow for ever. After every gap all is listed anew, so that nothing is missed."""
+        while True:
+            try:
+                await self._watch(await self._list())
+            except WatchExpired:
+                logger.info("%s: watch expired; listing again", self.resource.id)
+            except TransientError as error:
+                logger.warning("%s: again in %.1f s: %s", self.resource.id, _PAUSE, error)
+                await asyncio.sleep(_PAUSE)
+
+    async def _list(self) -> str:
+        found: set[tuple[str, str]] = set()
+        more = version = ""
+        while True:
+            page = await self._kube.page(self.resource, more=more)
+            version = version or page.resource_version
+            for raw in page.items:
+                found.add(self._see(Object(raw)))
+            if not (more := page.more):
+                break
+        for gone in self.values.keys() - found:
+            self._note(gone, None)
+        self.listed.set()
+        return version
+
+    async def _watch(self, version: str) -> None:
+        while True:
+            async for events in self._kube.watch(self.resource, version):
+                for event in events:
+                    object = Object(event.object)
+                    if event.type == "DELETED":
+                        self._note((object.namespace, object.name), None)
+                    elif event.type != "BOOKMARK":
+                        self._see(object)
+                version = Object(events[-1].object).resource_version
+
+    def _see(self, object: Object) -> tuple[str, str]:
+        key = object.namespace, object.name
+        self._note(key, self._read(object))
+        return key
+
+    def _note(self, key: tuple[str, str], new: T | None) -> None:
+        old = self.values.get(key)
+        if old == new:
+            return
+        if new is None:
+            del self.values[key]
+        else:
+            self.values[key] = new
+        self._changed(key, old, new)

@@ -1,0 +1,125 @@
+"""What the node simulator has to know of Nodes, Services and EndpointSlices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+from windowbox.models.objects import Object
+
+PLAYED = "kwok.x-k8s.io/node"
+"""Label and annotation of a Node that no machine stands behind; its value is `fake`."""
+BEHAVIOUR = "simulator.windowbox/behaviour"
+"""Annotation by which a played Node is told to misbehave."""
+
+Behaviour = Literal["serve", "hang", "refuse", "drop"]
+
+_DRAINING = "ToBeDeletedByClusterAutoscaler"
+_SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class Key(NamedTuple):
+    """A Service's namespace and name."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A played Node, and how it behaves."""
+
+    name: str
+    address: str
+    eligible: bool = True
+    """Whether it may be given new connections: it is neither going away nor about to."""
+    behaviour: Behaviour = "serve"
+
+
+class Port(NamedTuple):
+    """A port of a Service, by which its endpoints are found, and where nodes listen for it."""
+
+    name: str
+    protocol: str
+    node_port: int
+
+
+@dataclass(frozen=True)
+class Service:
+    """A Service for which nodes listen."""
+
+    key: Key
+    ports: tuple[Port, ...]
+    local: bool = False
+    """Each node sends only to endpoints of its own."""
+    health_port: int = 0
+
+
+class Endpoint(NamedTuple):
+    """One Pod: where it is, and whether it takes connections, if need be while it ends."""
+
+    node: str
+    ready: bool
+    serving: bool
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some of a Service's endpoints."""
+
+    service: Key
+    ports: frozenset[tuple[str, str]]
+    """Name and protocol of each."""
+    endpoints: tuple[Endpoint, ...]
+
+
+def node(object: Object) -> Node | None:
+    """The Node, if it is played and has an address of this machine."""
+    if object.labels.get(PLAYED) != "fake":
+        return None
+    listed = object.status.get("addresses") or ()
+    addresses = [a["address"] for a in listed if a.get("type") == "InternalIP"]
+    loopback = [address for address in addresses if address.startswith("127.")]
+    if not loopback:
+        return None
+    tainted = any(taint.get("key") == _DRAINING for taint in object.spec.get("taints") or ())
+    return Node(object.name, loopback[0], not (tainted or object.deleting), _behaviour(object))
+
+
+def service(object: Object) -> Service | None:
+    """The Service, if nodes listen for it on IPv4: played nodes have no other addresses."""
+    spec = object.spec
+    ports = tuple(
+        Port(port.get("name") or "", port.get("protocol") or "TCP", port["nodePort"])
+        for port in spec.get("ports") or ()
+        if port.get("nodePort")
+    )
+    if not ports or "IPv4" not in spec.get("ipFamilies", ["IPv4"]):
+        return None
+    local = spec.get("externalTrafficPolicy") == "Local"
+    key = Key(object.namespace, object.name)
+    return Service(key, ports, local, spec.get("healthCheckNodePort") or 0 if local else 0)
+
+
+def endpoint_slice(object: Object) -> Slice | None:
+    """The EndpointSlice, if it belongs to a Service and is one of IPv4."""
+    name = object.labels.get(_SERVICE_NAME)
+    if not name or object.raw.get("addressType") != "IPv4":
+        return None
+    ports = ((p.get("name") or "", p.get("protocol") or "TCP") for p in object.raw.get("ports") or ())
+    endpoints = tuple(_endpoint(one) for one in object.raw.get("endpoints") or ())
+    return Slice(Key(object.namespace, str(name)), frozenset(ports), endpoints)
+
+
+def _behaviour(object: Object) -> Behaviour:
+    told = object.annotations.get(BEHAVIOUR)
+    known: tuple[Behaviour, ...] = get_args(Behaviour)
+    return next((behaviour for behaviour in known if behaviour == told), "serve")
+
+
+def _endpoint(raw: Mapping[str, Any]) -> Endpoint:
+    conditions = raw.get("conditions") or {}
+    ready = conditions.get("ready") is not False  # whoever says nothing means yes
+    serving = conditions.get("serving")
+    return Endpoint(raw.get("nodeName") or "", ready, ready if serving is None else bool(serving))
