@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-import aiohttp
-
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy import bootstrap
+from windowbox.clients.envoy import bootstrap, unixhttp
 from windowbox.clients.envoy.docker_boxes import FOLDER
 from windowbox.errors import Refused, Unreachable
 
@@ -56,21 +54,7 @@ class Shared:
         return {}
 
     async def ask(self, path: str, *, post: bool) -> bytes:
-        what = f"ask Envoy in {self._folder.name} for {path}"
-        try:
-            with _within_reach(self._folder) as folder:
-                connector = aiohttp.UnixConnector(f"{folder}/{bootstrap.ADMIN}")
-                limit = aiohttp.ClientTimeout(total=_LIMIT)
-                async with (
-                    aiohttp.ClientSession(connector=connector, timeout=limit) as session,
-                    session.request("POST" if post else "GET", f"http://envoy{path}") as response,
-                ):
-                    answer = await response.read()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
-        if response.status != 200:
-            raise Refused(f"{what}: {response.status} {answer[:200].decode(errors='replace')}")
-        return answer
+        return await unixhttp.request(self._folder / bootstrap.ADMIN, path, post=post)
 
     def prepare(self, files: Mapping[str, bytes]) -> None:
         """An empty folder with these files, before the container is there."""
@@ -119,16 +103,6 @@ class Enclosed:
 
     def remove(self) -> None:
         """They went with the container."""
-
-
-@contextlib.contextmanager
-def _within_reach(folder: Path) -> Iterator[str]:
-    # The kernel takes no more than 107 characters for a socket's path.
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def _is_one(file: Path) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import docker_boxes, docker_routes
+from windowbox.clients.envoy import docker_boxes, hostnetwork
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.docker_boxes import FOLDER, Household
 from windowbox.clients.envoy.docker_envoys import DockerEnvoy, DockerEnvoys
@@ -20,6 +20,7 @@ class DockerHost:
     def __init__(self, engine: Engine, household: Household, folder: Path | None = None) -> None:
         self._engine = engine
         self._household = household
+        self._folder = folder
         self._envoys = DockerEnvoys(engine, household, folder, self)
 
     @property
@@ -49,11 +50,13 @@ class DockerHost:
         return await aliases(self._engine, addresses)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
-        # The routing table is this host's own, which has more than one user: see `docker routed`.
-        if routes:
+        if self._folder and await same_host(self._engine):
+            name = docker_boxes.edge_of(container) or ""
+            await hostnetwork.route(self._folder / f"{name}-routes.json", routes)
+        elif routes:
             raise Refused(
-                f"routes to {', '.join(routes)}: an Envoy in the host's network has no routes of its own; "
-                "set loadbalancer.attachment to docker-routed"
+                f"routes to {', '.join(routes)}: the host's own table is out of reach "
+                "without loadbalancer.folder; set it, or loadbalancer.attachment to docker-routed"
             )
 
     async def left(self, container: Container) -> None:
@@ -65,8 +68,7 @@ async def aliases(engine: Engine, addresses: Sequence[str]) -> dict[str, str]:
     if not await same_host(engine):
         # Nobody can look from here. What is missing shows when a connection is tried.
         return {}
-    told = {address: await docker_routes.have_alias(address) for address in addresses}
-    return {address: command for address, command in told.items() if command}
+    return await hostnetwork.prepare(addresses)
 
 
 async def same_host(engine: Engine) -> bool:

@@ -1,12 +1,10 @@
-"""Addresses and routes: on this host, by its own `ip`; inside of a container, by the image's."""
+"""Routes to containers, set by this host's `ip`, and routes inside of them, set by the image's."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
@@ -21,7 +19,6 @@ Routes = Mapping[Network, IPv4Address | IPv6Address]
 SCRIPT = "windowbox-network.sh"
 _TABLE = "windowbox-network.json"
 _LIMIT = 10.0
-_FAMILY_SIZE = {4: 32, 6: 128}
 
 
 def parsed(routes: Mapping[str, str]) -> Routes:
@@ -101,28 +98,6 @@ class Inside:
 
 def _merged(table: Mapping[str, Mapping[str, str]]) -> Routes:
     return {prefix: hop for routes in table.values() for prefix, hop in parsed(routes).items()}
-
-
-def is_local(address: IPv4Address | IPv6Address) -> bool:
-    """Whether programs on this host can listen on the address."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as one:
-            one.bind((str(address), 0))
-    except OSError as error:
-        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            return False
-        raise
-    return True
-
-
-async def have_alias(address: str) -> str | None:
-    """Have the address on this host's loopback; else the command that a person has to type."""
-    parsed_address = ip_address(address)
-    if is_local(parsed_address):
-        return None
-    size = _FAMILY_SIZE[parsed_address.version]
-    return await _do_or_tell(f"ip address replace {address}/{size} dev lo")
 
 
 async def have_route(prefix: Network, hop: IPv4Address | IPv6Address) -> str | None:
