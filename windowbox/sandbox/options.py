@@ -17,6 +17,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """Where the addresses of nodes and Pods come from, IPv4 and IPv6; each sandbox takes a part.
 
     The former is reserved for tests between devices (RFC 2544), so nobody should live there."""
+    addresses: tuple[str, ...] = ()
+    """Prefixes for load balancers; by default a part of the loopback addresses that no other sandbox has."""
     audit: bool = False
     """Write a line about each request to the API server, for benchmarks that count them."""
     apiserver_arguments: tuple[str, ...] = ()

@@ -28,6 +28,8 @@ class Surroundings:
     passwords: dict[str, str]
     dns_port: int
     dns_key: Key | None
+    prefixes: tuple[str, ...]
+    """The addresses of load balancers."""
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -71,6 +73,10 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         settings["metrics"] = f"127.0.0.1:{metrics_port}"
     if role in ("worker", "operator"):
         settings["dns"] = {"zones": [_zone(around)]}
+        settings["loadbalancer"] = {
+            "ranges": [{"prefixes": list(around.prefixes)}],
+            "folder": str(around.folder / "edge"),
+        }
     path = settings_file(around.folder, name)
     files.write_settings(path, settings)
     return path

@@ -60,6 +60,7 @@ def stages(
         passwords=busserver.passwords(folder / "nats" / "passwords.json"),
         dns_port=ports["named"],
         dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
+        prefixes=options.addresses or _addresses(ports),
     )
     roles.write_kubeconfigs(folder, api)
     roles.write_settings(around, "operator", "operator", None)
@@ -84,6 +85,12 @@ def stages(
 
 def dns_key_file(folder: Path) -> Path:
     return folder / "dns.key"
+
+
+def _addresses(ports: dict[str, int]) -> tuple[str, ...]:
+    # No other sandbox has the port, so no other has this part of the loopback addresses.
+    port = ports["nats-server"]
+    return (f"127.{port >> 8}.{port & 255}.0/24",)
 
 
 def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surroundings) -> list[Child]:

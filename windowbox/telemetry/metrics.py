@@ -27,6 +27,10 @@ oldest = Gauge("windowbox_queue_oldest_seconds", "Age of the oldest unfinished w
 
 patches = Counter("windowbox_patches_total", "Writes to the Kubernetes API", ["kind", "part", "result"])
 
+load_balancers = Gauge("windowbox_load_balancers", "Load balancers carried by the edge we own")
+addresses_used = Gauge("windowbox_addresses_used", "Addresses given away", ["range", "family"])
+addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["range", "family"])
+
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
 # Told by the connection to the name servers, which counts for itself.

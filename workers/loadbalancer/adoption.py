@@ -53,6 +53,6 @@ def _claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Cla
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
         addresses,
-        asked.places,
+        tuple(port.place for port in asked.ports),
         asked.share,
     )

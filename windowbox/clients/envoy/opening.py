@@ -1,0 +1,25 @@
+"""Which attachment the settings ask for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from windowbox.clients import docker
+from windowbox.clients.envoy import docker_attachments
+from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.process import Processes
+from windowbox.errors import Malformed
+from windowbox.models.lbsettings import LoadBalancerSettings
+
+
+@contextlib.asynccontextmanager
+async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
+    """The attachment, for as long as it is needed; the Envoys go on without it."""
+    if settings.attachment != "process":
+        async with docker.opened(settings.docker) as engine:
+            yield docker_attachments.chosen(engine, settings)
+    elif settings.folder is None:
+        raise Malformed("loadbalancer.folder is not set: name a folder for Envoy's files")
+    else:
+        yield Processes(settings.folder, program=settings.envoy)
