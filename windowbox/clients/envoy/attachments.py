@@ -81,4 +81,4 @@ class Attachment(Protocol):
         """Start one. Safe to repeat: what is left of an earlier try with this generation makes way."""
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        """Have these addresses arrive at the Envoys. Returns, for those that cannot, what a person has to do."""
+        """Have these addresses arrive at the Envoys. For those that cannot: what a person has to do."""

@@ -1,0 +1,161 @@
+"""What an Envoy says of itself: what it has taken, refused, and carried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from windowbox.clients.envoy.attachments import Running
+
+_STANDING = (
+    r"^(listener_manager\.lds\.(version_text|update_rejected)"
+    r"|cluster_manager\.(cds\.(version_text|update_rejected)|warming_clusters)|server\.state)$"
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far an Envoy is with what it was told."""
+
+    live: bool
+    """Whether it has begun to serve."""
+    clusters: str
+    """The version of the file that it has taken."""
+    listeners: str
+    clusters_rejected: int
+    """How many files it has turned down, in whole or in part."""
+    listeners_rejected: int
+    warming: int
+    """How many clusters wait for the first answers of their endpoints."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a listener has carried since its Envoy was started."""
+
+    connections: int = 0
+    """For UDP: flows."""
+    active: int = 0
+    received: int = 0
+    """Bytes from clients."""
+    sent: int = 0
+    datagrams_received: int = 0
+    datagrams_sent: int = 0
+    turned_away: int = 0
+    """Connections and datagrams from where nobody is allowed, and connections beyond the limit."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What Envoy thinks of an endpoint."""
+
+    name: str
+    address: str
+    port: int
+    healthy: bool
+    reasons: tuple[str, ...] = field(default=())
+
+
+async def standing(running: Running) -> Standing:
+    found = await _stats(running, _STANDING)
+    return Standing(
+        live=found.get("server.state") == "0",
+        clusters=found.get("cluster_manager.cds.version_text", ""),
+        listeners=found.get("listener_manager.lds.version_text", ""),
+        clusters_rejected=int(found.get("cluster_manager.cds.update_rejected", 0)),
+        listeners_rejected=int(found.get("listener_manager.lds.update_rejected", 0)),
+        warming=int(found.get("cluster_manager.warming_clusters", 0)),
+    )
+
+
+async def warming(running: Running) -> frozenset[str]:
+    """The statistics' names of clusters that wait for the first answers of their endpoints."""
+    found = await _stats(running, r"^cluster\..*\.warming_state$")
+    return frozenset(key[len("cluster.") : -len(".warming_state")] for key, n in found.items() if n != "0")
+
+
+async def endpoint_versions(running: Running) -> dict[str, str]:
+    """By the statistics' name of each cluster with a file of its own: the version of it that was taken."""
+    found = await _stats(running, r"^cluster\..*\.version_text$")
+    return {key[len("cluster.") : -len(".version_text")]: version for key, version in found.items()}
+
+
+async def refused(running: Running, version: str) -> dict[str, str] | None:
+    """Why each listener of this version was turned down; None if this version was not even tried yet."""
+    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_listeners"))
+    errors = {
+        one["name"]: one["error_state"]
+        for one in answer.get("configs", [])
+        if one.get("error_state", {}).get("version_info") == version
+    }
+    return {name: error.get("details", "") for name, error in errors.items()} or None
+
+
+async def connections(running: Running) -> int:
+    """How many connections and flows are open."""
+    found = await _stats(running, r"\.(downstream_cx_active|downstream_sess_active)$")
+    return sum(int(count) for name, count in found.items() if not name.startswith("listener.admin."))
+
+
+async def traffic(running: Running) -> dict[str, Traffic]:
+    """By the statistics' name of each listener."""
+    found = await _stats(running, r"^(tcp|udp|listener|connection_limit)\.")
+    counts: dict[str, dict[str, int]] = {}
+    for key, value in found.items():
+        name, _, what = key.partition(".")[2].rpartition(".")
+        if value.isdigit() and name != "admin":
+            counts.setdefault(name, {})[what] = int(value)
+    return {name: _traffic(count) for name, count in counts.items()}
+
+
+async def health(running: Running) -> dict[str, tuple[Health, ...]]:
+    """By listener."""
+    answer = orjson.loads(await running.ask("/clusters?format=json"))
+    return {
+        cluster["name"]: tuple(_healths(cluster.get("host_statuses", [])))
+        for cluster in answer.get("cluster_statuses", [])
+    }
+
+
+def stat_name(name: str) -> str:
+    """How statistics spell a listener's name."""
+    return name.replace(":", "_")
+
+
+async def _stats(running: Running, regex: str) -> dict[str, str]:
+    answer = (await running.ask(f"/stats?filter={quote(regex, safe='')}")).decode()
+    pairs = (line.split(": ", 1) for line in answer.splitlines() if ": " in line)
+    return {name: value.strip('"') for name, value in pairs}
+
+
+def _traffic(count: Mapping[str, int]) -> Traffic:
+    def of(*names: str) -> int:
+        return sum(count.get(name, 0) for name in names)
+
+    return Traffic(
+        connections=of("downstream_cx_total", "downstream_sess_total"),
+        active=of("downstream_cx_active", "downstream_sess_active"),
+        received=of("downstream_cx_rx_bytes_total", "downstream_sess_rx_bytes"),
+        sent=of("downstream_cx_tx_bytes_total", "downstream_sess_tx_bytes"),
+        datagrams_received=of("downstream_sess_rx_datagrams"),
+        datagrams_sent=of("downstream_sess_tx_datagrams"),
+        turned_away=of("no_filter_chain_match", "downstream_sess_no_route", "limited_connections"),
+    )
+
+
+def _healths(found: list[dict[str, Any]]) -> Iterator[Health]:
+    for host in found:
+        address = host["address"]["socket_address"]
+        status = host.get("health_status", {})
+        reasons = tuple(sorted(k.removeprefix("failed_") for k, value in status.items() if value is True))
+        yield Health(
+            name=host.get("hostname", ""),
+            address=address["address"],
+            port=address["port_value"],
+            healthy=not reasons and status.get("eds_health_status", "HEALTHY") in ("HEALTHY", "UNKNOWN"),
+            reasons=reasons,
+        )

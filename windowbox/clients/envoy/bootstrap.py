@@ -1,0 +1,97 @@
+"""How an Envoy is started: its command line, and the file that tells it where all else is."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import orjson
+
+BOOTSTRAP = "envoy.json"
+CLUSTERS = "cds.json"
+LISTENERS = "lds.json"
+RUNTIME = "runtime.json"
+ADMIN = "admin.sock"
+LAYER = "windowbox"
+"""The name of the layer of runtime values that RUNTIME holds."""
+
+DRAIN = 600
+"""Seconds that connections of a listener live on when it was changed or removed. Also Envoy's default."""
+
+_DEAF = "10s"
+"""Watchdogs report a thread that was stuck so long; shorter times wake an idle Envoy all the time."""
+
+_COUNTED = (
+    "listener_manager.lds.",
+    "listener_manager.total_listeners_",
+    "cluster_manager.cds.",
+    "cluster_manager.warming_clusters",
+    "server.state",
+)
+_COUNTED_OF_EACH = (
+    r"cluster\..*\.(version_text|warming_state)",
+    r"listener\..*\.(downstream_cx_active|no_filter_chain_match)",
+    r"tcp\..*\.downstream_cx_(total|rx_bytes_total|tx_bytes_total)",
+    r"udp\..*\.downstream_sess_(active|total|no_route|[rt]x_bytes|[rt]x_datagrams)",
+    r"connection_limit\..*\.limited_connections",
+)
+"""A thousand listeners would need tens of megabytes for what nobody asks for."""
+
+
+def arguments(folder: str, *, workers: int | None = None) -> list[str]:
+    """What comes after the program's name. `folder` is where the files are, as Envoy sees it."""
+    return [
+        *("--config-path", f"{folder}/{BOOTSTRAP}"),
+        *("--concurrency", str(workers or min(2, os.cpu_count() or 1))),
+        *("--drain-time-s", str(DRAIN)),
+        *("--drain-strategy", "immediate"),
+        *("--log-level", "warning"),
+        # Several Envoys may share a network; hot restart would have them share a socket, too.
+        "--disable-hot-restart",
+    ]
+
+
+def bootstrap(folder: str) -> bytes:
+    """The file that an Envoy starts with. All else it reads from files in `folder`, and reads again when
+    they are replaced."""
+    return orjson.dumps(
+        {
+            "node": {"id": "windowbox", "cluster": "windowbox"},
+            "admin": {"address": {"pipe": {"path": f"{folder}/{ADMIN}", "mode": 0o600}}},
+            "dynamic_resources": {
+                "cds_config": _file(folder, CLUSTERS),
+                "lds_config": _file(folder, LISTENERS),
+            },
+            "layered_runtime": {"layers": [_layer(folder)]},
+            "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": _patterns()}}},
+            # Nobody is told of statistics: they are asked for.
+            "stats_flush_on_admin": True,
+            # What counts the traffic of a cluster exists only from its first connection on.
+            "deferred_stat_options": {"enable_deferred_creation_stats": True},
+            "watchdogs": {"main_thread_watchdog": _watchdog(), "worker_watchdog": _watchdog()},
+        },
+        option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS,
+    )
+
+
+def _file(folder: str, name: str) -> dict[str, Any]:
+    return {
+        "resource_api_version": "V3",
+        "path_config_source": {"path": f"{folder}/{name}"},
+        "initial_fetch_timeout": "0s",
+    }
+
+
+def _layer(folder: str) -> dict[str, Any]:
+    return {"name": LAYER, "rtds_layer": {"name": LAYER, "rtds_config": _file(folder, RUNTIME)}}
+
+
+def _patterns() -> list[dict[str, Any]]:
+    return [
+        *({"prefix": prefix} for prefix in _COUNTED),
+        *({"safe_regex": {"regex": regex}} for regex in _COUNTED_OF_EACH),
+    ]
+
+
+def _watchdog() -> dict[str, str]:
+    return {"miss_timeout": _DEAF, "megamiss_timeout": _DEAF}

@@ -1,0 +1,274 @@
+"""The edge: an Envoy that is always there, and serves what it was last told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+from windowbox.clients.envoy import admin, bootstrap, inotify, resources
+from windowbox.clients.envoy.admin import Health, Traffic
+from windowbox.clients.envoy.attachments import Attachment, Order, Published, Running
+from windowbox.clients.envoy.settling import Settled, Settling
+from windowbox.errors import TransientError, Unreachable, WindowboxError
+from windowbox.models.loadbalancers import LoadBalancer
+
+logger = logging.getLogger(__name__)
+
+_EMPTY = resources.configuration((), folder=".").files
+_SHORT_LIFE = 5.0
+"""Seconds. An Envoy that ends sooner is likely to do so again."""
+_LONGEST_PAUSE = 10.0
+_START = 30.0
+"""Seconds that a new Envoy has until it serves, when it is to replace another."""
+
+
+class Edge:
+    """One name's Envoy. `write` tells it what to serve, `settled` when it does; `keep` keeps it running.
+
+    What is served is known from the files of the Envoy itself, so that a successor of this process goes on
+    where it ended.
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        name: str = "edge",
+        *,
+        labels: Mapping[str, str] | None = None,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.running = asyncio.Event()
+        self._attachment = attachment
+        self._labels = labels
+        self._on_start = on_start
+        self._lock = asyncio.Lock()
+        self._files: dict[str, bytes] = {}
+        self._known = asyncio.Event()
+        self._ended_by_us = False
+        self._serving: Running | None = None
+        self._replaced = asyncio.Event()
+        self._leaving: asyncio.Queue[Running] = asyncio.Queue()
+        self._prepared: set[str] = set()
+        self._unprepared: dict[str, str] = {}
+        self._settling = Settling()
+        self._generation = 0
+        self._most_eds = inotify.affordable()
+
+    async def keep(self) -> None:
+        """Have an Envoy running, for ever. One that runs already is taken over as it is."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._see_off(group), name=f"{self.name}: see off")
+            failures = 0
+            while True:
+                begun = asyncio.get_running_loop().time()
+                try:
+                    await self._begin()
+                    await self._until_ended()
+                    logger.warning("%s: Envoy has ended; starting it again", self.name)
+                except WindowboxError as error:
+                    logger.error("%s: Envoy does not start: %s", self.name, error)
+                lived = asyncio.get_running_loop().time() - begun
+                failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
+                if failures > 1:  # the first time, at once
+                    await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
+
+    async def write(self, wanted: Collection[LoadBalancer]) -> bool:
+        """Have exactly these served. True if that changed anything that had to be written.
+
+        Waits until `keep` knows what is served now, but not for an Envoy: the next one starts with this.
+        """
+        await self._known.wait()
+        async with self._lock:
+            listeners = [one for lb in wanted for one in lb.listeners]
+            await self._prepare({one.address for one in listeners})
+            before = self._files
+            eds = inotify.chosen(before, listeners, self._most_eds)
+            after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds).files
+            steps = resources.steps(before, after) or self._again(after)
+            if not steps:
+                return False
+            self._settling.expect(before, after)
+            if self._has_other_ports(before, after):
+                await self._end()
+            for step in steps:
+                await self._put(step)
+            return True
+
+    def settled(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Settled]:
+        """Each load balancer of those last written, as soon as it serves or it is known why it does not."""
+        return self._settling.settled(wanted, patience, lambda: self._serving, self._unprepared)
+
+    async def replace(self) -> None:
+        """Have a new Envoy take over on the same addresses. No connection is refused, none is cut.
+
+        For another version of Envoy, or another bootstrap. The old one ends when it has no connections left.
+        """
+        await self.running.wait()
+        async with self._lock:
+            old = self._serving
+            new = await self._attachment.start(self._order(self._generation + 1))
+            try:
+                await self._until_live(new)
+            except BaseException:
+                await new.end()
+                raise
+            self._settling.take_over(self._files)
+            self._serve(new)
+            self._replaced.set()
+            if old is not None:
+                self._leaving.put_nowait(old)
+
+    async def outdated(self) -> bool:
+        """Whether Envoy was started with another bootstrap than ours: `replace` is called for."""
+        running = await self._attached()
+        return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
+
+    async def traffic(self) -> dict[str, Traffic]:
+        """What each listener has carried, by its name."""
+        counted = await admin.traffic(await self._attached())
+        names = resources.resources(self._files.get(bootstrap.LISTENERS))
+        return {name: counted.get(admin.stat_name(name), Traffic()) for name in names}
+
+    async def health(self) -> dict[str, tuple[Health, ...]]:
+        """What Envoy thinks of each listener's endpoints, by the listener's name."""
+        return await admin.health(await self._attached())
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        """Have exactly these routes for the edge's traffic: prefix → next hop."""
+        await (await self._attached()).route(routes)
+
+    async def _attached(self) -> Running:
+        await self.running.wait()
+        if self._serving is None:
+            raise Unreachable(f"{self.name}: Envoy has just ended")
+        return self._serving
+
+    async def _begin(self) -> None:
+        async with self._lock:
+            found = await self._attachment.found(self.name)
+            if found:
+                *older, newest = found
+                self._files = await _read(newest)
+                self._known.set()
+                self._settling.take_over(self._files)
+                for one in older:
+                    self._leaving.put_nowait(one)
+                logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
+            else:
+                self._files = self._files or resources.own(
+                    {**_EMPTY, **await self._attachment.kept(self.name)}
+                )
+                self._generation = self._generation or 1
+                self._known.set()
+                newest = await self._attachment.start(self._order(self._generation))
+                self._settling.begin_anew(self._files)
+            await self._prepare(set(resources.addresses(self._files)), afresh=True)
+            self._serve(newest)
+
+    def _serve(self, running: Running) -> None:
+        self._serving, self._generation = running, running.generation
+        self._ended_by_us = False
+        self.running.set()
+        self._on_start()
+
+    async def _until_ended(self) -> None:
+        while (running := self._serving) is not None:
+            self._replaced.clear()
+            ended = asyncio.create_task(running.ended())
+            replaced = asyncio.create_task(self._replaced.wait())
+            try:
+                await asyncio.wait({ended, replaced}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ended.cancel()
+                replaced.cancel()
+            if self._serving is running:
+                await ended
+                self._serving = None
+                self.running.clear()
+
+    def _order(self, generation: int) -> Order:
+        folder = self._attachment.folder
+        return Order(
+            name=self.name,
+            generation=generation,
+            files={bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder), **resources.own(self._files)},
+            published=resources.published(self._files),
+            labels=self._labels,
+        )
+
+    async def _prepare(self, addresses: set[str], *, afresh: bool = False) -> None:
+        if afresh:
+            self._prepared.clear()
+        if lacking := sorted(addresses - self._prepared):
+            failed = await self._attachment.prepare(lacking)
+            self._prepared.update(set(lacking) - failed.keys())
+            self._unprepared = dict(failed)
+
+    async def _put(self, step: dict[str, bytes]) -> None:
+        if self._serving is not None:
+            await self._serving.write(step)
+        self._files = {**self._files, **step}
+
+    def _again(self, after: dict[str, bytes]) -> list[dict[str, bytes]]:
+        # What was refused is tried again when the file is written again, and not before.
+        return [{bootstrap.LISTENERS: after[bootstrap.LISTENERS]}] if self._settling.refused else []
+
+    def _has_other_ports(self, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bool:
+        fixed = self._attachment.fixed_ports
+        return fixed and _ports(resources.published(before)) != _ports(resources.published(after))
+
+    async def _end(self) -> None:
+        # `keep` sees the end, and starts another with the new ports.
+        if self._serving is not None:
+            running, self._serving = self._serving, None
+            self._ended_by_us = True
+            self.running.clear()
+            await running.end()
+
+    async def _until_live(self, new: Running) -> None:
+        pause = 0.005
+        try:
+            async with asyncio.timeout(_START):
+                while True:
+                    with contextlib.suppress(TransientError):
+                        if (await admin.standing(new)).live:
+                            return
+                    await asyncio.sleep(pause)
+                    pause = min(0.1, pause * 2)
+        except TimeoutError as error:
+            raise Unreachable(f"{self.name}: the new Envoy does not serve after {_START:g} s") from error
+
+    async def _see_off(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            old = await self._leaving.get()
+            group.create_task(_drained(old), name=f"{self.name}: drain {old.generation}")
+
+
+async def _drained(old: Running) -> None:
+    """Let an Envoy end when its last connection has, and not long after it was replaced."""
+    pause = 0.1
+    try:
+        await old.write({bootstrap.LISTENERS: resources.response(())})
+        async with asyncio.timeout(bootstrap.DRAIN):
+            # The first look is late enough to see what it accepted before it stopped listening.
+            await asyncio.sleep(pause)
+            while await admin.connections(old):
+                await asyncio.sleep(pause)
+                pause = min(5.0, pause * 2)
+    except (TimeoutError, WindowboxError) as error:
+        logger.info("%s: generation %s is ended: %s", old.name, old.generation, error or "its time is over")
+    await old.end()
+
+
+async def _read(running: Running) -> dict[str, bytes]:
+    """What an Envoy was last told."""
+    clusters = await running.read(bootstrap.CLUSTERS)
+    found = {name: await running.read(name) for name in resources.file_names(clusters)}
+    return {**_EMPTY, **{name: content for name, content in found.items() if content is not None}}
+
+
+def _ports(published: Collection[Published]) -> set[Published]:
+    return set(published)

@@ -1,0 +1,119 @@
+"""Addresses and routes of this host, for Envoys that share its network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from windowbox.errors import Refused, Unreachable
+from windowbox.models.loadbalancers import family
+
+PROTOCOL = "141"
+"""Marks routes as ours; no routing daemon is known by this number."""
+
+_TIMEOUT = 5.0
+_LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+
+
+async def prepare(addresses: Sequence[str]) -> dict[str, str]:
+    """Have these addresses arrive at this host. For those that do not, what a person has to do."""
+    lacking = [address for address in addresses if not arrives(address)]
+    return {address: reason for address in lacking if (reason := await _add(address))}
+
+
+def arrives(address: str) -> bool:
+    if sys.platform == "linux" and ipaddress.ip_address(address) in _LOOPBACK:
+        return True  # all of it, without being told
+    kind = socket.AF_INET6 if family(address) == "IPv6" else socket.AF_INET
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+async def route(record: Path, routes: Mapping[str, str]) -> None:
+    """Have exactly these routes, and no longer those that `record` says were set for it before."""
+    before = _read(record)
+    if not routes and not before:
+        return
+    _write(record, {**before, **routes})  # what may have been set is known before it is
+    for prefix, hop in routes.items():
+        await _ip(*_spoken(prefix), "route", "replace", prefix, "via", hop, "proto", PROTOCOL)
+    for prefix in before.keys() - routes.keys():
+        with contextlib.suppress(Refused):  # gone already, perhaps with its link
+            await _ip(*_spoken(prefix), "route", "del", prefix, "proto", PROTOCOL)
+    _write(record, routes)
+
+
+def _read(record: Path) -> dict[str, str]:
+    return dict(orjson.loads(record.read_bytes())) if record.exists() else {}
+
+
+def _write(record: Path, routes: Mapping[str, str]) -> None:
+    temporary = record.with_suffix(".new")
+    temporary.write_bytes(orjson.dumps(dict(routes), option=orjson.OPT_SORT_KEYS))
+    os.replace(temporary, record)
+
+
+async def _add(address: str) -> str | None:
+    command = _adding(address)
+    if os.geteuid() != 0:
+        return f"{address} does not arrive at this host: run `sudo {' '.join(command)}`"
+    try:
+        await _run(*command)
+    except (Refused, Unreachable) as error:
+        return f"{address} does not arrive at this host: {error}"
+    return None
+
+
+def _adding(address: str) -> list[str]:
+    if sys.platform == "darwin":
+        kind = "inet6" if family(address) == "IPv6" else "inet"
+        return ["ifconfig", "lo0", kind, address, "alias"]
+    length = 128 if family(address) == "IPv6" else 32
+    # A second time is not an error, unlike with `add`.
+    return ["ip", "address", "replace", f"{address}/{length}", "dev", "lo"]
+
+
+def _spoken(prefix: str) -> list[str]:
+    return ["-6"] if family(prefix) == "IPv6" else []
+
+
+async def _ip(*arguments: str) -> None:
+    if os.geteuid() != 0:
+        raise Refused(f"routes need root: run `sudo ip {' '.join(arguments)}`")
+    await _run("ip", *arguments)
+
+
+async def _run(*argv: str) -> None:
+    said = " ".join(argv)
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except FileNotFoundError as error:
+        raise Refused(f"`{said}`: there is no program {argv[0]!r} on this host") from error
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            _, errors = await child.communicate()
+    except TimeoutError as error:
+        raise Unreachable(f"`{said}` does not end") from error
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if child.returncode:
+        raise Refused(f"`{said}`: {errors.decode(errors='replace').strip()}")

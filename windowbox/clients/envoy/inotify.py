@@ -1,0 +1,32 @@
+"""How many of this host's inotify instances Envoy may have, and for whom.
+
+Each file with a cluster's endpoints costs one. An Envoy that gets none ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from windowbox.clients.envoy import bootstrap, resources
+from windowbox.models.loadbalancers import Listener
+
+_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+_ELSEWHERE = 100
+"""Where there is no inotify, files are what is scarce."""
+_OTHERS = 0.5
+"""The share that is left to other programs of the same user."""
+
+
+def affordable() -> int:
+    """How many clusters may have a file of their own: two Envoys run while one replaces the other."""
+    limit = int(_LIMIT.read_text()) if _LIMIT.exists() else _ELSEWHERE
+    return int(limit * _OTHERS / 2)
+
+
+def chosen(before: Mapping[str, bytes], wanted: Collection[Listener], most: int) -> frozenset[str]:
+    """Whose endpoints get a file of their own: flows of UDP, first those that have one already."""
+    clusters = resources.resources(before.get(bootstrap.CLUSTERS))
+    apart = {name for name, cluster in clusters.items() if cluster["type"] == "EDS"}
+    names = (one.name for one in wanted if one.protocol == "UDP")
+    return frozenset(sorted(names, key=lambda name: (name not in apart, name))[:most])

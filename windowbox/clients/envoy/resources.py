@@ -1,0 +1,362 @@
+"""Envoy's listeners and clusters, made from load balancers. Whatever does not change stays the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from windowbox.clients.envoy import bootstrap
+from windowbox.clients.envoy.attachments import Published
+from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer, family
+
+Resource = dict[str, Any]
+
+_TYPES = "type.googleapis.com/envoy"
+_CLUSTER = f"{_TYPES}.config.cluster.v3.Cluster"
+_LISTENER = f"{_TYPES}.config.listener.v3.Listener"
+_ASSIGNMENT = f"{_TYPES}.config.endpoint.v3.ClusterLoadAssignment"
+_RUNTIME = f"{_TYPES}.service.runtime.v3.Runtime"
+
+_TCP_IDLE = 3600.0
+_UDP_IDLE = 60.0
+_LARGEST_DATAGRAM = 65535
+
+_CONNECT_TIMEOUT = "1s"
+_CONNECT_ATTEMPTS = 10
+"""Each attempt that fails takes one endpoint out, and the next one goes to another."""
+
+_CHECK_TIMEOUT = "1s"
+_CHECK_INTERVAL = 3
+_CHECKS_PER_SECOND = 100
+_INTERVAL_STEP = 5
+
+_NOBODY = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
+"""A source that no packet has, for listeners that nobody may use."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What an Envoy is to serve, and the files that tell it so."""
+
+    listeners: Mapping[str, Resource]
+    clusters: Mapping[str, Resource]
+    endpoints: Mapping[str, Resource]
+    """Of clusters that read theirs from a file of their own."""
+    interval: int
+    """Seconds between two checks of an endpoint."""
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """In the order in which they can be written when nothing was removed."""
+        runtime = {
+            "@type": _RUNTIME,
+            "name": bootstrap.LAYER,
+            "layer": {"health_check": {"min_interval": self.interval * 1000}},
+        }
+        return {
+            bootstrap.RUNTIME: response([runtime]),
+            **{endpoints_file(name): response([e]) for name, e in self.endpoints.items()},
+            bootstrap.CLUSTERS: response(self.clusters.values()),
+            bootstrap.LISTENERS: response(self.listeners.values()),
+        }
+
+
+def configuration(
+    load_balancers: Iterable[LoadBalancer], *, folder: str, eds: Collection[str] = ()
+) -> Configuration:
+    """What serves these load balancers. `eds` names the listeners whose endpoints get a file of their own.
+
+    UDP flows outlive a change of endpoints only if these come from such a file: a cluster that is replaced
+    ends its flows. Each such file costs Envoy an inotify instance, of which a host has few.
+    """
+    wanted = sorted((one for lb in load_balancers for one in lb.listeners), key=lambda one: one.name)
+    apart = [one for one in wanted if one.name in eds]
+    return Configuration(
+        listeners={one.name: _listener(one) for one in wanted},
+        clusters={one.name: _cluster(one, folder if one.name in eds else None) for one in wanted},
+        endpoints={one.name: {"@type": _ASSIGNMENT, **_assignment(one)} for one in apart},
+        interval=check_interval(sum(len(one.endpoints) for one in wanted if one.check)),
+    )
+
+
+def check_interval(checks: int) -> int:
+    """Seconds between two checks of an endpoint, so that all together stay below what an idle host bears.
+
+    In steps: what counts here is told to Envoy again whenever it changes.
+    """
+    needed = checks / _CHECKS_PER_SECOND
+    if needed <= _CHECK_INTERVAL:
+        return _CHECK_INTERVAL
+    return -int(-needed // _INTERVAL_STEP) * _INTERVAL_STEP
+
+
+def endpoints_file(name: str) -> str:
+    return f"eds_{name.replace(':', '-')}.json"
+
+
+def version(file: bytes) -> str:
+    """What Envoy calls a file's content once it has taken it."""
+    return str(orjson.loads(file)["version_info"])
+
+
+def resources(file: bytes | None) -> dict[str, Resource]:
+    """The listeners or clusters that a file of ours holds, by name."""
+    found = orjson.loads(file).get("resources", []) if file else []
+    return {resource["name"]: resource for resource in found}
+
+
+def steps(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+    """What to write, one after the other, so that no listener ever lacks its cluster; empty if nothing."""
+    first = {name: file for name, file in after.items() if before.get(name) != file}
+    clusters = resources(before.get(bootstrap.CLUSTERS))
+    left = clusters.keys() - resources(after[bootstrap.CLUSTERS]).keys()
+    if not left:
+        return [first] if first else []
+    both = clusters | resources(after[bootstrap.CLUSTERS])
+    first[bootstrap.CLUSTERS] = response(both[name] for name in sorted(both))
+    if first[bootstrap.CLUSTERS] == before[bootstrap.CLUSTERS]:
+        del first[bootstrap.CLUSTERS]
+    last = {bootstrap.CLUSTERS: after[bootstrap.CLUSTERS]}
+    return [first, last] if first else [last]
+
+
+def file_names(clusters: bytes | None) -> list[str]:
+    """The files that belong to this file of clusters, itself among them."""
+    apart = [name for name, cluster in resources(clusters).items() if cluster["type"] == "EDS"]
+    return [bootstrap.RUNTIME, *map(endpoints_file, apart), bootstrap.CLUSTERS, bootstrap.LISTENERS]
+
+
+def own(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Without what is left of clusters that are gone."""
+    return {name: files[name] for name in file_names(files.get(bootstrap.CLUSTERS)) if name in files}
+
+
+def addresses(files: Mapping[str, bytes]) -> set[str]:
+    """All addresses on which these files have clients arrive."""
+    return {one.address for one in published(files)}
+
+
+def published(files: Mapping[str, bytes]) -> list[Published]:
+    """All ports at which these files have clients arrive."""
+    listeners = resources(files.get(bootstrap.LISTENERS)).values()
+    places = [listener["address"]["socket_address"] for listener in listeners]
+    return [Published(place["address"], place["port_value"], place["protocol"]) for place in places]
+
+
+def response(found: Iterable[Resource]) -> bytes:
+    """A file of these resources, with a name for what is in it."""
+    body = orjson.dumps(list(found), option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.sha256(body).hexdigest()[:16]
+    return b'{"version_info":"%s","resources":%s}' % (digest.encode(), body)
+
+
+def _listener(listener: Listener) -> Resource:
+    address = _address(listener.address, listener.port, listener.protocol)
+    return {
+        "@type": _LISTENER,
+        "name": listener.name,
+        "stat_prefix": listener.name,
+        "address": address,
+        # It may come before its address does.
+        "freebind": True,
+        **(_tcp(listener) if listener.protocol == "TCP" else _udp(listener)),
+    }
+
+
+def _tcp(listener: Listener) -> Resource:
+    chain: Resource = {"filters": [*_limit(listener), _tcp_proxy(listener)]}
+    if listener.allowed is not None:
+        # Not a filter for access: those act on the first byte of a client, and until then a server that
+        # speaks first is heard.
+        ranges = [_prefix(network) for network in _sources(listener)]
+        chain["filter_chain_match"] = {"source_prefix_ranges": ranges}
+    return {"filter_chains": [chain]}
+
+
+def _limit(listener: Listener) -> list[Resource]:
+    if listener.max_connections is None:
+        return []
+    limit = {"stat_prefix": listener.name, "max_connections": listener.max_connections}
+    return [_typed("extensions.filters.network.connection_limit.v3.ConnectionLimit", limit)]
+
+
+def _tcp_proxy(listener: Listener) -> Resource:
+    proxy: Resource = {
+        "stat_prefix": listener.name,
+        "cluster": listener.name,
+        "idle_timeout": _seconds(listener.idle_timeout, _TCP_IDLE),
+        "max_connect_attempts": _CONNECT_ATTEMPTS,
+        # The pause lets all threads learn that the endpoint was taken out.
+        "backoff_options": {"base_interval": "0.025s", "max_interval": "0.1s"},
+    }
+    if listener.affinity:
+        proxy["hash_policy"] = [{"source_ip": {}}]
+    return _typed("extensions.filters.network.tcp_proxy.v3.TcpProxy", proxy)
+
+
+def _udp(listener: Listener) -> Resource:
+    proxy: Resource = {
+        "stat_prefix": listener.name,
+        "idle_timeout": _seconds(listener.idle_timeout, _UDP_IDLE),
+        "upstream_socket_config": {"max_rx_datagram_size": _LARGEST_DATAGRAM},
+        "matcher": _matcher(listener),
+    }
+    if listener.affinity:
+        proxy["hash_policies"] = [{"source_ip": True}]
+    return {
+        "udp_listener_config": {
+            "downstream_socket_config": {"max_rx_datagram_size": _LARGEST_DATAGRAM}
+        },
+        "listener_filters": [_typed("extensions.filters.udp.udp_proxy.v3.UdpProxyConfig", proxy)],
+    }  # fmt: skip
+
+
+def _matcher(listener: Listener) -> Resource:
+    action = {"action": _typed("extensions.filters.udp.udp_proxy.v3.Route", {"cluster": listener.name})}
+    if listener.allowed is None:
+        return {"on_no_match": action}
+    ranges = [_prefix(network) for network in _sources(listener)]
+    sources = {
+        "@type": "type.googleapis.com/xds.type.matcher.v3.IPMatcher",
+        "range_matchers": [{"ranges": ranges, "on_match": action}],
+    }
+    return {
+        "matcher_tree": {
+            "input": _typed("extensions.matching.common_inputs.network.v3.SourceIPInput", {}),
+            "custom_match": {"name": "sources", "typed_config": sources},
+        }
+    }
+
+
+def _cluster(listener: Listener, folder: str | None) -> Resource:
+    cluster: Resource = {
+        "@type": _CLUSTER,
+        "name": listener.name,
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "lb_policy": "MAGLEV" if listener.affinity else "RANDOM",
+        # Without a healthy endpoint there is no traffic, rather than traffic to all of them.
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "ignore_health_on_host_removal": True,
+        **_endpoints(listener, folder),
+    }
+    if listener.protocol == "TCP":
+        cluster["outlier_detection"] = _outliers()
+    if listener.check:
+        cluster["health_checks"] = [_check()]
+    if listener.proxy_protocol and listener.protocol == "TCP":
+        cluster |= _announcing_clients(listener.proxy_protocol)
+    return cluster
+
+
+def _endpoints(listener: Listener, folder: str | None) -> Resource:
+    if folder is None:
+        return {"type": "STATIC", "load_assignment": _assignment(listener)}
+    path = f"{folder}/{endpoints_file(listener.name)}"
+    source = {"resource_api_version": "V3", "path_config_source": {"path": path}}
+    return {"type": "EDS", "eds_cluster_config": {"service_name": listener.name, "eds_config": source}}
+
+
+def _outliers() -> Resource:
+    """An endpoint that cannot be connected to is left out until its check has succeeded, or for a moment.
+
+    Never the last one: a percentage of 99 leaves one of up to a hundred.
+    """
+    return {
+        "split_external_local_origin_errors": True,
+        "consecutive_local_origin_failure": 1,
+        "enforcing_consecutive_local_origin_failure": 100,
+        "enforcing_local_origin_success_rate": 0,
+        "enforcing_consecutive_5xx": 0,
+        "enforcing_consecutive_gateway_failure": 0,
+        "enforcing_success_rate": 0,
+        "interval": "2s",
+        "base_ejection_time": "2s",
+        "max_ejection_time": "2s",
+        "max_ejection_percent": 99,
+    }
+
+
+def _check() -> Resource:
+    interval = f"{_CHECK_INTERVAL}s"
+    return {
+        "timeout": _CHECK_TIMEOUT,
+        "interval": interval,
+        "no_traffic_interval": interval,
+        "unhealthy_edge_interval": "1s",
+        "interval_jitter_percent": 10,
+        "unhealthy_threshold": 2,
+        "healthy_threshold": 1,
+        "http_health_check": {"path": "/healthz", "host": "windowbox"},
+        "transport_socket_match_criteria": {"check": True},
+    }
+
+
+def _announcing_clients(number: int) -> Resource:
+    plain = {"name": "envoy.transport_sockets.raw_buffer"}
+    plain |= _any("extensions.transport_sockets.raw_buffer.v3.RawBuffer", {})
+    announcing = {"config": {"version": f"V{number}"}, "transport_socket": plain}
+    name = "extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport"
+    return {
+        "transport_socket": {"name": "envoy.transport_sockets.upstream_proxy_protocol"}
+        | _any(name, announcing),
+        # Who answers health checks does not expect it.
+        "transport_socket_matches": [
+            {"name": "check", "match": {"check": True}, "transport_socket": plain}
+        ],
+    }  # fmt: skip
+
+
+def _assignment(listener: Listener) -> Resource:
+    found = [_endpoint(e, listener.check) for e in sorted(listener.endpoints, key=_by_name)]
+    return {"cluster_name": listener.name, "endpoints": [{"lb_endpoints": found}]}
+
+
+def _by_name(endpoint: Endpoint) -> tuple[str, str, int]:
+    return endpoint.name, endpoint.address, endpoint.port
+
+
+def _endpoint(endpoint: Endpoint, check: int | None) -> Resource:
+    found: Resource = {
+        "hostname": endpoint.name,
+        "address": _address(endpoint.address, endpoint.port, "TCP"),
+    }
+    if check:
+        found["health_check_config"] = {"port_value": check, "hostname": "windowbox"}
+    # Its ports differ, but TCP and UDP are to agree on the node.
+    return {"endpoint": found, "metadata": {"filter_metadata": {"envoy.lb": {"hash_key": endpoint.name}}}}
+
+
+def _address(address: str, port: int, protocol: str) -> Resource:
+    return {"socket_address": {"address": address, "port_value": port, "protocol": protocol}}
+
+
+def _sources(listener: Listener) -> list[str]:
+    kind = family(listener.address)
+    found = [ipaddress.ip_network(prefix.strip(), strict=False) for prefix in listener.allowed or ()]
+    if kind == "IPv4":
+        v4 = [n for n in found if isinstance(n, ipaddress.IPv4Network)]
+        return [str(n) for n in ipaddress.collapse_addresses(v4)] or [_NOBODY[kind]]
+    v6 = [n for n in found if isinstance(n, ipaddress.IPv6Network)]
+    return [str(n) for n in ipaddress.collapse_addresses(v6)] or [_NOBODY[kind]]
+
+
+def _prefix(network: str) -> Resource:
+    address, _, length = network.partition("/")
+    return {"address_prefix": address, "prefix_len": int(length)}
+
+
+def _typed(name: str, config: Resource) -> Resource:
+    return {"name": name.rsplit(".", 1)[1], **_any(name, config)}
+
+
+def _any(name: str, config: Resource) -> Resource:
+    return {"typed_config": {"@type": f"{_TYPES}.{name}", **config}}
+
+
+def _seconds(wanted: float | None, otherwise: float) -> str:
+    return f"{otherwise if wanted is None else wanted:g}s"

@@ -1,0 +1,234 @@
+"""Finding out when an Envoy serves what it was told, and if not, why."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from windowbox.clients.envoy import admin, bootstrap, resources
+from windowbox.clients.envoy.attachments import Running
+from windowbox.errors import TransientError
+from windowbox.models.loadbalancers import Listener, LoadBalancer
+
+_AT_ONCE = 64
+_CONNECT_TIMEOUT = 1.0
+_SHORTEST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A load balancer of which nothing more is awaited."""
+
+    load_balancer: LoadBalancer
+    problems: Mapping[str, str]
+    """Why a place does not serve: `80/TCP` → what is wrong, for people."""
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is known at one moment, by the listeners' names."""
+
+    refused: Mapping[str, str]
+    waiting: Mapping[str, str]
+
+
+class Settling:
+    """What was written, and how much of it is known to be served."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+        """Listeners that Envoy has turned down, and what it said."""
+        self._files: Mapping[str, bytes] = {}
+        self._unproven: set[str] = set()
+        self._endpoints: dict[str, str] = {}
+        self._judged = ""
+        self._rejections = -1
+
+    def expect(self, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
+        """From now on, `after` is to be served."""
+        self._files = after
+        old = resources.resources(before.get(bootstrap.LISTENERS))
+        new = resources.resources(after[bootstrap.LISTENERS])
+        self._unproven &= new.keys()
+        self._unproven |= {name for name, listener in new.items() if old.get(name) != listener}
+        self._endpoints = {
+            name: resources.version(after[file])
+            for name in new
+            if (file := resources.endpoints_file(name)) in after and before.get(file) != after[file]
+        }
+        self._forget_verdict()
+
+    def begin_anew(self, files: Mapping[str, bytes]) -> None:
+        """An Envoy has been started with these files: nothing is known of it."""
+        self.expect({}, files)
+        self._rejections = -1
+
+    def take_over(self, files: Mapping[str, bytes]) -> None:
+        """An Envoy that had these files before is running: what it serves is not proven again."""
+        self.expect(files, files)
+        self._rejections = -1
+
+    def _forget_verdict(self) -> None:
+        self._judged, self.refused = "", {}
+
+    async def settled(
+        self,
+        wanted: Collection[LoadBalancer],
+        patience: float,
+        serving: Callable[[], Running | None],
+        unprepared: Mapping[str, str],
+    ) -> AsyncIterator[Settled]:
+        """Each of `wanted` once all of its listeners serve or are refused, and after `patience` the rest."""
+        pending, pause = list(wanted), _SHORTEST_PAUSE
+        limit = asyncio.get_running_loop().time() + patience
+        proofs = _Proofs()
+        try:
+            while pending:
+                view = await self._look(serving(), pending, proofs)
+                over = asyncio.get_running_loop().time() >= limit
+                looked_at, pending = pending, []
+                for lb in looked_at:
+                    if over or not _awaited(lb, view):
+                        yield Settled(lb, _problems(lb, view, unprepared))
+                    else:
+                        pending.append(lb)
+                if pending:
+                    await proofs.pause(pause)
+                    pause = min(_LONGEST_PAUSE, pause * 2)
+        finally:
+            await proofs.stop()
+
+    async def _look(
+        self, running: Running | None, pending: Collection[LoadBalancer], proofs: _Proofs
+    ) -> _View:
+        listeners = [one for lb in pending for one in lb.listeners]
+        try:
+            late, warming = await self._late(running)
+        except TransientError:
+            return _View({}, dict.fromkeys((one.name for one in listeners), "Envoy is being started"))
+        if late:
+            return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
+        waiting: dict[str, str] = {}
+        for one in listeners:
+            if one.name in self.refused:
+                continue
+            if admin.stat_name(one.name) in warming:
+                waiting[one.name] = "Envoy waits for the first health check of its endpoints"
+            elif one.protocol == "TCP" and one.name in self._unproven:
+                self._prove(one, proofs, waiting)
+        return _View(self.refused, waiting)
+
+    def _prove(self, one: Listener, proofs: _Proofs, waiting: dict[str, str]) -> None:
+        if reason := proofs.lacking(one):
+            waiting[one.name] = reason
+        else:
+            self._unproven.discard(one.name)
+
+    async def _late(self, running: Running | None) -> tuple[str | None, frozenset[str]]:
+        """What Envoy has not yet done with what it was told, and which clusters it is still warming."""
+        standing = await admin.standing(running) if running else None
+        if running is None or standing is None or not standing.live:
+            return "Envoy is being started", frozenset()
+        late = await self._not_taken(running, standing)
+        return late, await admin.warming(running) if standing.warming and not late else frozenset()
+
+    async def _not_taken(self, running: Running, standing: admin.Standing) -> str | None:
+        if standing.clusters != resources.version(self._files[bootstrap.CLUSTERS]):
+            said = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
+            return f"Envoy has not taken its endpoints{said}"
+        wanted = resources.version(self._files[bootstrap.LISTENERS])
+        if standing.listeners == wanted:
+            self._judged, self.refused = wanted, {}
+        elif standing.listeners_rejected != self._rejections:
+            await self._judge(running, wanted, standing.listeners_rejected)
+        if self._judged != wanted or not await self._endpoints_taken(running):
+            return "Envoy has not taken it"
+        return None
+
+    async def _judge(self, running: Running, wanted: str, rejections: int) -> None:
+        refused = await admin.refused(running, wanted) if rejections else None
+        self._rejections = rejections
+        if refused is not None:
+            self._judged, self.refused = wanted, refused
+
+    async def _endpoints_taken(self, running: Running) -> bool:
+        if self._endpoints:
+            taken = await admin.endpoint_versions(running)
+            self._endpoints = {
+                name: version
+                for name, version in self._endpoints.items()
+                if taken.get(admin.stat_name(name)) != version
+            }
+        return not self._endpoints
+
+
+class _Proofs:
+    """Connections of our own, made to see whether clients can make theirs."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[str | None]] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    def lacking(self, listener: Listener) -> str | None:
+        """Why there is no connection yet; None once there was one. Asking again tries again."""
+        task, reason = self._tasks.get(listener.name), "no connection was made yet"
+        if task is not None and not task.done():
+            return reason
+        if task is not None:
+            failure = task.result()
+            if failure is None:
+                return None
+            reason = failure
+        self._tasks[listener.name] = asyncio.create_task(self._connect(listener))
+        return reason
+
+    async def pause(self, seconds: float) -> None:
+        """A pause that ends with the first connection."""
+        running = [task for task in self._tasks.values() if not task.done()]
+        if running:
+            await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _connect(self, listener: Listener) -> str | None:
+        async with self._places:
+            try:
+                async with asyncio.timeout(_CONNECT_TIMEOUT):
+                    _, writer = await asyncio.open_connection(listener.address, listener.port)
+            except TimeoutError:
+                return f"cannot connect to {listener.address} port {listener.port}: no answer"
+            except OSError as error:
+                why = os.strerror(error.errno) if error.errno else str(error)
+                return f"cannot connect to {listener.address} port {listener.port}: {why}"
+            writer.close()
+            return None
+
+
+def _awaited(lb: LoadBalancer, view: _View) -> bool:
+    return any(one.name in view.waiting for one in lb.listeners)
+
+
+def _problems(lb: LoadBalancer, view: _View, unprepared: Mapping[str, str]) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    for one in lb.listeners:
+        reasons = [problems.get(one.place), unprepared.get(one.address), _problem(one, view)]
+        if said := [reason for reason in reasons if reason]:
+            problems[one.place] = "; ".join(said)
+    return problems
+
+
+def _problem(one: Listener, view: _View) -> str | None:
+    if said := view.refused.get(one.name):
+        if os.strerror(errno.EADDRINUSE) in said:
+            return f"another process of this host holds port {one.place} of {one.address}"
+        return f"Envoy refuses {one.address}: {said}"
+    return view.waiting.get(one.name)
