@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windowbox.errors import Malformed
-from windowbox.sandbox.played import nodes
+from windowbox.sandbox.played import children, nodes
 
 
 def test_nodes_are_counted_through_the_network() -> None:
@@ -14,8 +14,8 @@ def test_nodes_are_counted_through_the_network() -> None:
 
 
 def test_two_sandboxes_share_no_addresses() -> None:
-    assert nodes.network(40001) == "127.156.65.0/24"
-    assert nodes.network(40002) == "127.156.66.0/24"
+    assert children.network(40001) == "127.156.65.0/24"
+    assert children.network(40002) == "127.156.66.0/24"
 
 
 @pytest.mark.parametrize(

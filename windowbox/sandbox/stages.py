@@ -13,10 +13,12 @@ from windowbox.sandbox.controlplane import Identities
 from windowbox.sandbox.nodes import programs
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
+from windowbox.sandbox.played import children as played
 from windowbox.sandbox.roles import Surroundings
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 NODE_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
+PLAYED_PROGRAMS = ("kwok", "kube-scheduler")
 _SERVER_PORTS = (
     "nats-server", "nats-monitor", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
 )  # fmt: skip
@@ -30,7 +32,7 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
 
 def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     """A port for everything that listens: as told, else as last time if still free, else any."""
-    scheduler = ["kube-scheduler"] if options.nodes else []
+    scheduler = ["kube-scheduler"] if options.nodes or options.played_nodes else []
     names = [*_SERVER_PORTS, *scheduler, *(name for _, name in role_processes(options))]
     _check(options.ports, names)
     ports = dict(options.ports)  # taken or not: better an error than a surprise
@@ -76,7 +78,8 @@ def stages(
         [*_storage(folder, options, ports, around), *nodes[0]],
         [dataclasses.replace(apiserver, then=lambda: grants.apply_all(api)), *nodes[1]],
         [
-            *_controllers(identity, pki, ports, with_nodes=site is not None),
+            *_controllers(identity, pki, ports, with_nodes=bool(site or options.played_nodes)),
+            *_played(folder, options, ports, api),
             *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
             *nodes[2],
         ],
@@ -133,6 +136,17 @@ def _nodes(site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
             for place in site.places
             for child in (programs.kubelet(place, api), programs.kube_proxy(place))
         ],
+    ]
+
+
+def _played(folder: Path, options: Options, ports: dict[str, int], api: ApiServer) -> list[Child]:
+    if not (count := options.played_nodes):
+        return []
+    kubeconfig = roles.kubeconfig(folder, "operator")
+    network = played.network(ports["kube-controller-manager"])
+    return [
+        played.kwok(binaries.find("kwok"), kubeconfig, api, count),
+        played.node_simulator(kubeconfig, count, network),
     ]
 
 

@@ -25,6 +25,11 @@ _LEASE_SECONDS = 20
 _ROOT = Path(__file__).parents[3]
 
 
+def network(port: int) -> str:
+    """The addresses of the sandbox that listens on this port of 127.0.0.1: no other can have the port."""
+    return f"127.{port >> 8}.{port & 255}.0/24"
+
+
 def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int) -> Child:
     """Plays the kubelets; ready when all `count` played Nodes are."""
     stages = kubeconfig.parent / "kwok.yaml"

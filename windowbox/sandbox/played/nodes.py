@@ -16,11 +16,6 @@ from windowbox.sandbox.played.seen import PLAYED
 _NAME = re.compile(r"played-(\d+)")
 
 
-def network(port: int) -> str:
-    """The range of the sandbox whose API server has this port: no other has it, as no other has the port."""
-    return f"127.{port >> 8}.{port & 255}.0/24"
-
-
 def addresses(network: str, count: int) -> list[str]:
     """The first `count` addresses of the network."""
     try:
