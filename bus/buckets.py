@@ -48,6 +48,7 @@ class Bucket:
         self._awaiting: dict[asyncio.Future[None], int] = {}
         self._changes: list[Callable[[str, bytes | None], None]] = []
         self._regresses: list[Callable[[], None]] = []
+        self._completions: list[Callable[[], None]] = []
         self.complete = asyncio.Event()
         """Set while this process knows all entries; not set while it has lost the thread."""
         self.readings = 0
@@ -65,6 +66,10 @@ class Bucket:
     def on_regress(self, act: Callable[[], None]) -> None:
         """Call `act` when the bucket turns out to have forgotten what it once told us, before its changes."""
         self._regresses.append(act)
+
+    def on_complete(self, act: Callable[[], None]) -> None:
+        """Call `act` whenever all entries are known, be there none."""
+        self._completions.append(act)
 
     async def get(self, key: str) -> Entry:
         """What stands under `key`, asked of the server."""
@@ -136,6 +141,8 @@ class Bucket:
             if _value(before, key) != _value(fresh, key):
                 self._tell(key)
         self.complete.set()
+        for act in self._completions:
+            act()
         self._settle(anew=True)
 
     def _tell(self, key: str) -> None:
