@@ -43,6 +43,11 @@ def digest(balancer: LoadBalancer) -> str:
     return hashlib.sha256(said).hexdigest()[:16]
 
 
+def box_name(uid: str) -> str:
+    """What a Service's own Envoy is called; Gardener's scripts and people know it by this name."""
+    return f"gardener-lb-{hashlib.sha256(uid.encode()).hexdigest()[:8]}"
+
+
 def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:
     """The Pods that are ready to serve `port`, of both families, each once."""
     found = {

@@ -74,6 +74,14 @@ def refused(refusal: Refusal) -> EventIntent:
     return _warning(refusal.reason, refusal.note)
 
 
+def set_aside() -> EventIntent:
+    note = (
+        "Every run for this Service ended with its worker: it is left alone for ten minutes, or until it "
+        "changes. See the workers' logs"
+    )
+    return _warning("SetAside", note)
+
+
 def _normal(reason: str, note: str) -> EventIntent:
     return EventIntent(type="Normal", reason=reason, note=note)
 
