@@ -27,11 +27,14 @@ from patchers.status import StatusPatcher
 from watchers.watching import Watching
 from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters, clusters
+from windowbox.clients.envoy import opening as attachments
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, tracing
 from workers.dnsrecord import pool as dnsrecord
+from workers.loadbalancer import pool as loadbalancer
+from workers.loadbalancer.book import Book
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +121,28 @@ async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExi
         _add_pool(made, parts.pool, "dnsrecord")
         _add_sweeps(made, parts.router, "dnsrecord")
         made.tasks["drift"] = lambda: made.leases.while_held("drift.dnsrecord", parts.drift.run)
+    if loadbalancer.POOL in pools and made.settings.loadbalancer.ranges:
+        await _work_on_load_balancers(made, stack)
+
+
+async def _work_on_load_balancers(made: Process, stack: contextlib.AsyncExitStack) -> None:
+    settings = made.settings.loadbalancer
+    attachment = await stack.enter_async_context(attachments.opened(settings))
+    parts = loadbalancer.assembled(
+        made.bus, made.clusters, made.registry, attachment, settings, made.settings.work
+    )
+    made.tasks |= parts.tasks
+    _add_pool(made, parts.pool, loadbalancer.POOL)
+    _add_sweeps(made, parts.router, loadbalancer.POOL)
+    made.gauges.append(lambda: _measure_addresses(parts.book))
+    made.details["edge"] = parts.owner.describe
+    made.tasks["edge"] = lambda: made.leases.while_held("edge", parts.owner.run)
+
+
+async def _measure_addresses(book: Book) -> None:
+    for usage in book.usage():
+        metrics.addresses_used.labels(usage.range, usage.family).set(usage.used)
+        metrics.addresses_total.labels(usage.range, usage.family).set(usage.total)
 
 
 async def patch(made: Process) -> None:

@@ -1,4 +1,4 @@
-"""Addresses that are in use, taken over from the status of Services when the bus has forgotten whose they are."""
+"""Addresses in use, taken over from the status of Services when the bus has forgotten whose they are."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from workers.loadbalancer.demands import demand
 logger = logging.getLogger(__name__)
 
 
-async def adopt(book: Book, clusters: Clusters, registry: Registry, settings: LoadBalancerSettings) -> None:
-    """Write into the book what the clusters say, and then that it may be relied on."""
+async def adopt(
+    book: Book, clusters: Clusters, registry: Registry, settings: LoadBalancerSettings
+) -> tuple[ObjectRef, ...]:
+    """Write into the book what the clusters say, and that it may be relied on. Returns whom to look at."""
     await registry.complete.wait()
     claims = []
     for cluster in (RUNTIME, *registry.members):
@@ -27,12 +29,10 @@ async def adopt(book: Book, clusters: Clusters, registry: Registry, settings: Lo
             claims += [claim async for claim in _claims(cluster, clusters, settings)]
         except WindowboxError as error:
             logger.warning("addresses of cluster %s cannot be taken over: %s", cluster, error)
-    await book.adopt_all(claims)
+    return (await book.adopt_all(claims)).wake
 
 
-async def _claims(
-    cluster: str, clusters: Clusters, settings: LoadBalancerSettings
-) -> AsyncIterator[Claim]:
+async def _claims(cluster: str, clusters: Clusters, settings: LoadBalancerSettings) -> AsyncIterator[Claim]:
     kube, more = await clusters.get(cluster), ""
     while True:
         page = await kube.page(SERVICES, more=more)

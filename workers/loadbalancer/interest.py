@@ -15,7 +15,7 @@ from workers.loadbalancer import changes, qualifying
 class ServiceInterest:
     """The rules of the contract for Services. Nodes concern the edge, and through it the Services."""
 
-    kinds = (SERVICES.id,)
+    kinds: tuple[str, ...] = (SERVICES.id,)
 
     def __init__(self, classes: Collection[str]) -> None:
         self._classes = classes

@@ -17,8 +17,9 @@ from bus.queue import Queue
 from bus.registry import Registry
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
-from windowbox.clients.envoy.edge import Edge, Settled
-from windowbox.errors import WindowboxError
+from windowbox.clients.envoy.edge import Edge
+from windowbox.clients.envoy.settling import Settled
+from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
@@ -68,6 +69,10 @@ class Owner:
         self.registry.on_change(self._changed.set)
         self.book.on_change(self._changed.set)
 
+    def describe(self) -> dict[str, object]:
+        """What `status` shows of the edges."""
+        return {"owned": sorted(self._edges), "load balancers": len(self._picture)}
+
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
@@ -99,7 +104,8 @@ class Owner:
             self._changed.clear()
             try:
                 if self.book.needs_adoption():
-                    await adopt(self.book, self.clusters, self.registry, self.settings)
+                    for ref in await adopt(self.book, self.clusters, self.registry, self.settings):
+                        await self.queue.wish(subjects.key(ref), Wish(reason="address"))
                 await self._bring_about(sight, group)
                 failures = 0
             except WindowboxError as error:
@@ -130,13 +136,13 @@ class Owner:
         return {wanted.box_name(balancer.uid): [balancer] for balancer in picture.values()}
 
     def _keep(self, name: str, group: asyncio.TaskGroup) -> Kept:
-        edge = Edge(self.attachment, name)
-        keeping = group.create_task(edge.keep(self._restarted), name=f"edge: keep {name}")
+        edge = Edge(self.attachment, name, on_start=self._started)
+        keeping = group.create_task(edge.keep(), name=f"edge: keep {name}")
         self._edges[name] = Kept(edge, keeping)
         return self._edges[name]
 
-    def _restarted(self) -> None:
-        """An Envoy has been started: all that it carries is to be looked at again."""
+    def _started(self) -> None:
+        """An Envoy is there: all that it carries is to be looked at."""
         self._settled.clear()
         self._changed.set()
 
@@ -146,10 +152,10 @@ class Owner:
             kept = self._edges.pop(name)
             kept.keeping.cancel()
             await kept.edge.end()
-        gone = [(ref, state) for ref, state in self.states.known().items() if ref not in picture]
-        if gone and (shared := self._edges.get(SHARED)):
-            await shared.edge.taken()
-        for ref, _ in gone:
+        gone = self.states.known().keys() - picture.keys()
+        if gone and (shared := self._edges.get(SHARED)) and not await shared.edge.taken():
+            raise Unreachable("Envoy does not let go of what it is to serve no longer")
+        for ref in gone:
             self._settled.pop(ref, None)
             await self.states.remove(ref)
             await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
@@ -191,8 +197,6 @@ class Owner:
 
         def again() -> None:
             self._settled.pop(ref, None)
-            for kept in self._edges.values():
-                kept.edge.insist()
             self._changed.set()
 
         asyncio.get_running_loop().call_later(backoff(tries, first=1.0, longest=60.0), again)
@@ -206,7 +210,6 @@ def _state(settled: Settled, lacking: str) -> EdgeState:
         digest=wanted.digest(balancer),
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
         problems=dict(settled.problems),
-        waiting=settled.waiting,
         backends=tuple(names),
         lacking="" if names else lacking,
     )

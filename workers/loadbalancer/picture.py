@@ -52,8 +52,10 @@ class Sight:
 
     async def complete(self) -> None:
         """Wait until everything that the bus knew at the start has been seen."""
-        for view in (self._services, self._nodes, *([self._slices] if self._settings.direct else [])):
-            await view.complete.wait()
+        await self._services.complete.wait()
+        await self._nodes.complete.wait()
+        if self._settings.direct:
+            await self._slices.complete.wait()
         await self._registry.complete.wait()
 
     def clusters(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""One run of a Service: hold on to it, find it addresses, see how the edge stands, report; or let go of it."""
+"""One run of a Service: hold on to it, find it addresses, look at the edge, report; or let go of it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
 from workers.loadbalancer import demands, qualifying, ranges, statuses, wanted, words
-from workers.loadbalancer.addresses import Addresses, Answer
+from workers.loadbalancer.addresses import Addresses, Given
 from workers.loadbalancer.demands import Demand
 from workers.loadbalancer.states import EdgeState
 from workers.loadbalancer.statuses import Standing
+from workers.loadbalancer.words import Doing
 from workers.loadbalancer.world import ServiceWorld
 
 _LOOK_AGAIN = 60.0
@@ -72,7 +73,7 @@ class ServiceRuns:
             failed = words.sync_failed(_doing(found), str(error))
             await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], doors)
             return _again("failed", wish, error, first=5.0)
-        await self._addresses.give_up_expired(ref, found.uid, seen.now, doors)
+        await self._addresses.release_expired(ref, seen.now, doors)
         return Outcome("not ours")
 
     # What a Service asks for.
@@ -80,8 +81,11 @@ class ServiceRuns:
     async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
         demand = demands.demand(seen.object, direct=ranges.is_direct(seen.ref.cluster, self._settings.direct))
         if not demand.ports:
-            return await self._explain(seen, demand, demand.refusals[0].note if demand.refusals else "", doors)
+            return await self._explain(
+                seen, demand, demand.refusals[0].note if demand.refusals else "", doors
+            )
         version = await self._hold(seen, doors)
+        await self._addresses.release_others(seen.ref, demand.uid, doors)
         answer = await self._addresses.take(seen.ref, demand, statuses.addresses(seen.object), version, doors)
         if answer.note:
             outcome = await self._explain(seen, demand, answer.note, doors)
@@ -94,7 +98,7 @@ class ServiceRuns:
 
     async def _hold(self, seen: Seen, doors: Doors) -> str:
         """Have our finalizer on, before anything exists outside. Returns since which version it is."""
-        held = self._addresses.version(seen.ref, seen.object.uid)
+        held = await self._addresses.version(seen.ref, seen.object.uid, doors)
         if qualifying.held(seen.object):
             return held or seen.object.resource_version
         if held and int(held) >= int(seen.object.resource_version or 0):
@@ -108,9 +112,11 @@ class ServiceRuns:
         return await self._explain(seen, demand, note, doors)
 
     async def _tell(
-        self, seen: Seen, demand: Demand, answer: Answer, state: EdgeState, doors: Doors
+        self, seen: Seen, demand: Demand, answer: Given, state: EdgeState, doors: Doors
     ) -> Outcome:
-        standing = Standing(demand, answer.addresses, state.problems, state.waiting, bool(state.backends))
+        standing = Standing(
+            demand, answer.addresses, state.problems, bool(state.problems), bool(state.backends)
+        )
         patch = statuses.patch(seen.object, standing, seen.now, conditions=self._settings.conditions)
         memo = {
             "digest": state.digest,
@@ -138,7 +144,7 @@ class ServiceRuns:
     async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
         if await self._world.edge(seen.ref, doors) is not None:
             return Outcome("waiting for the edge to let go")  # which will wish for us
-        had = self._addresses.version(seen.ref, seen.object.uid)
+        had = await self._addresses.version(seen.ref, seen.object.uid, doors)
         await self._world.let_go(seen.ref, doors)
         events = [words.deleting(), words.deleted()] if had else [words.deleted()]
         if seen.object.deleting:
@@ -209,7 +215,7 @@ def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
     return told
 
 
-def _doing(service: Object) -> str:
+def _doing(service: Object) -> Doing:
     return "delete" if qualifying.needs_cleanup(service) else "ensure"
 
 

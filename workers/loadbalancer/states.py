@@ -16,10 +16,8 @@ class EdgeState(Message):
     """Of what the Service asked for when this was said: see `wanted.digest`."""
     since: str
     """When it was first said so."""
-    problems: dict[str, str] = {}
+    problems: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
     """By `80/TCP`: why this port serves nobody. Where all ports have problems, nothing serves."""
-    waiting: bool = False
-    """The problems may yet pass by themselves: the edge keeps looking."""
     backends: tuple[str, ...] = ()
     """The nodes that traffic goes to."""
     lacking: str = ""
@@ -45,6 +43,11 @@ class States:
 
     async def remove(self, ref: ObjectRef) -> None:
         await self.bucket.delete(subjects.key(ref), None)
+
+    def of(self, ref: ObjectRef) -> EdgeState | None:
+        """As far as this process has heard."""
+        entry = self.bucket.entries.get(subjects.key(ref))
+        return EdgeState.model_validate_json(entry.value) if entry and entry.value else None
 
     def known(self) -> dict[ObjectRef, EdgeState]:
         """All of them, as far as this process has heard."""

@@ -9,7 +9,6 @@ from bus.connection import Bus
 from bus.messages import StatusIntent
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing
-from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef
 from workers.doors import Doors
 from workers.loadbalancer.qualifying import FINALIZER

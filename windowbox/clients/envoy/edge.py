@@ -101,6 +101,15 @@ class Edge:
         """Each load balancer of those last written, as soon as it serves or it is known why it does not."""
         return self._settling.settled(wanted, patience, lambda: self._serving, self._unprepared)
 
+    async def taken(self, patience: float = 3.0) -> bool:
+        """Wait until Envoy has done what was last written, also with what was taken away."""
+        return await self._settling.taken(patience, lambda: self._serving)
+
+    async def end(self) -> None:
+        """End its Envoy for good. Nobody may keep it running meanwhile."""
+        for running in await self._attachment.found(self.name):
+            await running.end()
+
     async def replace(self) -> None:
         """Have a new Envoy take over on the same addresses. No connection is refused, none is cut.
 

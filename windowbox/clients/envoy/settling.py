@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -101,6 +102,19 @@ class Settling:
                     pause = min(_LONGEST_PAUSE, pause * 2)
         finally:
             await proofs.stop()
+
+    async def taken(self, patience: float, serving: Callable[[], Running | None]) -> bool:
+        """Wait until the Envoy has done what it was told. False if it has not after `patience`."""
+        pause = _SHORTEST_PAUSE
+        limit = asyncio.get_running_loop().time() + patience
+        while asyncio.get_running_loop().time() < limit:
+            with contextlib.suppress(TransientError):
+                late, _ = await self._late(serving())
+                if not late:
+                    return True
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+        return False
 
     async def _look(
         self, running: Running | None, pending: Collection[LoadBalancer], proofs: _Proofs

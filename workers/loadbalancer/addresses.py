@@ -1,0 +1,124 @@
+"""The address book, as runs of Services see it through their doors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, assert_never
+
+from bus import subjects
+from bus.messages import Wish
+from bus.queue import Queue
+from windowbox.models.loadbalancers import Family
+from windowbox.models.refs import ObjectRef
+from workers.doors import Doors
+from workers.loadbalancer.answers import Refused, Released, Taken, Waiting
+from workers.loadbalancer.book import Book
+from workers.loadbalancer.demands import Demand
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the book gave."""
+
+    addresses: dict[Family, str]
+    reason: str = ""
+    note: str = ""
+    """Why it gave nothing, in plain words."""
+
+
+class Addresses:
+    """Takes and gives back addresses, and wakes those who have waited for them."""
+
+    def __init__(self, book: Book, queue: Queue) -> None:
+        self._book = book
+        self._queue = queue
+
+    async def take(
+        self, ref: ObjectRef, demand: Demand, adopt: tuple[str, ...], version: str, doors: Doors
+    ) -> Given:
+        """The addresses of the Service; what it has it keeps, if that is still what it wants."""
+        asked: dict[str, Any] = {
+            "families": list(demand.families),
+            "requested": list(demand.requested),
+            "share": demand.share,
+            "ports": [port.place for port in demand.ports],
+            "adopt": list(adopt),
+        }
+
+        async def act() -> dict[str, Any]:
+            answer = await self._book.take(
+                ref,
+                demand.uid,
+                demand.families,
+                requested=demand.requested,
+                share=demand.share,
+                ports=[port.place for port in demand.ports],
+                adopt=adopt,
+                version=version,
+            )
+            await self._wake(answer.wake)
+            match answer:
+                case Taken():
+                    return {"addresses": dict(answer.addresses)}
+                case Waiting() | Refused():
+                    return {"addresses": {}, "reason": answer.reason, "note": answer.note}
+                case _:
+                    assert_never(answer)
+
+        return Given(**await doors.call("addresses", {"take": asked}, act, effect=True))
+
+    async def version(self, ref: ObjectRef, uid: str, doors: Doors) -> str:
+        """Since which version the Service has had our finalizer; nothing if it has no address of ours."""
+
+        async def act() -> str:
+            return next((h.version for _, h in self._book.held(ref) if h.uid == uid and not h.until), "")
+
+        return str(await doors.call("addresses", {"version": str(ref)}, act))
+
+    async def release(self, ref: ObjectRef, doors: Doors) -> None:
+        """Take back all that a Service of this name has."""
+
+        async def act() -> list[str]:
+            return list(await self._released(await self._book.release(ref)))
+
+        await doors.call("addresses", {"release": str(ref)}, act, effect=True)
+
+    async def release_others(self, ref: ObjectRef, uid: str, doors: Doors) -> None:
+        """Take back what a former Service of this name has left."""
+
+        async def act() -> list[str]:
+            if all(holder.uid == uid for _, holder in self._book.held(ref)):
+                return []
+            return list(await self._released(await self._book.release(ref, keep_uid=uid)))
+
+        await doors.call("addresses", {"release others": str(ref)}, act)
+
+    async def keep(self, ref: ObjectRef, uid: str, until: datetime, doors: Doors) -> None:
+        """Keep the addresses for a Service that is no load balancer for now."""
+
+        async def act() -> None:
+            await self._book.keep(ref, uid, until.timestamp())
+
+        await doors.call("addresses", {"keep": str(ref)}, act, effect=True)
+
+    async def release_expired(self, ref: ObjectRef, now: datetime, doors: Doors) -> None:
+        """Give up what was kept long enough."""
+
+        async def act() -> list[str]:
+            freed: list[str] = []
+            for kept in self._book.expired(now.timestamp()):
+                if kept.ref == ref:
+                    freed += await self._released(await self._book.release(ref, uid=kept.uid))
+            return freed
+
+        await doors.call("addresses", {"release expired": str(ref)}, act)
+
+    async def _released(self, released: Released) -> tuple[str, ...]:
+        await self._wake(released.wake)
+        return released.addresses
+
+    async def _wake(self, waiting: Iterable[ObjectRef]) -> None:
+        for ref in waiting:
+            await self._queue.wish(subjects.key(ref), Wish(reason="address"))
