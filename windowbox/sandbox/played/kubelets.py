@@ -60,6 +60,7 @@ nodeInfo:
   bootID: ""
 """
 _PLACED = """
+{{ if not .status.podIP }}
 {{ with NodeIPsWith .spec.nodeName }}
 hostIP: {{ index . 0 | Quote }}
 hostIPs:
@@ -75,7 +76,9 @@ podIPs:
 - ip: {{ . | Quote }}
 {{ end }}
 {{ end }}
+{{ end }}
 """
+"""Each time it is asked kwok has another address for the Pod: so ask once."""
 
 
 def configuration() -> str:
