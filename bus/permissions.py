@@ -131,7 +131,10 @@ _WORKER = [
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
-    *_leases("edge"),
+    *_leases("edge", "join"),
+    # Clusters join and leave as their Namespaces say, and are put back when the bus has forgotten them.
+    *_last(f"KV_{streams.CLUSTERS}", ">"),
+    subjects.entry(streams.CLUSTERS, ">"),
 ]
 
 _PATCHER = [*_pool(PATCH), *_FULFILLING]
