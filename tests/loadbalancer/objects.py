@@ -76,6 +76,11 @@ def pods(*addresses: str, ready: bool | None = True, family: str = "IPv4", ports
     )
 
 
+def brief(value: object) -> str:
+    """A test's id for any value."""
+    return repr(value)[:24]
+
+
 _TEXTS = st.sampled_from(
     ["", "TCP", "UDP", "LoadBalancer", "Local", "10.0.0.0/8", "10.0.0.1", "fd00::1", "::/0", "v1", "90s", "5"]
 )

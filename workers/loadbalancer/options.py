@@ -93,8 +93,8 @@ def _allowed(spec: Json, asked: Json) -> tuple[str, ...] | None:
 
 def _prefix(entry: object) -> str | None:
     address, slash, length = fields.text(entry).strip().partition("/")
-    # Python would also take netmasks, forwards and backwards.
-    if slash and not _COUNT.fullmatch(length):
+    # Python would also take netmasks, forwards and backwards, and addresses that count on one link only.
+    if "%" in address or (slash and not _COUNT.fullmatch(length)):
         return None
     try:
         return str(ipaddress.ip_network(f"{address}{slash}{length}", strict=False))
