@@ -37,6 +37,7 @@ SHARED = "edge"
 
 _PATIENCE = 30.0
 """Seconds that a new owner waits to hear of all clusters, before it takes what it does not see for gone."""
+_SWEEP = 60.0
 
 
 @dataclass
@@ -63,6 +64,7 @@ class Owner:
     _edges: dict[str, Kept] = field(default_factory=dict)
     _settled: dict[ObjectRef, LoadBalancer] = field(default_factory=dict)
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
+    _retrying: set[ObjectRef] = field(default_factory=set)
     _picture: Picture = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,12 +78,13 @@ class Owner:
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
-        self._settled, self._tries = {}, {}
+        self._settled, self._tries, self._picture = {}, {}, {}
         async with asyncio.TaskGroup() as group:
             for name, task in sight.tasks.items():
                 group.create_task(task(), name=f"edge: {name}")
             try:
                 await self._begin(sight)
+                group.create_task(self._sweep(sight), name="edge: sweep")
                 await self._serve(sight, group)
             finally:
                 for name in list(self._edges):
@@ -116,11 +119,23 @@ class Owner:
                 )
             await self._changed.wait()
 
+    async def _sweep(self, sight: Sight) -> None:
+        """Now and then look for addresses that nobody has any more, and for those who wait in vain."""
+        while True:
+            with contextlib.suppress(WindowboxError):
+                if self.book.settled():
+                    now = datetime.now(UTC).timestamp()
+                    overdue = [kept.ref for kept in self.book.expired(now)]
+                    orphans = [h.ref for _, h in self.book.holders() if not h.until and sight.lost(h.ref)]
+                    for ref in dict.fromkeys([*overdue, *orphans, *self.book.servable()]):
+                        await self.queue.remind(subjects.key(ref), Wish(reason="sweep"))
+            await asyncio.sleep(_SWEEP)
+
     async def _bring_about(self, sight: Sight, group: asyncio.TaskGroup) -> None:
         if not self.book.settled() and not self._picture:
             return  # whose addresses are whose is not known yet: what serves, serves on
         self._picture = picture = sight.picture()
-        edges = self._grouped(picture)
+        edges = await self._grouped(picture)
         for name, load_balancers in edges.items():
             kept = self._edges.get(name) or self._keep(name, group)
             await kept.edge.write(load_balancers)
@@ -129,10 +144,12 @@ class Owner:
             self._look(self._edges[name].edge, load_balancers, sight, group)
         metrics.load_balancers.set(len(picture))
 
-    def _grouped(self, picture: Picture) -> dict[str, list[LoadBalancer]]:
+    async def _grouped(self, picture: Picture) -> dict[str, list[LoadBalancer]]:
         """Which Envoy carries which load balancers."""
         if not self.settings.isolation:
-            return {SHARED: list(picture.values())}
+            # Where nobody has ever asked for a load balancer, no Envoy need run.
+            needed = picture or self._edges or SHARED in await self.attachment.names()
+            return {SHARED: list(picture.values())} if needed else {}
         return {wanted.box_name(balancer.uid): [balancer] for balancer in picture.values()}
 
     def _keep(self, name: str, group: asyncio.TaskGroup) -> Kept:
@@ -193,9 +210,13 @@ class Owner:
 
     def _try_again(self, ref: ObjectRef) -> None:
         """Nobody tells us when a port that was taken is free."""
+        if ref in self._retrying:
+            return
+        self._retrying.add(ref)
         tries = self._tries[ref] = self._tries.get(ref, 0) + 1
 
         def again() -> None:
+            self._retrying.discard(ref)
             self._settled.pop(ref, None)
             self._changed.set()
 

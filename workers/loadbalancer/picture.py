@@ -65,6 +65,10 @@ class Sight:
         """The clusters of which the bus does not know all: it was never told, or has forgotten."""
         return self.clusters() - (self._services.listed & self._nodes.listed)
 
+    def lost(self, ref: ObjectRef) -> bool:
+        """Whether there is no such load balancer any more, as far as the bus tells."""
+        return ref.cluster not in self.unheard() and self._services.get(ref) is None
+
     def picture(self) -> Picture:
         """All load balancers. Of clusters that were forgotten, as they were last: nothing is taken away
         because of what one does not know."""
