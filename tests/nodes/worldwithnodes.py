@@ -125,7 +125,7 @@ def node_port(service: Mapping[str, Any], port: int, protocol: str = "TCP") -> i
 
 def missing() -> str | None:
     """Why there can be no nodes here, or None."""
-    programs = (*stages.PROGRAMS, *stages.NODE_PROGRAMS, "kubectl")
+    programs = (*stages.PROGRAMS, *site.PROGRAMS, "kubectl")
     return site.impossible() or servers.missing(*programs)
 
 

@@ -38,7 +38,7 @@ class CommandLine:
         return answer.stdout if expect == 0 else answer.stdout + answer.stderr
 
     def up(self, *more: str) -> str:
-        return self("up", "--watchers=0", "--workers=0", "--patchers=0", *more)
+        return self("up", "--watchers=0", "--workers=0", "--patchers=0", "--nodes=0", *more)
 
     def environment(self) -> dict[str, str]:
         known = {key: value for key, value in os.environ.items() if not key.startswith("WINDOWBOX_S")}

@@ -49,6 +49,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     epilog="\b\nExamples:\n"
     "  windowbox up                        one of each process\n"
     "  windowbox up --workers 4            four workers share the work\n"
+    "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
     "  windowbox up --port named=5300      a port that never changes\n"
     "  windowbox up --name other           another sandbox beside the first"
 )
@@ -56,6 +57,10 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 @click.option("--watchers", type=click.IntRange(0), help="How many `windowbox watch`. [default: 1]")
 @click.option("--workers", type=click.IntRange(0), help="How many `windowbox work`. [default: 1]")
 @click.option("--patchers", type=click.IntRange(0), help="How many `windowbox patch`. [default: 1]")
+@click.option(
+    "--nodes", type=click.IntRange(0), help="How many real nodes. [default: 2 where possible, else 0]"
+)
+@click.option("--played-nodes", type=click.IntRange(0, 254), help="How many nodes without machines.")
 @click.option("--audit/--no-audit", default=None, help="Log every request to the API server.")
 @click.option("--dns-key/--no-dns-key", default=None, help="Take only signed DNS updates. [default: yes]")
 @click.option(
@@ -66,10 +71,12 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
     """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
 
-    Does nothing if it runs already. Data is kept under .windowbox/NAME between runs.
+    With nodes, also what runs on them, in networks of their own that lead nowhere else. Does nothing if it
+    runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
     """
-    from windowbox.sandbox import detached, obtain, stages
+    from windowbox.sandbox import detached, obtain, packages, stages
     from windowbox.sandbox import state as states
+    from windowbox.sandbox.nodes import site
 
     chosen = {key: value for key, value in given.items() if value is not None}
     if ports:
@@ -81,6 +88,13 @@ def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
         detached.up(folder, chosen)
         click.echo(f"The sandbox {folder.name!r} is running already.{_what_next(name)}")
         return
+    if not (before and before.running()):
+        chosen.setdefault("nodes", 0 if chosen.get("played_nodes") else site.usual())
+    if chosen.get("nodes") and not site.unsuited():
+        packages.install_for_nodes(click.echo)
+        obtain.obtain(site.PROGRAMS, click.echo)
+    if chosen.get("played_nodes"):
+        obtain.obtain(stages.PLAYED_PROGRAMS, click.echo)
     click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
     began = time.monotonic()
     detached.up(folder, chosen, say=say)
@@ -159,8 +173,8 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
 
     folder = states.folder(name)
     if process is None:
-        for path in sorted((folder / "logs").glob("*.log")):
-            click.echo(path.stem)
+        for known in detached.logs(folder):
+            click.echo(known)
         return
     path = detached.log(folder, process)
     # tail is everywhere, knows how to wait for more, and how to be interrupted.
@@ -180,7 +194,7 @@ def say(name: str, child: ChildState) -> None:
         click.echo(f"  {click.style('✗', fg='red')} {name:<24} crashed ({child.last_exit}); trying again")
         return
     took = f"{child.took:.1f} s" if child.took is not None else ""
-    port = f"127.0.0.1:{child.port}" if child.port else ""
+    port = f"{child.host}:{child.port}" if child.port else ""
     click.echo(f"  {click.style('✓', fg='green')} {name:<24} {took:>6}  {port}")
 
 

@@ -11,6 +11,7 @@ from windowbox.sandbox import binaries, packages, processes
 from windowbox.sandbox import state as states
 from windowbox.sandbox.binaries import Found, TooOld
 from windowbox.sandbox.findings import Finding
+from windowbox.sandbox.nodes import nodecheck
 from windowbox.sandbox.roles import settings_file
 from windowbox.sandbox.state import State
 from windowbox.settings import load
@@ -26,8 +27,10 @@ def examine(folder: Path, settings: Path | None) -> list[Finding]:
 
 def _machine() -> Iterator[Finding]:
     yield Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))
-    for name in binaries.PROGRAMS:
-        yield _program(name)
+    for name, program in binaries.PROGRAMS.items():
+        if not program.nodes:
+            yield _program(name)
+    yield from nodecheck.examine()
     yield from _limits()
 
 
@@ -100,7 +103,7 @@ def _running(what: str, state: State) -> Iterator[Finding]:
                 name, "note", f"restarted {child.restarts} times, last exit: {child.last_exit}", mend
             )
         else:
-            yield Finding(name, "ok", f"ready on port {child.port}")
+            yield Finding(name, "ok", f"ready on port {child.port}" if child.port else "ready")
 
 
 def _leftovers(what: str, state: State) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ class Child:
     argv: list[str]
     ready: Callable[[], bool]
     port: int | None = None
+    host: str = "127.0.0.1"
     env: Mapping[str, str] = field(default_factory=dict)
     before: Callable[[], None] | None = None
     then: Callable[[], None] | None = None

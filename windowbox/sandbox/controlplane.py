@@ -117,6 +117,7 @@ def apiserver(
         ],
         ready=api(identity, port).ready,
         port=port,
+        host=identity.host,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from windowbox.errors import Missing, Refused, Unreachable
 from windowbox.sandbox import files, processes
 from windowbox.sandbox import state as states
+from windowbox.sandbox.nodes import leftovers
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.state import ChildState, State
 
@@ -51,6 +52,7 @@ def down(folder: Path, *, wipe: bool = False) -> list[str]:
             ended = ["supervisor", *running]
         left = _end_children(state)
         ended += [name for name in left if name not in ended]
+    ended += leftovers.clear()
     if wipe:
         shutil.rmtree(folder, ignore_errors=True)
     return ended
@@ -67,10 +69,16 @@ def running(folder: Path) -> State:
     return state
 
 
+def logs(folder: Path) -> list[str]:
+    """The names of all logs there are."""
+    top = folder / "logs"
+    return sorted(str(path.relative_to(top).with_suffix("")) for path in top.rglob("*.log"))
+
+
 def log(folder: Path, name: str) -> Path:
     path = folder / "logs" / f"{name}.log"
     if not path.exists():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.log"))) or "none yet"
+        known = ", ".join(logs(folder)) or "none yet"
         raise Missing(f"the sandbox {folder.name!r} has no log of {name!r}; it has: {known}")
     return path
 

@@ -31,7 +31,7 @@ class Keeper:
 
     def __init__(self, child: Child, log: Path, changed: Callable[[], None]) -> None:
         self.child = child
-        self.state = ChildState(port=child.port, log=str(log))
+        self.state = ChildState(port=child.port, host=child.host, log=str(log))
         self._log = log
         self._changed = changed
         self._wanted = asyncio.Event()

@@ -17,7 +17,6 @@ from windowbox.sandbox.played import children as played
 from windowbox.sandbox.roles import Surroundings
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
-NODE_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
 PLAYED_PROGRAMS = ("kwok", "kube-scheduler")
 _SERVER_PORTS = (
     "nats-server", "nats-monitor", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",

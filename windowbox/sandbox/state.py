@@ -29,6 +29,7 @@ class ChildState(BaseModel):
     took: float | None = None
     """Seconds from start to ready."""
     port: int | None = None
+    host: str = "127.0.0.1"
     restarts: int = 0
     last_exit: str | None = None
     log: str = ""
@@ -55,6 +56,8 @@ class State(BaseModel):
     failure: str | None = None
     mark: str = ""
     """By which its processes are known, see `belongings`."""
+    site: str = ""
+    """The link to its nodes, and how the names of their namespaces begin; empty without nodes."""
 
     def supervisor(self) -> ProcessId:
         return ProcessId(self.pid, self.started)

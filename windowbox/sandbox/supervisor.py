@@ -169,7 +169,7 @@ class Supervisor:
             self._stages.append(keepers)
             self._keepers.update({keeper.child.name: keeper for keeper in keepers})
         if site:
-            self._host = site.host
+            self._host, self.state.site = site.host, site.claim.name
             self.nodes = [Node(site.claim, place, self._keepers) for place in site.places]
         self.state.children = {name: keeper.state for name, keeper in self._keepers.items()}
         self._write()

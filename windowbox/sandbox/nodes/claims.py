@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,12 +56,18 @@ def held(number: int) -> Iterator[Claim | None]:
 @contextlib.contextmanager
 def left() -> Iterator[list[Claim]]:
     """Claims of sandboxes that died; nobody else can have them while the block lasts."""
+    begun = _begun() if os.geteuid() == 0 else []
     with contextlib.ExitStack() as stack:
-        yield [claim for number in _begun() if (claim := stack.enter_context(held(number)))]
+        yield [claim for number in begun if (claim := stack.enter_context(held(number)))]
 
 
 def numbers() -> range:
     return range(_MOST)
+
+
+def is_name(link: str) -> bool:
+    """Is the link, by its name, one to the nodes of a sandbox?"""
+    return link[:2] == "wb" and link[2:].isdecimal()
 
 
 def begin(claim: Claim) -> None:
@@ -76,7 +83,7 @@ def done(claim: Claim) -> None:
 
 
 def _begun() -> list[int]:
-    return sorted(int(path.name[2:]) for path in _HOME.glob("wb*") if path.name[2:].isdecimal())
+    return sorted(int(path.name[2:]) for path in _HOME.glob("wb*") if is_name(path.name))
 
 
 def _lock(number: int) -> Path:

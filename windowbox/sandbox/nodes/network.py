@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from windowbox.errors import Refused
+from windowbox.sandbox.nodes import claims
 from windowbox.sandbox.nodes.addresses import Network, NodePlan, Plan
 from windowbox.sandbox.nodes.claims import Claim
 
@@ -90,14 +91,14 @@ def links() -> set[str]:
     return {link["ifname"] for link in _asked("link", "show")}
 
 
-def routes() -> list[Network]:
-    """Where this host sends what; the routes of sandboxes are among them."""
-    found: list[Network] = []
-    for family in ("-4", "-6"):
-        for route in _asked(family, "route", "show"):
-            if route["dst"] != "default":
-                found.append(ipaddress.ip_network(route["dst"], strict=False))
-    return found
+def routes(*, foreign: bool = False) -> list[Network]:
+    """What this host has a route for; of `foreign` ones, those that no sandbox made."""
+    return [
+        ipaddress.ip_network(route["dst"], strict=False)
+        for family in ("-4", "-6")
+        for route in _asked(family, "route", "show")
+        if route["dst"] != "default" and not (foreign and claims.is_name(route.get("dev", "")))
+    ]
 
 
 def cut(namespace: str) -> None:

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from windowbox.errors import Missing, Refused
-from windowbox.sandbox import packages
+from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.binaries import Found
 from windowbox.sandbox.nodes import addresses, claims, images, leftovers, network
 from windowbox.sandbox.nodes import files as node_files
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.nodes.files import Place
 from windowbox.sandbox.options import Options
+
+PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
+_USUAL = 2
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,25 @@ def opened(folder: Path, options: Options) -> Iterator[Site | None]:
 
 def impossible() -> str:
     """What keeps this machine from having real nodes, in a few words; empty if nothing does."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "Linux, and root"
-    if not Path("/proc/sys/net/ipv6").exists():
-        return "a kernel with IPv6"
+    if reason := unsuited():
+        return reason
     if lacking := packages.lacking_for_nodes():
         return f"{', '.join(lacking)}: run `make setup`"
     return ""
+
+
+def unsuited() -> str:
+    """What keeps this machine from ever having real nodes, whatever is installed."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "Linux, and root"
+    return "" if Path("/proc/sys/net/ipv6").exists() else "a kernel with IPv6"
+
+
+def usual() -> int:
+    """How many nodes a sandbox has if nobody says how many."""
+    if impossible() or not all(isinstance(binaries.look(name), Found) for name in PROGRAMS):
+        return 0
+    return _USUAL
 
 
 @contextlib.contextmanager

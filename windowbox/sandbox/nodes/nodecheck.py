@@ -1,0 +1,55 @@
+"""What can be wrong with a machine that shall have real nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from windowbox.errors import WindowboxError
+from windowbox.sandbox import binaries, packages
+from windowbox.sandbox.binaries import Found
+from windowbox.sandbox.findings import Finding
+from windowbox.sandbox.nodes import addresses, leftovers, network, site
+from windowbox.sandbox.options import Options
+
+
+def examine() -> Iterator[Finding]:
+    """Nothing here keeps a sandbox from running without nodes, so nothing is worse than a note."""
+    if reason := site.unsuited():
+        yield Finding("real nodes", "note", f"need {reason}", "windowbox up --nodes 0")
+        return
+    lacking = [*packages.lacking_for_nodes(), *filter(_lacks, site.PROGRAMS)]
+    if lacking:
+        yield Finding("real nodes", "note", f"these are not here: {', '.join(lacking)}", "make setup")
+    else:
+        yield Finding("real nodes", "ok", "possible")
+        yield _ranges(Options().ranges)
+    if left := leftovers.found():
+        said = f"left by a sandbox that was killed: {', '.join(left)}"
+        yield Finding("leftovers", "note", said, "windowbox down")
+
+
+def _lacks(name: str) -> bool:
+    try:
+        return not isinstance(binaries.look(name), Found)
+    except WindowboxError:
+        return True
+
+
+def _ranges(ranges: tuple[str, str]) -> Finding:
+    """Does this host already use addresses that nodes would have?"""
+    parts, routes = list(addresses.parts(ranges)), network.routes(foreign=True)
+    taken = {
+        network: found
+        for part in parts
+        for network in part
+        if (found := addresses.overlapping(network, routes))
+    }
+    what, said = "addresses for nodes", " and ".join(ranges)
+    if not taken:
+        return Finding(what, "ok", said)
+    used = sorted({str(route) for found in taken.values() for route in found})
+    free = sum(not (taken.keys() & set(part)) for part in parts)
+    mend = "" if free else "set other `ranges` for the sandbox"
+    return Finding(
+        what, "note", f"{said}: this host has routes to {', '.join(used)}; {free} parts are free", mend
+    )
