@@ -135,7 +135,8 @@ def test_affinity_is_asked_for_by_client_ip() -> None:
             Refusal(
                 "NodePortMissing",
                 "port 9/TCP is not served: spec.ports[0].nodePort is not set, and Pods of this cluster "
-                "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a nodePort",
+                "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a "
+                "nodePort",
                 (9, "TCP"),
             ),
             id="LB-7-portless+LB-11-12",
