@@ -33,6 +33,7 @@ from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, tracing
 from workers.dnsrecord import pool as dnsrecord
+from workers.joining.joining import Joining
 from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.book import Book
 
@@ -108,6 +109,7 @@ async def watch(made: Process) -> None:
 
 async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExitStack) -> None:
     """Take work off the bus and do it."""
+    _take_part(made)
     if "dnsrecord" in pools:
         nameserver = Nameserver(made.settings.dns)
         stack.push_async_callback(nameserver.aclose)
@@ -123,6 +125,15 @@ async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExi
         made.tasks["drift"] = lambda: made.leases.while_held("drift.dnsrecord", parts.drift.run)
     if loadbalancer.POOL in pools and made.settings.loadbalancer.ranges:
         await _work_on_load_balancers(made, stack)
+
+
+def _take_part(made: Process) -> None:
+    """Have clusters take part that say so themselves, and those that the bus has forgotten."""
+    made.tasks["clusters kept"] = made.registry.keep
+    if made.settings.join.enabled:
+        direct = made.settings.loadbalancer.direct
+        joining = Joining(made.bus, made.registry, made.settings.join, direct)
+        made.tasks["join"] = lambda: made.leases.while_held("join", joining.run)
 
 
 async def _work_on_load_balancers(made: Process, stack: contextlib.AsyncExitStack) -> None:

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from bus.connection import Access
 from windowbox.errors import Malformed
 from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import CLUSTERS, DNSRECORDS, NAMESPACES, NODES, RESOURCES, SERVICES
 from windowbox.telemetry.logs import LogFormat
@@ -85,6 +86,7 @@ class Settings(Section):
     patch: PatchSettings = PatchSettings()
     dns: DnsSettings = DnsSettings(zones=[])
     loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
+    join: JoinSettings = JoinSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
 

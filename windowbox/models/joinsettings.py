@@ -1,0 +1,16 @@
+"""How clusters are found that join by a mark on their control plane's Namespace."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class JoinSettings(BaseModel):
+    """Clusters that join by an annotation or a label of a Namespace in the runtime cluster."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(True, description="Whether marked Namespaces make clusters join and leave.")
+    secret: str = Field(
+        "kubeconfig", description="The Secret with the kubeconfig, where the Namespace names none."
+    )
