@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bus import consumers, subjects
-from bus.connection import TIMEOUT, Bus, Stored
+from bus.connection import TIMEOUT, ApiError, Bus, Stored
 from windowbox.errors import Unreachable, WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -176,7 +176,11 @@ class Bucket:
                 reached.set_result(None)
 
     async def _state(self) -> State:
-        info = await self._bus.api(f"STREAM.INFO.{self._stream}")
+        try:
+            info = await self._bus.api(f"STREAM.INFO.{self._stream}")
+        except ApiError as error:
+            # Somebody will make it again.
+            raise Unreachable(f"bucket {self._name}: {error}") from error
         return State(info["created"], int(info["state"]["first_seq"]), int(info["state"]["last_seq"]))
 
     async def _write(self, key: str, value: bytes, headers: dict[str, str], expected: int | None) -> int:
