@@ -1,0 +1,98 @@
+"""Clients of load balancers, from wherever they like to come."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from dataclasses import dataclass
+
+_GREETING = re.compile(rb"pod=(\S*) node=(\S*) peer=(\S*)\n")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Who answered, and what else he said."""
+
+    pod: str
+    node: str
+    said: bytes
+
+
+def connected(address: str, port: int, *, source: str = "", timeout: float = 5) -> socket.socket:
+    return socket.create_connection((address, port), timeout, (source, 0) if source else None)
+
+
+def greeted(connection: socket.socket) -> Answer:
+    """Read the greeting of an echo server, and what comes with it."""
+    heard = b""
+    while b"\n" not in heard:
+        more = connection.recv(65536)
+        if not more:
+            raise ConnectionResetError(errno.ECONNRESET, f"closed after {heard[:100]!r}")
+        heard += more
+    return parsed(heard)
+
+
+def tcp(address: str, port: int, payload: bytes = b"", *, source: str = "", timeout: float = 5) -> Answer:
+    """Connect, be greeted, send `payload`, and hear it again."""
+    with connected(address, port, source=source, timeout=timeout) as connection:
+        connection.sendall(payload)
+        connection.shutdown(socket.SHUT_WR)
+        heard = b""
+        while more := connection.recv(65536):
+            heard += more
+    if not heard:
+        raise ConnectionResetError(errno.ECONNRESET, "closed without a word")
+    return parsed(heard)
+
+
+def udp(address: str, port: int, payload: bytes = b"?", *, source: str = "", timeout: float = 1) -> Answer:
+    with flow(address, port, source=source, timeout=timeout) as client:
+        return asked(client, payload)
+
+
+def flow(address: str, port: int, *, source: str = "", timeout: float = 1) -> socket.socket:
+    """A socket of which all datagrams belong together."""
+    client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    client.settimeout(timeout)
+    if source:
+        client.bind((source, 0))
+    client.connect((address, port))
+    return client
+
+
+def asked(client: socket.socket, payload: bytes = b"?") -> Answer:
+    client.send(payload)
+    return parsed(client.recv(65536))
+
+
+def goes_on(connection: socket.socket) -> None:
+    """Say something over a connection that was greeted, and hear it again."""
+    connection.sendall(b"still there?")
+    heard = b""
+    while len(heard) < 12:
+        more = connection.recv(100)
+        if not more:
+            raise ConnectionResetError(errno.ECONNRESET, "closed")
+        heard += more
+    assert heard == b"still there?"
+
+
+def outcome(address: str, port: int, *, source: str = "", timeout: float = 3) -> str:
+    """What becomes of a connection: the pod that greets, `refused`, `closed` without a byte, or `silent`."""
+    try:
+        return tcp(address, port, source=source, timeout=timeout).pod
+    except ConnectionRefusedError:
+        return "refused"
+    except ConnectionResetError:
+        return "closed"
+    except TimeoutError:
+        return "silent"
+
+
+def parsed(heard: bytes) -> Answer:
+    match = _GREETING.match(heard)
+    assert match, f"not a greeting: {heard[:100]!r}"
+    pod, node, _ = (group.decode() for group in match.groups())
+    return Answer(pod, node, heard[match.end() :])
