@@ -10,7 +10,7 @@ import json
 import sys
 
 from bus.connection import Access, connected
-from tests.loadbalancer.books import opened, range_of, service
+from tests.loadbalancer.books import V4, opened, range_of, service
 from windowbox.errors import TransientError
 from workers.loadbalancer.answers import Taken
 from workers.loadbalancer.book import Book
@@ -43,7 +43,7 @@ async def main(url: str, prefix: str) -> None:
 
 async def _taken(book: Book, name: str, status: list[str]) -> list[str]:
     try:
-        answer = await book.take(service(name), name, ("IPv4",), ports=("80/TCP",), adopt=status)
+        answer = await book.take(service(name), name, V4, ports=("80/TCP",), adopt=status)
     except TransientError:
         await asyncio.sleep(0.1)
         return await _taken(book, name, status)

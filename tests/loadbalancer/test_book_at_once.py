@@ -109,7 +109,7 @@ async def test_five_hundred_services_of_four_processes_have_an_address_of_their_
         assert distinct(status)
         before = (await state(bus))["last_seq"]
         assert await taken_by_processes(nats_url, status) == status
-        assert await taken_by_processes(nats_url, dict.fromkeys(NAMES, [])) == status
+        assert await taken_by_processes(nats_url, {}) == status
         assert (await state(bus))["last_seq"] == before
         assert await everybody(book) == {a: [name] for name, shown in sorted(status.items()) for a in shown}
 

@@ -114,7 +114,7 @@ class Book:
             await self.leave_line(ref)
         return Released(tuple(freed), self.wake(freed, ref))
 
-    async def keep(self, ref: ObjectRef, uid: str, until: float) -> None:
+    async def keep(self, ref: ObjectRef, uid: str, until: float) -> Released:
         """Keep the Service's addresses for it, until this time at the latest. `take` ends that."""
         await self._ready()
         await self.bucket.catch_up()
@@ -126,6 +126,7 @@ class Book:
 
             await self._rewrite(address, kept)
         await self.leave_line(ref)
+        return Released(wake=self.wake((), ref))
 
     async def release_expired(self, ref: ObjectRef, now: float) -> Released:
         """Take back what was kept for the Service until now."""
@@ -296,7 +297,7 @@ class Book:
 
     def wake(self, freed: Sequence[str], besides: ObjectRef) -> tuple[ObjectRef, ...]:
         """Who is to be looked at now that `freed` were given back by `besides`."""
-        return tuple(ref for ref in self.ledger.servable(freed) if ref != besides)
+        return tuple(self.ledger.servable(freed, besides))
 
     async def report_loss(self) -> None:
         """The marker is gone, and those who knew it were not told: tell them."""

@@ -96,17 +96,23 @@ class Ledger:
         pool = self._pool(ref.cluster, of)
         return sum(1 for other in self._line(pool) if other[1] != ref and other < (since, ref)) if pool else 0
 
-    def servable(self, freed: Sequence[str] = ()) -> list[ObjectRef]:
-        """Those who wait in vain: there is an address for them. `freed` are free, though not yet heard of."""
+    def servable(self, freed: Sequence[str] = (), besides: ObjectRef | None = None) -> list[ObjectRef]:
+        """Those who wait in vain: there is an address for them.
+
+        `freed` are free and `besides` has left the line, though that may not have been heard of yet.
+        """
         if not self.waiters:
             return []
         pools = {p for r in self.waiters for f in _FAMILIES if (p := self._pool(r.cluster, f))}
         found: list[ObjectRef] = []
         for pool in sorted(pools):
             still = {a for a in self._used.get(pool, ()) if a not in freed}
-            found += [ref for _, ref in self._line(pool)[: self._total(pool) - len(still)]]
+            line = [ref for _, ref in self._line(pool) if ref != besides]
+            found += line[: self._total(pool) - len(still)]
         for ref, waiter in self.waiters.items():
-            if any(address in freed or address not in self._held for address in waiter.addresses):
+            if ref != besides and any(
+                address in freed or address not in self._held for address in waiter.addresses
+            ):
                 found.append(ref)
         return list(dict.fromkeys(found))
 

@@ -44,11 +44,12 @@ class Search:
         for wanted in self._asking.families:
             await self._serve(wanted)
         freed = await self._give_back()
+        waited = self._asking.ref in self._ledger.waiters
         if self._line.families or self._line.addresses:
             await self._book.join_line(self._asking.ref, self._line)
         else:
             await self._book.leave_line(self._asking.ref)
-        wake = self._book.wake(freed, self._asking.ref) if freed else ()
+        wake = self._book.wake(freed, self._asking.ref) if freed or waited else ()
         return self._told(wake)
 
     def _impossible(self) -> Refused | None:
