@@ -87,12 +87,10 @@ async def endpoint_versions(running: Running) -> dict[str, str]:
 async def refused(running: Running, version: str) -> dict[str, str] | None:
     """Why each listener of this version was turned down; None if this version was not even tried yet."""
     answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_listeners"))
-    errors = {
-        one["name"]: one["error_state"]
-        for one in answer.get("configs", [])
-        if one.get("error_state", {}).get("version_info") == version
-    }
-    return {name: error.get("details", "") for name, error in errors.items()} or None
+    errors = [one["error_state"] for one in answer.get("configs", []) if "error_state" in one]
+    # What could not be bound bears no version; and what was refused twice stands there without a name.
+    tried = [error for error in errors if error.get("version_info", version) == version]
+    return {error["failed_configuration"]["name"]: error.get("details", "") for error in tried} or None
 
 
 async def connections(running: Running) -> int:

@@ -66,7 +66,7 @@ class Settling:
     def begin_anew(self, files: Mapping[str, bytes]) -> None:
         """An Envoy has been started with these files: nothing is known of it."""
         self.expect({}, files)
-        self._rejections = -1
+        self._rejections = 0
 
     def take_over(self, files: Mapping[str, bytes]) -> None:
         """An Envoy that had these files before is running: what it serves is not proven again."""
