@@ -16,6 +16,8 @@ class Answer:
 
     pod: str
     node: str
+    peer: str
+    """Whom he saw."""
     said: bytes
 
 
@@ -94,5 +96,5 @@ def outcome(address: str, port: int, *, source: str = "", timeout: float = 3) ->
 def parsed(heard: bytes) -> Answer:
     match = _GREETING.match(heard)
     assert match, f"not a greeting: {heard[:100]!r}"
-    pod, node, _ = (group.decode() for group in match.groups())
-    return Answer(pod, node, heard[match.end() :])
+    pod, node, peer = (group.decode() for group in match.groups())
+    return Answer(pod, node, peer, heard[match.end() :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,6 +166,17 @@ class World:
             for pod in found
             if "deletionTimestamp" not in pod["metadata"] and _is_ready(pod)
         }
+
+    def entrance(self, peer: str) -> str:
+        """The node through which a Pod's peer came: nodes put an address of their own in front."""
+        address = ipaddress.ip_address(peer.rpartition(":")[0].strip("[]"))
+        found = [
+            node.name
+            for node in self.nodes.nodes
+            if str(address) in (node.v4, node.v6)
+            or address in (node.plan.pods_v4 if address.version == 4 else node.plan.pods_v6)
+        ]
+        return found[0] if found else "the host"
 
     def source(self, number: int) -> str:
         """An IPv6 address of this host from which clients may come."""
