@@ -18,6 +18,9 @@ LAYER = "windowbox"
 DRAIN = 600
 """Seconds that connections of a listener live on when it was changed or removed. Also Envoy's default."""
 
+MOST_CONNECTIONS = 50_000
+"""Of all listeners together. Those beyond are closed at once, rather than that memory ends."""
+
 _DEAF = "10s"
 """Watchdogs report a thread that was stuck so long; shorter times wake an idle Envoy all the time."""
 
@@ -68,6 +71,12 @@ def bootstrap(folder: str) -> bytes:
             "stats_flush_on_admin": True,
             # What counts the traffic of a cluster exists only from its first connection on.
             "deferred_stat_options": {"enable_deferred_creation_stats": True},
+            # What it took to read the files is given back to the host.
+            "memory_allocator_manager": {
+                "bytes_to_release": str(256 << 20),
+                "memory_release_interval": "5s",
+            },
+            "overload_manager": {"resource_monitors": [_most_connections()]},
             "watchdogs": {"main_thread_watchdog": _watchdog(), "worker_watchdog": _watchdog()},
         },
         option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS,
@@ -91,6 +100,15 @@ def _patterns() -> list[dict[str, Any]]:
         *({"prefix": prefix} for prefix in _COUNTED),
         *({"safe_regex": {"regex": regex}} for regex in _COUNTED_OF_EACH),
     ]
+
+
+def _most_connections() -> dict[str, Any]:
+    kind = "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
+    limit = {
+        "@type": f"{kind}.DownstreamConnectionsConfig",
+        "max_active_downstream_connections": MOST_CONNECTIONS,
+    }
+    return {"name": "envoy.resource_monitors.global_downstream_max_connections", "typed_config": limit}
 
 
 def _watchdog() -> dict[str, str]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
 from windowbox.clients.envoy import admin, bootstrap, inotify, resources
 from windowbox.clients.envoy.admin import Health, Traffic
-from windowbox.clients.envoy.attachments import Attachment, Order, Published, Running
+from windowbox.clients.envoy.attachments import Attachment, Order, Running
+from windowbox.clients.envoy.resources import Configuration
 from windowbox.clients.envoy.settling import Settled, Settling
 from windowbox.errors import TransientError, Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 
 logger = logging.getLogger(__name__)
 
-_EMPTY = resources.configuration((), folder=".").files
 _SHORT_LIFE = 5.0
 """Seconds. An Envoy that ends sooner is likely to do so again."""
 _LONGEST_PAUSE = 10.0
@@ -45,7 +45,8 @@ class Edge:
         self._labels = labels
         self._on_start = on_start
         self._lock = asyncio.Lock()
-        self._files: dict[str, bytes] = {}
+        self._told: Configuration | None = None
+        self._in_doubt = False
         self._known = asyncio.Event()
         self._ended_by_us = False
         self._serving: Running | None = None
@@ -84,18 +85,13 @@ class Edge:
         async with self._lock:
             listeners = [one for lb in wanted for one in lb.listeners]
             await self._prepare({one.address for one in listeners})
-            before = self._files
+            before = await self._before()
             eds = inotify.chosen(before, listeners, self._most_eds)
-            after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds).files
+            after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds)
             steps = resources.steps(before, after) or self._again(after)
-            if not steps:
-                return False
-            self._settling.expect(before, after)
-            if self._has_other_ports(before, after):
-                await self._end()
-            for step in steps:
-                await self._put(step)
-            return True
+            if steps:
+                await self._tell(before, after, steps)
+            return bool(steps)
 
     def settled(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Settled]:
         """Each load balancer of those last written, as soon as it serves or it is known why it does not."""
@@ -124,7 +120,7 @@ class Edge:
             except BaseException:
                 await new.end()
                 raise
-            self._settling.take_over(self._files)
+            self._settling.take_over(self._told or resources.NOTHING)
             self._serve(new)
             self._replaced.set()
             if old is not None:
@@ -138,7 +134,7 @@ class Edge:
     async def traffic(self) -> dict[str, Traffic]:
         """What each listener has carried, by its name."""
         counted = await admin.traffic(await self._attached())
-        names = resources.resources(self._files.get(bootstrap.LISTENERS))
+        names = self._told.listeners if self._told else ()
         return {name: counted.get(admin.stat_name(name), Traffic()) for name in names}
 
     async def health(self) -> dict[str, tuple[Health, ...]]:
@@ -158,24 +154,29 @@ class Edge:
     async def _begin(self) -> None:
         async with self._lock:
             found = await self._attachment.found(self.name)
+            told = await self._taken_over(found) if found else await self._last_told()
+            self._told, self._in_doubt = told, False
+            self._known.set()
             if found:
-                *older, newest = found
-                self._files = await _read(newest)
-                self._known.set()
-                self._settling.take_over(self._files)
-                for one in older:
-                    self._leaving.put_nowait(one)
-                logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
+                newest = found[-1]
+                self._settling.take_over(told)
             else:
-                self._files = self._files or resources.own(
-                    {**_EMPTY, **await self._attachment.kept(self.name)}
-                )
                 self._generation = self._generation or 1
-                self._known.set()
                 newest = await self._attachment.start(self._order(self._generation))
-                self._settling.begin_anew(self._files)
-            await self._prepare(set(resources.addresses(self._files)), afresh=True)
+                self._settling.begin_anew(told)
+            self._prepared.clear()
+            await self._prepare({one.address for one in told.published})
             self._serve(newest)
+
+    async def _taken_over(self, found: Sequence[Running]) -> Configuration:
+        *older, newest = found
+        for one in older:
+            self._leaving.put_nowait(one)
+        logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
+        return await _read(newest)
+
+    async def _last_told(self) -> Configuration:
+        return self._told or resources.parsed(await self._attachment.kept(self.name))
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation
@@ -199,35 +200,43 @@ class Edge:
                 self.running.clear()
 
     def _order(self, generation: int) -> Order:
-        folder = self._attachment.folder
+        folder, told = self._attachment.folder, self._told or resources.NOTHING
         return Order(
             name=self.name,
             generation=generation,
-            files={bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder), **resources.own(self._files)},
-            published=resources.published(self._files),
+            files={bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder), **told.files},
+            published=told.published,
             labels=self._labels,
         )
 
-    async def _prepare(self, addresses: set[str], *, afresh: bool = False) -> None:
-        if afresh:
-            self._prepared.clear()
+    async def _prepare(self, addresses: set[str]) -> None:
         if lacking := sorted(addresses - self._prepared):
             failed = await self._attachment.prepare(lacking)
             self._prepared.update(set(lacking) - failed.keys())
             self._unprepared = dict(failed)
 
-    async def _put(self, step: dict[str, bytes]) -> None:
-        if self._serving is not None:
-            await self._serving.write(step)
-        self._files = {**self._files, **step}
+    async def _before(self) -> Configuration:
+        if self._in_doubt and self._serving is not None:
+            self._told, self._in_doubt = await _read(self._serving), False
+        return self._told or resources.NOTHING
 
-    def _again(self, after: dict[str, bytes]) -> list[dict[str, bytes]]:
+    async def _tell(
+        self, before: Configuration, after: Configuration, steps: Sequence[Mapping[str, bytes]]
+    ) -> None:
+        self._settling.expect(before, after)
+        self._told = after
+        if self._attachment.fixed_ports and set(before.published) != set(after.published):
+            await self._end()
+        self._in_doubt = self._serving is not None
+        for step in steps:
+            if self._serving is not None:
+                await self._serving.write(step)
+        self._in_doubt = False
+
+    def _again(self, after: Configuration) -> list[dict[str, bytes]]:
         # What was refused is tried again when the file is written again, and not before.
-        return [{bootstrap.LISTENERS: after[bootstrap.LISTENERS]}] if self._settling.refused else []
-
-    def _has_other_ports(self, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bool:
-        fixed = self._attachment.fixed_ports
-        return fixed and _ports(resources.published(before)) != _ports(resources.published(after))
+        listeners = {bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}
+        return [listeners] if self._settling.refused else []
 
     async def _end(self) -> None:
         # `keep` sees the end, and starts another with the new ports.
@@ -260,7 +269,7 @@ async def _drained(old: Running) -> None:
     """Let an Envoy end when its last connection has, and not long after it was replaced."""
     pause = 0.1
     try:
-        await old.write({bootstrap.LISTENERS: resources.response(())})
+        await old.write({bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]})
         async with asyncio.timeout(bootstrap.DRAIN):
             # The first look is late enough to see what it accepted before it stopped listening.
             await asyncio.sleep(pause)
@@ -272,12 +281,8 @@ async def _drained(old: Running) -> None:
     await old.end()
 
 
-async def _read(running: Running) -> dict[str, bytes]:
+async def _read(running: Running) -> Configuration:
     """What an Envoy was last told."""
     clusters = await running.read(bootstrap.CLUSTERS)
     found = {name: await running.read(name) for name in resources.file_names(clusters)}
-    return {**_EMPTY, **{name: content for name, content in found.items() if content is not None}}
-
-
-def _ports(published: Collection[Published]) -> set[Published]:
-    return set(published)
+    return resources.parsed({name: content for name, content in found.items() if content is not None})

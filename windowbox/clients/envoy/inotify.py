@@ -5,10 +5,10 @@ Each file with a cluster's endpoints costs one. An Envoy that gets none ends at 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
-from windowbox.clients.envoy import bootstrap, resources
+from windowbox.clients.envoy.resources import Configuration
 from windowbox.models.loadbalancers import Listener
 
 _LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -24,9 +24,7 @@ def affordable() -> int:
     return int(limit * _OTHERS / 2)
 
 
-def chosen(before: Mapping[str, bytes], wanted: Collection[Listener], most: int) -> frozenset[str]:
+def chosen(before: Configuration, wanted: Collection[Listener], most: int) -> frozenset[str]:
     """Whose endpoints get a file of their own: flows of UDP, first those that have one already."""
-    clusters = resources.resources(before.get(bootstrap.CLUSTERS))
-    apart = {name for name, cluster in clusters.items() if cluster["type"] == "EDS"}
     names = (one.name for one in wanted if one.protocol == "UDP")
-    return frozenset(sorted(names, key=lambda name: (name not in apart, name))[:most])
+    return frozenset(sorted(names, key=lambda name: (name not in before.endpoints, name))[:most])

@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import orjson
@@ -35,35 +36,43 @@ _CHECK_INTERVAL = 3
 _CHECKS_PER_SECOND = 100
 _INTERVAL_STEP = 5
 
+_HEAD = b'{"version_info":"'
+_DIGEST = 16
+_REMEMBERED = 16384
+"""Resources that are not made anew each time. What stays the same is most of what is written."""
+
 _NOBODY = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
 """A source that no packet has, for listeners that nobody may use."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What an Envoy is to serve, and the files that tell it so."""
+    """What an Envoy is to serve: each resource as it stands in a file, by the name of its listener."""
 
-    listeners: Mapping[str, Resource]
-    clusters: Mapping[str, Resource]
-    endpoints: Mapping[str, Resource]
+    listeners: Mapping[str, bytes]
+    clusters: Mapping[str, bytes]
+    endpoints: Mapping[str, bytes]
     """Of clusters that read theirs from a file of their own."""
     interval: int
     """Seconds between two checks of an endpoint."""
 
-    @property
+    @cached_property
     def files(self) -> dict[str, bytes]:
         """In the order in which they can be written when nothing was removed."""
-        runtime = {
-            "@type": _RUNTIME,
-            "name": bootstrap.LAYER,
-            "layer": {"health_check": {"min_interval": self.interval * 1000}},
-        }
         return {
-            bootstrap.RUNTIME: response([runtime]),
-            **{endpoints_file(name): response([e]) for name, e in self.endpoints.items()},
-            bootstrap.CLUSTERS: response(self.clusters.values()),
-            bootstrap.LISTENERS: response(self.listeners.values()),
+            bootstrap.RUNTIME: _file([_runtime(self.interval)]),
+            **{endpoints_file(name): _file([e]) for name, e in self.endpoints.items()},
+            bootstrap.CLUSTERS: _file(self.clusters.values()),
+            bootstrap.LISTENERS: _file(self.listeners.values()),
         }
+
+    @property
+    def published(self) -> list[Published]:
+        """All ports at which clients arrive."""
+        return [_published(name) for name in self.listeners]
+
+
+NOTHING = Configuration({}, {}, {}, _CHECK_INTERVAL)
 
 
 def configuration(
@@ -75,13 +84,40 @@ def configuration(
     ends its flows. Each such file costs Envoy an inotify instance, of which a host has few.
     """
     wanted = sorted((one for lb in load_balancers for one in lb.listeners), key=lambda one: one.name)
-    apart = [one for one in wanted if one.name in eds]
     return Configuration(
         listeners={one.name: _listener(one) for one in wanted},
         clusters={one.name: _cluster(one, folder if one.name in eds else None) for one in wanted},
-        endpoints={one.name: {"@type": _ASSIGNMENT, **_assignment(one)} for one in apart},
+        endpoints={one.name: _apart(one) for one in wanted if one.name in eds},
         interval=check_interval(sum(len(one.endpoints) for one in wanted if one.check)),
     )
+
+
+def parsed(files: Mapping[str, bytes]) -> Configuration:
+    """What is in such files. What is missing is empty."""
+    clusters = _resources(files, bootstrap.CLUSTERS)
+    apart = [one["name"] for one in clusters if one["type"] == "EDS"]
+    endpoints = {name: one for name in apart for one in _resources(files, endpoints_file(name))}
+    runtime = _resources(files, bootstrap.RUNTIME) or [{"layer": {}}]
+    interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0) // 1000
+    return Configuration(
+        listeners={one["name"]: _dumped(one) for one in _resources(files, bootstrap.LISTENERS)},
+        clusters={one["name"]: _dumped(one) for one in clusters},
+        endpoints={name: _dumped(one) for name, one in endpoints.items()},
+        interval=interval or _CHECK_INTERVAL,
+    )
+
+
+def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]:
+    """What to write, one after the other, so that no listener ever lacks its cluster; empty if nothing."""
+    first = {name: file for name, file in after.files.items() if before.files.get(name) != file}
+    if not before.clusters.keys() - after.clusters.keys():
+        return [first] if first else []
+    both = {**before.clusters, **after.clusters}
+    first[bootstrap.CLUSTERS] = _file(both[name] for name in sorted(both))
+    if first[bootstrap.CLUSTERS] == before.files[bootstrap.CLUSTERS]:
+        del first[bootstrap.CLUSTERS]
+    last = {bootstrap.CLUSTERS: after.files[bootstrap.CLUSTERS]}
+    return [first, last] if first else [last]
 
 
 def check_interval(checks: int) -> int:
@@ -99,65 +135,47 @@ def endpoints_file(name: str) -> str:
     return f"eds_{name.replace(':', '-')}.json"
 
 
-def version(file: bytes) -> str:
-    """What Envoy calls a file's content once it has taken it."""
-    return str(orjson.loads(file)["version_info"])
-
-
-def resources(file: bytes | None) -> dict[str, Resource]:
-    """The listeners or clusters that a file of ours holds, by name."""
-    found = orjson.loads(file).get("resources", []) if file else []
-    return {resource["name"]: resource for resource in found}
-
-
-def steps(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[dict[str, bytes]]:
-    """What to write, one after the other, so that no listener ever lacks its cluster; empty if nothing."""
-    first = {name: file for name, file in after.items() if before.get(name) != file}
-    clusters = resources(before.get(bootstrap.CLUSTERS))
-    left = clusters.keys() - resources(after[bootstrap.CLUSTERS]).keys()
-    if not left:
-        return [first] if first else []
-    both = clusters | resources(after[bootstrap.CLUSTERS])
-    first[bootstrap.CLUSTERS] = response(both[name] for name in sorted(both))
-    if first[bootstrap.CLUSTERS] == before[bootstrap.CLUSTERS]:
-        del first[bootstrap.CLUSTERS]
-    last = {bootstrap.CLUSTERS: after[bootstrap.CLUSTERS]}
-    return [first, last] if first else [last]
-
-
 def file_names(clusters: bytes | None) -> list[str]:
     """The files that belong to this file of clusters, itself among them."""
-    apart = [name for name, cluster in resources(clusters).items() if cluster["type"] == "EDS"]
+    files = {bootstrap.CLUSTERS: clusters} if clusters else {}
+    apart = [one["name"] for one in _resources(files, bootstrap.CLUSTERS) if one["type"] == "EDS"]
     return [bootstrap.RUNTIME, *map(endpoints_file, apart), bootstrap.CLUSTERS, bootstrap.LISTENERS]
 
 
-def own(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Without what is left of clusters that are gone."""
-    return {name: files[name] for name in file_names(files.get(bootstrap.CLUSTERS)) if name in files}
+def version(file: bytes) -> str:
+    """What Envoy calls a file's content once it has taken it."""
+    return file[len(_HEAD) : len(_HEAD) + _DIGEST].decode()
 
 
-def addresses(files: Mapping[str, bytes]) -> set[str]:
-    """All addresses on which these files have clients arrive."""
-    return {one.address for one in published(files)}
+def _file(found: Iterable[bytes]) -> bytes:
+    body = b",".join(found)
+    digest = hashlib.sha256(body).hexdigest()[:_DIGEST].encode()
+    return b'%s%s","resources":[%s]}' % (_HEAD, digest, body)
 
 
-def published(files: Mapping[str, bytes]) -> list[Published]:
-    """All ports at which these files have clients arrive."""
-    listeners = resources(files.get(bootstrap.LISTENERS)).values()
-    places = [listener["address"]["socket_address"] for listener in listeners]
-    return [Published(place["address"], place["port_value"], place["protocol"]) for place in places]
+def _resources(files: Mapping[str, bytes], name: str) -> list[Resource]:
+    return list(orjson.loads(files[name]).get("resources", [])) if name in files else []
 
 
-def response(found: Iterable[Resource]) -> bytes:
-    """A file of these resources, with a name for what is in it."""
-    body = orjson.dumps(list(found), option=orjson.OPT_SORT_KEYS)
-    digest = hashlib.sha256(body).hexdigest()[:16]
-    return b'{"version_info":"%s","resources":%s}' % (digest.encode(), body)
+def _dumped(resource: Resource) -> bytes:
+    return orjson.dumps(resource, option=orjson.OPT_SORT_KEYS)
 
 
-def _listener(listener: Listener) -> Resource:
-    address = _address(listener.address, listener.port, listener.protocol)
-    return {
+def _runtime(interval: int) -> bytes:
+    layer = {"health_check": {"min_interval": interval * 1000}}
+    return _dumped({"@type": _RUNTIME, "name": bootstrap.LAYER, "layer": layer})
+
+
+def _published(name: str) -> Published:
+    protocol, address, port = name.split("_")
+    return Published(address, int(port), "TCP" if protocol == "tcp" else "UDP")
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _listener(listener: Listener) -> bytes:
+    address = _address(listener.address, listener.port)
+    address["socket_address"]["protocol"] = listener.protocol
+    resource = {
         "@type": _LISTENER,
         "name": listener.name,
         "stat_prefix": listener.name,
@@ -166,6 +184,7 @@ def _listener(listener: Listener) -> Resource:
         "freebind": True,
         **(_tcp(listener) if listener.protocol == "TCP" else _udp(listener)),
     }
+    return _dumped(resource)
 
 
 def _tcp(listener: Listener) -> Resource:
@@ -233,7 +252,8 @@ def _matcher(listener: Listener) -> Resource:
     }
 
 
-def _cluster(listener: Listener, folder: str | None) -> Resource:
+@lru_cache(maxsize=_REMEMBERED)
+def _cluster(listener: Listener, folder: str | None) -> bytes:
     cluster: Resource = {
         "@type": _CLUSTER,
         "name": listener.name,
@@ -241,7 +261,6 @@ def _cluster(listener: Listener, folder: str | None) -> Resource:
         "lb_policy": "MAGLEV" if listener.affinity else "RANDOM",
         # Without a healthy endpoint there is no traffic, rather than traffic to all of them.
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
-        "ignore_health_on_host_removal": True,
         **_endpoints(listener, folder),
     }
     if listener.protocol == "TCP":
@@ -250,7 +269,9 @@ def _cluster(listener: Listener, folder: str | None) -> Resource:
         cluster["health_checks"] = [_check()]
     if listener.proxy_protocol and listener.protocol == "TCP":
         cluster |= _announcing_clients(listener.proxy_protocol)
-    return cluster
+        for check in cluster.get("health_checks", []):
+            check["transport_socket_match_criteria"] = {"check": True}
+    return _dumped(cluster)
 
 
 def _endpoints(listener: Listener, folder: str | None) -> Resource:
@@ -258,7 +279,12 @@ def _endpoints(listener: Listener, folder: str | None) -> Resource:
         return {"type": "STATIC", "load_assignment": _assignment(listener)}
     path = f"{folder}/{endpoints_file(listener.name)}"
     source = {"resource_api_version": "V3", "path_config_source": {"path": path}}
-    return {"type": "EDS", "eds_cluster_config": {"service_name": listener.name, "eds_config": source}}
+    return {
+        "type": "EDS",
+        "eds_cluster_config": {"service_name": listener.name, "eds_config": source},
+        # Otherwise those that are healthy stay for ever.
+        "ignore_health_on_host_removal": True,
+    }
 
 
 def _outliers() -> Resource:
@@ -269,11 +295,7 @@ def _outliers() -> Resource:
     return {
         "split_external_local_origin_errors": True,
         "consecutive_local_origin_failure": 1,
-        "enforcing_consecutive_local_origin_failure": 100,
         "enforcing_local_origin_success_rate": 0,
-        "enforcing_consecutive_5xx": 0,
-        "enforcing_consecutive_gateway_failure": 0,
-        "enforcing_success_rate": 0,
         "interval": "2s",
         "base_ejection_time": "2s",
         "max_ejection_time": "2s",
@@ -291,8 +313,9 @@ def _check() -> Resource:
         "interval_jitter_percent": 10,
         "unhealthy_threshold": 2,
         "healthy_threshold": 1,
+        # A connection kept open for each endpoint of each listener would cost memory and descriptors.
+        "reuse_connection": False,
         "http_health_check": {"path": "/healthz", "host": "windowbox"},
-        "transport_socket_match_criteria": {"check": True},
     }
 
 
@@ -311,8 +334,12 @@ def _announcing_clients(number: int) -> Resource:
     }  # fmt: skip
 
 
+def _apart(listener: Listener) -> bytes:
+    return _dumped({"@type": _ASSIGNMENT, **_assignment(listener)})
+
+
 def _assignment(listener: Listener) -> Resource:
-    found = [_endpoint(e, listener.check) for e in sorted(listener.endpoints, key=_by_name)]
+    found = [_endpoint(e, listener) for e in sorted(listener.endpoints, key=_by_name)]
     return {"cluster_name": listener.name, "endpoints": [{"lb_endpoints": found}]}
 
 
@@ -320,19 +347,18 @@ def _by_name(endpoint: Endpoint) -> tuple[str, str, int]:
     return endpoint.name, endpoint.address, endpoint.port
 
 
-def _endpoint(endpoint: Endpoint, check: int | None) -> Resource:
-    found: Resource = {
-        "hostname": endpoint.name,
-        "address": _address(endpoint.address, endpoint.port, "TCP"),
-    }
-    if check:
-        found["health_check_config"] = {"port_value": check, "hostname": "windowbox"}
-    # Its ports differ, but TCP and UDP are to agree on the node.
+def _endpoint(endpoint: Endpoint, listener: Listener) -> Resource:
+    found: Resource = {"hostname": endpoint.name, "address": _address(endpoint.address, endpoint.port)}
+    if listener.check:
+        found["health_check_config"] = {"port_value": listener.check}
+    if not listener.affinity:
+        return {"endpoint": found}
+    # By name, as ports differ: TCP and UDP are to agree on the node.
     return {"endpoint": found, "metadata": {"filter_metadata": {"envoy.lb": {"hash_key": endpoint.name}}}}
 
 
-def _address(address: str, port: int, protocol: str) -> Resource:
-    return {"socket_address": {"address": address, "port_value": port, "protocol": protocol}}
+def _address(address: str, port: int) -> Resource:
+    return {"socket_address": {"address": address, "port_value": port}}
 
 
 def _sources(listener: Listener) -> list[str]:

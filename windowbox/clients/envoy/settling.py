@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from windowbox.clients.envoy import admin, bootstrap, resources
 from windowbox.clients.envoy.attachments import Running
+from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import TransientError
 from windowbox.models.loadbalancers import Listener, LoadBalancer
 
@@ -18,6 +19,11 @@ _AT_ONCE = 64
 _CONNECT_TIMEOUT = 1.0
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
+_UNASKED = 0.03
+"""Once pauses are as long as this, Envoy is asked why there are no connections."""
+
+_STARTING = "Envoy is being started"
+_WARMING = "Envoy waits for the first health check of its endpoints"
 
 
 @dataclass(frozen=True)
@@ -43,38 +49,34 @@ class Settling:
     def __init__(self) -> None:
         self.refused: dict[str, str] = {}
         """Listeners that Envoy has turned down, and what it said."""
-        self._files: Mapping[str, bytes] = {}
+        self._told = resources.NOTHING
         self._unproven: set[str] = set()
         self._endpoints: dict[str, str] = {}
         self._judged = ""
         self._rejections = -1
 
-    def expect(self, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
-        """From now on, `after` is to be served."""
-        self._files = after
-        old = resources.resources(before.get(bootstrap.LISTENERS))
-        new = resources.resources(after[bootstrap.LISTENERS])
+    def expect(self, before: Configuration, after: Configuration) -> None:
+        """From now on, `after` is to be served, by an Envoy that was told `before`."""
+        self._told = after
+        old, new = before.listeners, after.listeners
         self._unproven &= new.keys()
         self._unproven |= {name for name, listener in new.items() if old.get(name) != listener}
         self._endpoints = {
-            name: resources.version(after[file])
-            for name in new
-            if (file := resources.endpoints_file(name)) in after and before.get(file) != after[file]
+            name: resources.version(after.files[resources.endpoints_file(name)])
+            for name, endpoints in after.endpoints.items()
+            if before.endpoints.get(name) != endpoints
         }
-        self._forget_verdict()
+        self.refused, self._judged = {}, ""
 
-    def begin_anew(self, files: Mapping[str, bytes]) -> None:
-        """An Envoy has been started with these files: nothing is known of it."""
-        self.expect({}, files)
+    def begin_anew(self, told: Configuration) -> None:
+        """An Envoy has been started with this: nothing is known of it."""
+        self.expect(resources.NOTHING, told)
         self._rejections = 0
 
-    def take_over(self, files: Mapping[str, bytes]) -> None:
-        """An Envoy that had these files before is running: what it serves is not proven again."""
-        self.expect(files, files)
+    def take_over(self, told: Configuration) -> None:
+        """An Envoy that was told this before is running: what it serves is not proven again."""
+        self.expect(told, told)
         self._rejections = -1
-
-    def _forget_verdict(self) -> None:
-        self._judged, self.refused = "", {}
 
     async def settled(
         self,
@@ -89,8 +91,10 @@ class Settling:
         proofs = _Proofs()
         try:
             while pending:
-                view = await self._look(serving(), pending, proofs)
                 over = asyncio.get_running_loop().time() >= limit
+                listeners = [one for lb in pending for one in lb.listeners]
+                thorough = over or pause > _UNASKED
+                view = await self._look(serving(), listeners, proofs, thorough=thorough)
                 looked_at, pending = pending, []
                 for lb in looked_at:
                     if over or not _awaited(lb, view):
@@ -117,44 +121,45 @@ class Settling:
         return False
 
     async def _look(
-        self, running: Running | None, pending: Collection[LoadBalancer], proofs: _Proofs
+        self, running: Running | None, listeners: Collection[Listener], proofs: _Proofs, *, thorough: bool
     ) -> _View:
-        listeners = [one for lb in pending for one in lb.listeners]
+        unproven = self._prove(listeners, proofs)
+        if unproven and not thorough:
+            # To be asked costs an Envoy with a thousand listeners more than to be connected to.
+            return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unproven})
         try:
             late, warming = await self._late(running)
         except TransientError:
-            return _View({}, dict.fromkeys((one.name for one in listeners), "Envoy is being started"))
+            late, warming = _STARTING, frozenset()
         if late:
             return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
-        waiting: dict[str, str] = {}
-        for one in listeners:
-            if one.name in self.refused:
-                continue
-            if admin.stat_name(one.name) in warming:
-                waiting[one.name] = "Envoy waits for the first health check of its endpoints"
-            elif one.protocol == "TCP" and one.name in self._unproven:
-                self._prove(one, proofs, waiting)
-        return _View(self.refused, waiting)
+        warm = {one.name: _WARMING for one in listeners if admin.stat_name(one.name) in warming}
+        waiting = {**unproven, **warm}
+        return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
 
-    def _prove(self, one: Listener, proofs: _Proofs, waiting: dict[str, str]) -> None:
-        if reason := proofs.lacking(one):
-            waiting[one.name] = reason
-        else:
-            self._unproven.discard(one.name)
+    def _prove(self, listeners: Collection[Listener], proofs: _Proofs) -> dict[str, str]:
+        lacking: dict[str, str] = {}
+        for one in listeners:
+            if one.protocol == "TCP" and one.name in self._unproven:
+                if reason := proofs.lacking(one):
+                    lacking[one.name] = reason
+                else:
+                    self._unproven.discard(one.name)
+        return lacking
 
     async def _late(self, running: Running | None) -> tuple[str | None, frozenset[str]]:
         """What Envoy has not yet done with what it was told, and which clusters it is still warming."""
         standing = await admin.standing(running) if running else None
         if running is None or standing is None or not standing.live:
-            return "Envoy is being started", frozenset()
+            return _STARTING, frozenset()
         late = await self._not_taken(running, standing)
         return late, await admin.warming(running) if standing.warming and not late else frozenset()
 
     async def _not_taken(self, running: Running, standing: admin.Standing) -> str | None:
-        if standing.clusters != resources.version(self._files[bootstrap.CLUSTERS]):
+        if standing.clusters != resources.version(self._told.files[bootstrap.CLUSTERS]):
             said = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
             return f"Envoy has not taken its endpoints{said}"
-        wanted = resources.version(self._files[bootstrap.LISTENERS])
+        wanted = resources.version(self._told.files[bootstrap.LISTENERS])
         if standing.listeners == wanted:
             self._judged, self.refused = wanted, {}
         elif standing.listeners_rejected != self._rejections:
