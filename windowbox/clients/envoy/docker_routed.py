@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import docker_boxes, docker_routes
+from windowbox.clients.envoy import docker_boxes, docker_routes, hostnetwork
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.docker_boxes import FOLDER, Household
 from windowbox.clients.envoy.docker_envoys import DockerEnvoy, DockerEnvoys
@@ -82,7 +82,7 @@ class DockerRouted:
             address: problem
             for address in addresses
             if (problem := self._problem(ip_address(address), told)) is not None
-        }
+        } | await self._own(addresses)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
         network = await self._networked()
@@ -104,6 +104,16 @@ class DockerRouted:
                 return told.get(prefix)
         return f"{address} is in none of the ranges: add its prefix to loadbalancer.ranges"
 
+    async def _own(self, addresses: Sequence[str]) -> dict[str, str]:
+        """Addresses that this host has itself, as it does after another attachment: it keeps their traffic."""
+        if not await same_host(self._engine):
+            return {}
+        return {
+            address: f"this host has {address} itself: as root: ip address del {address} dev lo"
+            for address in addresses
+            if hostnetwork.arrives(address)
+        }
+
     async def _have_host_routes(self, network: Container) -> dict[Network, str]:
         """Have the host send the prefixes to the container. Returns what a person has to do."""
         if not await same_host(self._engine):
@@ -112,9 +122,7 @@ class DockerRouted:
         for prefix in self._prefixes:
             hop = _hop(network.addresses.get(self._network, ()), prefix.version)
             if hop is None:
-                told[prefix] = (
-                    f"Docker network {self._network} has no IPv{prefix.version}: make it again"
-                )
+                told[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: make it again"
             elif command := await docker_routes.have_route(prefix, hop):
                 told[prefix] = command
         return told
