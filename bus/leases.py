@@ -44,17 +44,28 @@ class Leases:
 
     async def while_held(self, name: str, act: Callable[[], Awaitable[None]]) -> None:
         """Do `act` whenever the lease is ours, and stop it when it is not. For ever."""
-        subject = _subject(name)
         while True:
-            try:
-                sequence = await self._acquire(subject)
-                logger.info("owner of %s", name)
-                await self._hold(subject, sequence, act)
-            except Lost:
-                logger.info("no longer owner of %s", name)
-            except TransientError as error:
-                logger.info("lease %s: %s", name, error)
-                await asyncio.sleep(0.5)
+            await self._try(name, act)
+
+    async def once(self, name: str, act: Callable[[], Awaitable[None]]) -> None:
+        """Do `act` to its end while the lease is ours, beginning anew if we lose it meanwhile."""
+        while not await self._try(name, act):
+            pass
+
+    async def _try(self, name: str, act: Callable[[], Awaitable[None]]) -> bool:
+        """Whether `act` has come to its end."""
+        subject = _subject(name)
+        try:
+            sequence = await self._acquire(subject)
+            logger.info("owner of %s", name)
+            await self._hold(subject, sequence, act)
+            return True
+        except Lost:
+            logger.info("no longer owner of %s", name)
+        except TransientError as error:
+            logger.info("lease %s: %s", name, error)
+            await asyncio.sleep(0.5)
+        return False
 
     async def _acquire(self, subject: str) -> int:
         changed = self._changed.setdefault(subject, asyncio.Event())

@@ -37,6 +37,16 @@ def seen_kind(cluster: str, kind: str) -> str:
     return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}.>"
 
 
+def seen_cluster(cluster: str) -> str:
+    """All objects of one cluster, and what is said of its kinds."""
+    return f"object.{_token(cluster)}.>"
+
+
+def seen_of_kind(subject: str) -> str:
+    """The kind that a subject of `seen_cluster` is about."""
+    return _untoken(subject.split(".")[2])
+
+
 SEEN_ALL = "object.*.*.>"
 """All objects."""
 

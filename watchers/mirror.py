@@ -90,6 +90,8 @@ class Mirror:
                 await self._settled()
                 self._version = await self._list()
             except Unreachable as error:
+                if self.kube.stale:
+                    raise  # trying again as we are is no use
                 breaks = breaks + 1 if self._version == before else 1
                 pause = min(5.0, 0.1 * 2**breaks)
                 logger.info("%s %s: %s; again in %.1f s", self.cluster, self.resource.id, error, pause)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from bus import streams, subjects
 from bus.connection import Bus
@@ -26,6 +27,9 @@ _CRDS = Resource(
 )
 _LONGEST_PAUSE = 10.0
 
+Pair = tuple[str, str]
+"""A cluster and a kind."""
+
 
 @dataclass
 class Watching:
@@ -39,30 +43,40 @@ class Watching:
     page: int = 500
     states: dict[str, str] = field(default_factory=dict)
     """What is being done about each kind, in words, for `status`."""
+    _running: dict[Pair, asyncio.Task[None]] = field(default_factory=dict)
+    _clearing: dict[Pair | str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Mirror for ever; take in clusters that join, drop those that leave."""
         changed = asyncio.Event()
         self.registry.on_change(changed.set)
-        running: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._clearing["leftovers"] = asyncio.create_task(self._find_leftovers(), name="watch leftovers")
         try:
             while True:
-                wanted = self._wanted()
-                for gone in running.keys() - wanted:
-                    await _cancelled(running[gone])
-                    await self._forget(*gone)
-                    del running[gone]
-                for new in wanted - running.keys():
-                    running[new] = asyncio.create_task(self._own(*new), name=f"watch {new}")
-                await _first(changed, running.values())
                 changed.clear()
+                wanted = self._wanted()
+                for gone in self._running.keys() - wanted:
+                    await _cancelled(self._running.pop(gone))
+                    self._clearing[gone] = self._begin("forget", self._forget, gone)
+                for new in wanted - self._running.keys():
+                    if clearing := self._clearing.pop(new, None):
+                        await _cancelled(clearing)  # what is left is compared with what there is now
+                    self._running[new] = self._begin("watch", self._own, new)
+                await _first(changed, [*self._running.values(), *self._clearing.values()])
+                self._clearing = {what: task for what, task in self._clearing.items() if not task.done()}
         finally:
-            for task in running.values():
+            tasks = [*self._running.values(), *self._clearing.values()]
+            for task in tasks:
                 task.cancel()
-            if running:
-                await asyncio.wait(running.values())
+            if tasks:
+                await asyncio.wait(tasks)
 
-    def _wanted(self) -> set[tuple[str, str]]:
+    def _begin(
+        self, name: str, act: Callable[[str, str], Coroutine[Any, Any, None]], pair: Pair
+    ) -> asyncio.Task[None]:
+        return asyncio.create_task(act(*pair), name=f"{name} {pair}")
+
+    def _wanted(self) -> set[Pair]:
         joined = {(m.id, kind) for m in self.registry.members.values() for kind in m.kinds or self.kinds}
         for cluster, kind in sorted(joined):
             if kind not in RESOURCES:
@@ -70,9 +84,32 @@ class Watching:
         known = {(cluster, kind) for cluster, kind in joined if kind in RESOURCES}
         return {(RUNTIME, kind) for kind in self.kinds} | known
 
+    async def _find_leftovers(self) -> None:
+        """Begin to clear away what clusters have left behind that left while nobody watched."""
+        await self.registry.complete.wait()
+        for cluster in sorted(self.registry.left):
+            for kind in await self._on_the_bus(cluster):
+                if cluster in self.registry.left:
+                    self._clearing[cluster, kind] = self._begin("forget", self._forget, (cluster, kind))
+
+    async def _on_the_bus(self, cluster: str) -> set[str]:
+        """The kinds of which the bus holds something of the cluster."""
+        while True:
+            try:
+                request = {"subjects_filter": subjects.seen_cluster(cluster)}
+                info = await self.bus.api(f"STREAM.INFO.{streams.OBJECTS}", request)
+                return {subjects.seen_of_kind(one) for one in info["state"].get("subjects") or ()}
+            except WindowboxError as error:
+                logger.warning("%s: what it left on the bus is not known: %s", cluster, error)
+                await asyncio.sleep(1)
+
     async def _forget(self, cluster: str, kind: str) -> None:
         """Take out of the bus what nobody keeps up to date any more."""
         self.states.pop(f"{cluster}/{kind}", None)
+        # While the lease is ours, nobody can have begun to mirror the cluster anew.
+        await self.leases.once(_lease(cluster, kind), lambda: self._purge(cluster, kind))
+
+    async def _purge(self, cluster: str, kind: str) -> None:
         while True:
             try:
                 await self.bus.purge(streams.OBJECTS, subjects.listed(cluster, kind))
@@ -82,9 +119,9 @@ class Watching:
                 await asyncio.sleep(1)
 
     async def _own(self, cluster: str, kind: str) -> None:
-        name = f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
         self.states[f"{cluster}/{kind}"] = "standing by"
-        await self.leases.while_held(name, lambda: self._mirror(cluster, RESOURCES[kind]))
+        lease = _lease(cluster, kind)
+        await self.leases.while_held(lease, lambda: self._mirror(cluster, RESOURCES[kind]))
 
     async def _mirror(self, cluster: str, resource: Resource) -> None:
         """Mirror one kind for ever, beginning anew whenever the bus or the API has forgotten something."""
@@ -142,6 +179,10 @@ class Watching:
         except WindowboxError as error:
             logger.info("%s %s: %s", cluster, resource.id, error)
             await asyncio.sleep(1)
+
+
+def _lease(cluster: str, kind: str) -> str:
+    return f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
 
 
 def _serves(definition: Object, resource: Resource) -> bool:

@@ -129,6 +129,8 @@ async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane
                 "runtime/dnsrecords.extensions.gardener.cloud",
                 "runtime/clusters.extensions.gardener.cloud",
                 "runtime/namespaces",
+                "runtime/services",
+                "runtime/nodes",
             }
             process.terminate()
             assert await process.wait() == 0

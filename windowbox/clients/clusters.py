@@ -6,8 +6,9 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from bus.registry import Member, Registry, SecretKey
 from windowbox.clients import kube
@@ -16,15 +17,23 @@ from windowbox.errors import Malformed, Missing, TransientError
 from windowbox.models.refs import RUNTIME, SECRETS
 
 
+class _Opened(NamedTuple):
+    """A member's API, and what is left to do when it is closed."""
+
+    credentials: SecretKey | str | None
+    kube: Kube
+    stack: contextlib.AsyncExitStack
+
+
 class Clusters:
-    """Kubernetes clients by cluster id."""
+    """Kubernetes clients by cluster id. What they give out may be closed when it is asked for anew."""
 
     def __init__(self, runtime: Kube, registry: Registry, stack: contextlib.AsyncExitStack) -> None:
         self.runtime = runtime
         self._registry = registry
-        self._stack = stack
-        self._opened: dict[Member, Kube] = {}
+        self._opened: dict[str, _Opened] = {}
         self._lock = asyncio.Lock()
+        stack.push_async_callback(self._close_all_but, ())
 
     def takes_part(self, cluster: str) -> bool:
         return cluster == RUNTIME or cluster in self._registry.members
@@ -36,9 +45,32 @@ class Clusters:
         if member is None:
             raise TransientError(f"cluster {cluster!r} does not take part (any more)")
         async with self._lock:
-            if member not in self._opened:
-                self._opened[member] = await self._stack.enter_async_context(self._open(member))
-            return self._opened[member]
+            opened = self._opened.get(cluster)
+            if opened and (opened.credentials != _credentials(member) or opened.kube.stale):
+                # Credentials have been renewed, or may have been: they are read again.
+                await self._close(cluster)
+            if cluster not in self._opened:
+                stack = contextlib.AsyncExitStack()
+                kube = await stack.enter_async_context(self._open(member))
+                self._opened[cluster] = _Opened(_credentials(member), kube, stack)
+            return self._opened[cluster].kube
+
+    async def follow(self) -> None:
+        """Close the clients of those that leave, for ever."""
+        changed = asyncio.Event()
+        self._registry.on_change(changed.set)
+        while True:
+            await changed.wait()
+            changed.clear()
+            async with self._lock:
+                await self._close_all_but(self._registry.members)
+
+    async def _close_all_but(self, kept: Collection[str]) -> None:
+        for cluster in self._opened.keys() - set(kept):
+            await self._close(cluster)
+
+    async def _close(self, cluster: str) -> None:
+        await self._opened.pop(cluster).stack.aclose()
 
     @contextlib.asynccontextmanager
     async def _open(self, member: Member) -> AsyncIterator[Kube]:
@@ -63,7 +95,17 @@ class Clusters:
             raise Malformed(f"{where} has no usable key {secret.key!r}") from error
 
 
+def _credentials(member: Member) -> SecretKey | str | None:
+    return member.secret or member.file
+
+
 @contextlib.asynccontextmanager
 async def clusters(runtime: Kube, registry: Registry) -> AsyncIterator[Clusters]:
     async with contextlib.AsyncExitStack() as stack:
-        yield Clusters(runtime, registry, stack)
+        made = Clusters(runtime, registry, stack)
+        following = asyncio.create_task(made.follow(), name="clusters: close those that left")
+        try:
+            yield made
+        finally:
+            following.cancel()
+            await asyncio.wait([following])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -16,12 +17,23 @@ import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
-from windowbox.errors import Conflict, Malformed, Missing, PermanentError, Refused, Unreachable, WatchExpired
+from windowbox.errors import (
+    Conflict,
+    Malformed,
+    Missing,
+    PermanentError,
+    Refused,
+    Unreachable,
+    WatchExpired,
+    WindowboxError,
+)
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
 
 TIMEOUT = 15.0
 """Seconds for one request."""
+
+UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
 
 _WATCH_SECONDS = 300
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
@@ -51,6 +63,12 @@ class Kube:
         self._configuration = configuration
         self._session = session
         self._host = str(self._configuration.host).rstrip("/")
+        self._distrusted = False
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is closed, or one side no longer trusts the other: who opens it anew may fare better."""
+        return self._distrusted or self._session.closed
 
     async def page(
         self, resource: Resource, *, limit: int = 500, more: str = "", metadata_only: bool = False
@@ -79,11 +97,12 @@ class Kube:
             | _selection(resource)
         )
         what = f"watch {resource.id}"
-        with translated(what):
+        headers = await self._headers(_accept(metadata_only, listing=False))
+        with self._noticing(what):
             async with self._session.get(
                 self._host + resource.path(),
                 params=query,
-                headers=await self._headers(_accept(metadata_only, listing=False)),
+                headers=headers,
                 timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_WATCH_SECONDS + 30),
             ) as response:
                 if response.status >= 400:
@@ -150,7 +169,7 @@ class Kube:
         if body is not None:
             data = orjson.dumps(body)
             headers["Content-Type"] = f"application/{content}"
-        with translated(what):
+        with self._noticing(what):
             async with self._session.request(
                 method,
                 self._host + path,
@@ -160,10 +179,24 @@ class Kube:
                 timeout=_LIMIT,
             ) as response:
                 answer = await response.read()
-        if response.status >= 400:
-            raise refusal(what, response.status, answer)
+            if response.status >= 400:
+                raise refusal(what, response.status, answer)
         decoded: dict[str, Any] = orjson.loads(answer)
         return decoded
+
+    @contextlib.contextmanager
+    def _noticing(self, what: str) -> Iterator[None]:
+        """Translate errors, and notice whether we and the other side trust each other."""
+        if self._session.closed:
+            raise Unreachable(f"{what}: the connection to this cluster has been given up")
+        try:
+            with translated(what):
+                yield
+        except WindowboxError as error:
+            if isinstance(error.__cause__, aiohttp.ClientSSLError) or UNAUTHENTICATED in error.codes:
+                self._distrusted = True
+            raise
+        self._distrusted = False
 
     async def _headers(self, accept: str) -> dict[str, str]:
         headers = {"Accept": accept, "User-Agent": "windowbox"}
@@ -205,9 +238,8 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
     configuration = _configuration()
     with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         try:
-            await kube_config.load_kube_config_from_dict(
-                content, client_configuration=configuration, temp_file_path=folder
-            )
+            _file(content, Path(folder))
+            await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
             client = ApiClient(configuration)
         except Exception:
             # The library takes for granted that somebody meant well, so it may fail in any way; and what
@@ -237,6 +269,20 @@ def _harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
                 "give certificates and tokens inline"
             )
     return content
+
+
+def _file(content: dict[str, Any], folder: Path) -> None:
+    """Put what stands inline into files.
+
+    The library would do so, too; but it remembers for ever which files it has made, and does not notice that
+    they are gone when the same cluster is opened again.
+    """
+    sections = [entry.get("cluster") or {} for entry in content["clusters"]]
+    sections += [entry.get("user") or {} for entry in content["users"]]
+    for number, section in enumerate(sections):
+        for key in _FILES & {name.removesuffix("-data") for name in section}:
+            section[key] = str(folder / f"{number}-{key}")
+            Path(section[key]).write_bytes(base64.b64decode(section.pop(f"{key}-data")))
 
 
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
@@ -333,7 +379,7 @@ def refusal(what: str, status: int, body: bytes) -> Exception:
         case 410:
             return WatchExpired(f"{what}: {message}")
         case 401:
-            return PermanentError(f"{what}: {message}", codes=("ERR_INFRA_UNAUTHENTICATED",))
+            return PermanentError(f"{what}: {message}", codes=(UNAUTHENTICATED,))
         case 403:
             return PermanentError(f"{what}: {message}", codes=("ERR_INFRA_UNAUTHORIZED",))
         case 429 | 500 | 502 | 503 | 504:
