@@ -92,3 +92,18 @@ async def test_the_node_simulator_comes_back_with_all_its_doors(sandbox: Supervi
         await sandbox.kill("node-simulator")
         await sandbox.ready("node-simulator")
         await becomes("played-1", address, port)
+
+
+async def test_doors_stay_open_while_the_api_is_away(sandbox: Supervisor) -> None:
+    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
+        world = World(opened)
+        address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
+        gone, port = await world.served()
+        await becomes("played-1", address, port)
+        await sandbox.kill("kube-apiserver")
+        assert await outcome(address, port) == "played-1"
+        await sandbox.ready("kube-apiserver")
+        await world.drop(gone)
+        await becomes("refused", address, port)
+        _, port = await world.served()
+        await becomes("played-1", address, port)

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.played.world import FIRST, SECOND, World, asked, becomes, health, node_port, outcome
+from tests.played.world import FIRST, SECOND, World, answered, asked, becomes, health, node_port, outcome
 from tests.running import eventually, soon
 from tests.servers import ControlPlane
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
@@ -48,14 +48,7 @@ async def test_each_datagram_is_answered_after_a_greeting(world: World, size: in
     service = await world.service({"port": 53, "protocol": "UDP"})
     await world.endpoints(service, ["played-1"], protocol="UDP")
     data, port = b"x" * size, node_port(service)
-
-    async def answered() -> bytes | str | None:
-        answer = await asked(FIRST, port, data)
-        return None if answer in ("refused", "dropped") else answer
-
-    answer = await eventually(answered)
-    assert isinstance(answer, bytes)
-    greeting, _, rest = answer.partition(b"\n")
+    greeting, _, rest = (await answered(FIRST, port, data)).partition(b"\n")
     assert greeting.startswith(b"node=played-1 peer=127.")
     assert rest == data
 
@@ -71,7 +64,7 @@ async def test_one_number_serves_both_protocols(world: World) -> None:
     body = {**part.raw, "metadata": {"name": part.name, "labels": part.labels}, "ports": ports}
     await world.kube.create(ENDPOINT_SLICES, "default", body)
     await becomes("played-1", FIRST, 30153)
-    assert (await asked(FIRST, 30153, b"?"))[:13] == b"node=played-1"
+    assert (await answered(FIRST, 30153, b"?")).startswith(b"node=played-1")
     await world.drop(service)
     await becomes("refused", FIRST, 30153)
 
@@ -138,11 +131,16 @@ async def test_a_node_misbehaves_until_told_otherwise(
     datagrams = await world.service({"port": 53, "protocol": "UDP"})
     await world.endpoints(datagrams, ["played-1"], protocol="UDP")
     await becomes("played-1", FIRST, port)
+    await answered(FIRST, node_port(datagrams), b"?")
     await world.behave("played-1", behaviour)
     try:
         await becomes(tcp, FIRST, port)
         assert await outcome(SECOND, port) == "played-2"
-        assert await asked(FIRST, node_port(datagrams), b"?") == udp
+
+        async def as_told() -> bool:
+            return await asked(FIRST, node_port(datagrams), b"?") == udp
+
+        await eventually(as_told)
         assert (await health(FIRST, 10256))[0] == 0
     finally:
         await world.behave("played-1", None)

@@ -135,6 +135,16 @@ async def asked(address: str, port: int, data: bytes) -> bytes | str:
         transport.close()
 
 
+async def answered(address: str, port: int, data: bytes) -> bytes:
+    """The answer to a datagram, once there is somebody who answers."""
+
+    async def heard() -> bytes | None:
+        answer = await asked(address, port, data)
+        return answer if isinstance(answer, bytes) else None
+
+    return await eventually(heard) or b""
+
+
 async def health(address: str, port: int) -> tuple[int, Any]:
     """What /healthz says; 0 if nobody is there."""
     try:

@@ -48,6 +48,12 @@ def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int) -> Child:
 
 def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
     """Registers the Nodes and plays their network; ready when every node answers."""
+    addresses = nodes.addresses(network, count)
+    if foreign := [address for address in addresses if not can_listen(address)]:
+        raise Refused(
+            f"played nodes cannot listen on {', '.join(foreign)}: "
+            f"let the addresses be this machine's, `sudo ifconfig lo0 alias {foreign[0]}` on macOS"
+        )
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Child(
         "node-simulator",
@@ -55,7 +61,7 @@ def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
             sys.executable, "-m", "windowbox.sandbox.played",
             f"--kubeconfig={kubeconfig}", f"--nodes={count}", f"--network={network}",
         ],
-        ready=lambda: all(_answers(address) for address in nodes.addresses(network, count)),
+        ready=lambda: all(_answers(address) for address in addresses),
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
 
