@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,6 +93,13 @@ def test_ranges_hold_for_their_own_family() -> None:
 def test_a_family_without_ranges_lets_nobody_in_where_the_other_has_some() -> None:
     one = service(ipFamilies=["IPv4", "IPv6"], loadBalancerSourceRanges=["10.0.0.0/8"])
     assert [found.allowed for found in balancer(one, DUAL).listeners] == [("10.0.0.0/8",), ()]
+
+
+@rule("LB-7-ranges")
+def test_nobody_is_not_everybody() -> None:
+    closed = replace(demand(service(), direct=False), allowed=())
+    (listener,) = wanted.load_balancer(REF, closed, V4, NODES).listeners
+    assert listener.allowed == ()
 
 
 def test_options_reach_the_listeners_that_know_them() -> None:
