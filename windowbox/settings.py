@@ -87,7 +87,6 @@ class Settings(Section):
     dns: DnsSettings = DnsSettings(zones=[])
     loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
     join: JoinSettings = JoinSettings()
-    join: JoinSettings = JoinSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
 
