@@ -21,7 +21,6 @@ from tests.traffic import addresses
 Manifest = dict[str, Any]
 
 SERVICES = "/api/v1/namespaces/default/services"
-_MERGE = "application/merge-patch+json"
 _PATIENCE = 30
 
 _names = itertools.count(1)
@@ -135,8 +134,9 @@ class World:
                 return
         raise TimeoutError(f"{name} is still there")
 
-    def merge(self, path: str, patch: Manifest) -> Manifest:
-        found: Manifest = json.load(self.api.request("PATCH", path, body=patch, content_type=_MERGE))
+    def merge(self, path: str, patch: Manifest, *, strategic: bool = False) -> Manifest:
+        kind = f"application/{'strategic-' if strategic else ''}merge-patch+json"
+        found: Manifest = json.load(self.api.request("PATCH", path, body=patch, content_type=kind))
         return found
 
     def delete(self, path: str) -> None:
@@ -166,6 +166,29 @@ class World:
             for pod in found
             if "deletionTimestamp" not in pod["metadata"] and _is_ready(pod)
         }
+
+    def roll(self, name: str, pod: Manifest) -> None:
+        """Merge this into the Pods of a Deployment, and wait until all of them are like that and ready."""
+        path = f"/apis/apps/v1/namespaces/default/deployments/{name}"
+        self.merge(path, {"spec": {"template": {"spec": pod}}}, strategic=True)
+        query = f"{path.rpartition('/')[0]}?fieldSelector=metadata.name={name}"
+        for event in self.api.events(query, seconds=_PATIENCE):
+            deployment, status = event["object"], event["object"].get("status", {})
+            wanted = deployment["spec"]["replicas"]
+            if (
+                status.get("observedGeneration") == deployment["metadata"]["generation"]
+                and status.get("updatedReplicas") == status.get("availableReplicas") == wanted
+            ):
+                return
+        raise TimeoutError(f"{name} does not become what it should")
+
+    def register(self, node: str) -> None:
+        """Have a node that was deleted come back, and wait until it is ready."""
+        self.nodes.call(self.nodes.sandbox.kill(f"{node}/kubelet"))
+        for event in self.api.events(f"/api/v1/nodes?fieldSelector=metadata.name={node}", seconds=_PATIENCE):
+            if event["type"] != "DELETED" and _is_ready(event["object"]):
+                return
+        raise TimeoutError(f"{node} does not come back")
 
     def entrance(self, peer: str) -> str:
         """The node through which a Pod's peer came: nodes put an address of their own in front."""
@@ -250,6 +273,6 @@ def _request(event: Manifest) -> str:
     return f"{event['verb']} {event['objectRef']['resource']}{f'/{part}' if part else ''}"
 
 
-def _is_ready(pod: Manifest) -> bool:
-    found = pod["status"].get("conditions") or []
+def _is_ready(thing: Manifest) -> bool:
+    found = thing["status"].get("conditions") or []
     return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
