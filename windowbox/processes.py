@@ -148,9 +148,6 @@ async def _work_on_load_balancers(made: Process, stack: contextlib.AsyncExitStac
     made.gauges.append(lambda: _measure_addresses(parts.book))
     made.details["edge"] = parts.owner.describe
     made.tasks["edge"] = lambda: made.leases.while_held("edge", parts.owner.run)
-    if made.settings.join.enabled:
-        joining = Joining(made.bus, made.registry, made.settings.join, settings.direct)
-        made.tasks["join"] = lambda: made.leases.while_held("join", joining.run)
 
 
 async def _measure_addresses(book: Book) -> None:

@@ -1,4 +1,4 @@
-"""The NetworkPolicy that lets load balancers through to nodes that run in Pods. Chapter 10 of the contract."""
+"""The NetworkPolicy that lets load balancers through to nodes that run in Pods (contract, chapter 10)."""
 
 from __future__ import annotations
 
