@@ -105,12 +105,15 @@ def test_a_cluster_joins_is_watched_and_leaves(operated: Operated) -> None:
 
 def test_where_credentials_are_is_all_that_is_told_of_them(alone: CommandLine, nats_url: str) -> None:
     asyncio.run(wish_for_three(nats_url))
-    alone("clusters", "add", "garden", "--secret", "garden/kubeconfig", "--key", "config")
+    where = ("--secret", "garden/kubeconfig", "--key", "config", "--machines", "infra")
+    alone("clusters", "add", "garden", *where)
     [garden] = alone.json("clusters", "list")
     assert garden == {
         "id": "garden",
         "credentials": "Secret garden/kubeconfig, key config",
-        "kinds": [],
+        "kinds": ["services", "nodes"],
+        "machines": "runtime/infra",
+        "joined by": "person",
         "watches": {},
     }
 
@@ -122,7 +125,7 @@ def test_where_credentials_are_is_all_that_is_told_of_them(alone: CommandLine, n
         pytest.param(("add", "lab", "--secret", "x"), 2, "write NAMESPACE/NAME", id="half-a-secret"),
         pytest.param(("add", "runtime", "--kubeconfig", "x"), 2, "takes part already", id="runtime"),
         pytest.param(
-            ("add", "lab", "--kubeconfig", "x", "--kind", "pods"), 2, "no kind 'pods'", id="unknown-kind"
+            ("add", "lab", "--kubeconfig", "x", "--kind", "cats"), 2, "no kind 'cats'", id="unknown-kind"
         ),
         pytest.param(("remove", "lab"), 3, "no cluster 'lab' takes part", id="not-there"),
     ],

@@ -35,7 +35,7 @@ def clusters() -> None:
     "  windowbox clusters add garden --secret garden/garden-kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig /etc/windowbox/lab.kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig lab.yaml --kind dnsrecords.extensions.gardener.cloud\n"
-    + asking.FINDING
+    "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n" + asking.FINDING
 )
 @click.argument("id")
 @click.option(
@@ -46,19 +46,32 @@ def clusters() -> None:
     "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE",
     help="A file that every process can read at this very path.",
 )  # fmt: skip
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="What to watch there; repeatable.")
+@click.option(
+    "--kind",
+    "--kinds",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="What to watch there; repeatable. Default: services and nodes.",
+)
+@click.option(
+    "--machines",
+    metavar="NAMESPACE",
+    help="Where in the runtime cluster the machine Pods are that its nodes run in.",
+)
 @asking.settings_options
 def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
     """Let the cluster ID take part, or change how it is reached.
 
-    On the bus there is only where the credentials are, never the credentials. Without --kind, the same kinds
-    are watched as in the runtime cluster.
+    On the bus there is only where the credentials are, never the credentials. Without --kind, what load
+    balancers need is watched. A cluster also joins by itself if the Namespace of its control plane has the
+    annotation cluster.windowbox/kubeconfig: SECRET[/KEY].
     """
-    from windowbox.models.refs import RUNTIME
+    from windowbox.models.refs import NODES, RUNTIME, SERVICES
 
     if id == RUNTIME:
         raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
-    member = _member(id, _known(kinds), **credentials)
+    member = _member(id, _known(kinds) or (SERVICES.id, NODES.id), **credentials)
 
     async def join() -> None:
         async with _registry(asking.loaded(file, name)) as (_, registry):
@@ -96,6 +109,8 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
         click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` tells how to join.")
     for cluster in found if output == "text" else ():
         click.echo(f"{cluster['id']:<20} {cluster['credentials']}")
+        if cluster["machines"]:
+            click.echo(f"  machines: {cluster['machines']}")
         for kind, state in cluster["watches"].items():
             click.echo(f"  {kind}: {state}")
 
@@ -124,20 +139,38 @@ def _described(member: Member, watches: list[tuple[str, str]]) -> dict[str, Any]
         # Of several watchers one is the owner, and knows; the others stand by.
         if cluster == member.id and states.get(kind, "standing by") == "standing by":
             states[kind] = state
-    return {"id": member.id, "credentials": where, "kinds": list(member.kinds), "watches": states}
+    machines = member.machines and f"{member.machines.cluster}/{member.machines.namespace}"
+    return {
+        "id": member.id,
+        "credentials": where,
+        "kinds": list(member.kinds),
+        "machines": machines,
+        "joined by": member.origin,
+        "watches": states,
+    }
 
 
-def _member(id: str, kinds: tuple[str, ...], secret: str | None, key: str, kubeconfig: Path | None) -> Member:
-    from bus.registry import Member, SecretKey
+def _member(
+    id: str,
+    kinds: tuple[str, ...],
+    secret: str | None,
+    key: str,
+    kubeconfig: Path | None,
+    machines: str | None,
+) -> Member:
+    from bus.registry import MachinePlace, Member, SecretKey
 
     if (secret is None) == (kubeconfig is None):
         raise click.UsageError("say where the credentials are: either --secret or --kubeconfig")
+    place = MachinePlace(namespace=machines) if machines else None
     if secret is None:
-        return Member(id=id, file=str(kubeconfig.absolute()) if kubeconfig else None, kinds=kinds)
+        file = str(kubeconfig.absolute()) if kubeconfig else None
+        return Member(id=id, file=file, kinds=kinds, machines=place)
     namespace, _, name = secret.partition("/")
     if not namespace or not name:
         raise click.UsageError(f"{secret!r} names no Secret: write NAMESPACE/NAME")
-    return Member(id=id, secret=SecretKey(namespace=namespace, name=name, key=key), kinds=kinds)
+    where = SecretKey(namespace=namespace, name=name, key=key)
+    return Member(id=id, secret=where, kinds=kinds, machines=place)
 
 
 def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
