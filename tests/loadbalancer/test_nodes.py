@@ -142,14 +142,6 @@ def test_that_no_node_takes_traffic_is_explained(found: list[Object], said: str)
     assert nodes.no_backends([nodes.backend(one) for one in found]) == said
 
 
-@rule("LB-7-families")
-def test_families_without_nodes_are_known() -> None:
-    found = [one for one in (nodes.backend(node()), nodes.backend(node("b", "fd00::1"))) if one]
-    backends = [one for one in found if isinstance(one, Backend)]
-    assert nodes.families_missing(backends, ("IPv4", "IPv6")) == ()
-    assert nodes.families_missing(backends[:1], ("IPv4", "IPv6")) == ("IPv6",)
-
-
 @given(nonsense)
 def test_nonsense_gets_an_answer(found: Object) -> None:
     assert nodes.no_backends([nodes.backend(found)])

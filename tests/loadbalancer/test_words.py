@@ -57,13 +57,6 @@ CAUSES: dict[words.Doing, str] = {
         pytest.param(
             words.deleted(), "Normal", "DeletedLoadBalancer", "Deleted load balancer", id="LB-3-deleted"
         ),
-        pytest.param(
-            words.delete_failed("the edge is away"),
-            "Warning",
-            "DeleteLoadBalancerFailed",
-            "Error deleting load balancer: the edge is away",
-            id="LB-3-deletefailed",
-        ),
         *(
             pytest.param(
                 words.sync_failed(doing, "why"),

@@ -13,11 +13,6 @@ from workers.loadbalancer.book import Book
 from workers.loadbalancer.runs import ServiceRuns
 from workers.loadbalancer.world import ServiceWorld
 
-_SET_ASIDE = (
-    "set aside, because working on this Service ended the worker process three times in a row; "
-    "it is taken up again when the Service changes, or in ten minutes"
-)
-
 
 class ServiceHandler:
     """Runs of Services for items of the queue."""
@@ -41,7 +36,7 @@ class ServiceHandler:
         if found is None:
             return
         _, sequence = await self._world.reported(ref, doors)
-        intent = StatusIntent(uid=found.uid, patch={}, events=(words.sync_failed("ensure", _SET_ASIDE),))
+        intent = StatusIntent(uid=found.uid, patch={}, events=(words.set_aside(),))
         await self._world.report(ref, intent, sequence, doors)
 
     def _doors(self, item: Item) -> LiveDoors:

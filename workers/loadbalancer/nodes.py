@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from windowbox.models.loadbalancers import Family, family
@@ -82,11 +82,6 @@ def no_backends(nodes: Collection[Backend | Ineligible]) -> str:
         return f"of {len(nodes)} nodes, {fields.listed(parts, most=4)}: {remedy}"
     who = "the only node" if count == 1 else f"all {count} nodes"
     return f"{who} {_words(why, count)}: {remedy}"
-
-
-def families_missing(found: Collection[Backend], families: Iterable[Family]) -> tuple[Family, ...]:
-    """Those of `families` for which no node has an address, so that their listeners lead nowhere."""
-    return tuple(one for one in families if not any(one in node.addresses for node in found))
 
 
 def _words(why: str, count: int) -> str:

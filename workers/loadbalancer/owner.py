@@ -28,6 +28,7 @@ from workers.loadbalancer import wanted
 from workers.loadbalancer.adoption import adopt
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.picture import Picture, Sight
+from workers.loadbalancer.routes import Machines
 from workers.loadbalancer.states import EdgeState, States
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class Kept:
 
     edge: Edge
     keeping: asyncio.Task[None]
+    routes: Mapping[str, str] | None = None
+    """Those that it was given; None if that is not known."""
 
 
 @dataclass
@@ -78,14 +81,16 @@ class Owner:
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
+        machines = Machines(self.bus, self.registry, self._changed.set)
         self._settled, self._tries, self._picture = {}, {}, {}
         async with asyncio.TaskGroup() as group:
-            for name, task in sight.tasks.items():
+            for name, task in {**sight.tasks, "machines": machines.run}.items():
                 group.create_task(task(), name=f"edge: {name}")
             try:
                 await self._begin(sight)
+                await machines.complete()
                 group.create_task(self._sweep(sight), name="edge: sweep")
-                await self._serve(sight, group)
+                await self._serve(sight, machines, group)
             finally:
                 for name in list(self._edges):
                     self._edges.pop(name).keeping.cancel()
@@ -101,7 +106,7 @@ class Owner:
                     self._changed.clear()
                     await self._changed.wait()
 
-    async def _serve(self, sight: Sight, group: asyncio.TaskGroup) -> None:
+    async def _serve(self, sight: Sight, machines: Machines, group: asyncio.TaskGroup) -> None:
         failures = 0
         while True:
             self._changed.clear()
@@ -110,6 +115,7 @@ class Owner:
                     for ref in await adopt(self.book, self.clusters, self.registry, self.settings):
                         await self.queue.wish(subjects.key(ref), Wish(reason="address"))
                 await self._bring_about(sight, group)
+                await self._route(machines.routes(sight.backends()))
                 failures = 0
             except WindowboxError as error:
                 failures += 1
@@ -144,6 +150,13 @@ class Owner:
             self._look(self._edges[name].edge, load_balancers, sight, group)
         metrics.load_balancers.set(len(picture))
 
+    async def _route(self, routes: Mapping[str, str]) -> None:
+        """Have the edges reach nodes that run in Pods."""
+        for kept in self._edges.values():
+            if kept.routes != routes:
+                await kept.edge.route(routes)
+                kept.routes = routes
+
     async def _grouped(self, picture: Picture) -> dict[str, list[LoadBalancer]]:
         """Which Envoy carries which load balancers."""
         if not self.settings.isolation:
@@ -161,6 +174,8 @@ class Owner:
     def _started(self) -> None:
         """An Envoy is there: all that it carries is to be looked at."""
         self._settled.clear()
+        for kept in self._edges.values():
+            kept.routes = None
         self._changed.set()
 
     async def _let_go(self, picture: Picture, edges: Mapping[str, object]) -> None:

@@ -65,6 +65,11 @@ class Sight:
         """The clusters of which the bus does not know all: it was never told, or has forgotten."""
         return self.clusters() - (self._services.listed & self._nodes.listed)
 
+    def backends(self) -> dict[str, list[Backend]]:
+        """The nodes that traffic goes to, by cluster."""
+        found = {cluster: self._nodes_of(cluster) for cluster in self.clusters()}
+        return {c: [n for n in nodes if isinstance(n, Backend)] for c, nodes in found.items()}
+
     def lost(self, ref: ObjectRef) -> bool:
         """Whether there is no such load balancer any more, as far as the bus tells."""
         return ref.cluster not in self.unheard() and self._services.get(ref) is None

@@ -13,7 +13,7 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
-from workers.loadbalancer import demands, qualifying, ranges, statuses, wanted, words
+from workers.loadbalancer import demands, fields, qualifying, ranges, statuses, wanted, words
 from workers.loadbalancer.addresses import Addresses, Given
 from workers.loadbalancer.demands import Demand
 from workers.loadbalancer.states import EdgeState
@@ -34,6 +34,12 @@ class Seen:
     reported: StatusIntent | None
     sequence: int
     now: datetime
+
+    @property
+    def remembered(self) -> Object:
+        """The Service as we have reported it, should it not show that yet."""
+        said = self.reported.patch if self.reported and self.memo else {}
+        return statuses.remembered(self.object, said)
 
     @property
     def memo(self) -> dict[str, Any]:
@@ -115,9 +121,14 @@ class ServiceRuns:
         self, seen: Seen, demand: Demand, answer: Given, state: EdgeState, doors: Doors
     ) -> Outcome:
         standing = Standing(
-            demand, answer.addresses, state.problems, bool(state.problems), bool(state.backends)
+            demand,
+            answer.addresses,
+            state.problems,
+            bool(state.problems),
+            bool(state.backends),
+            state.lacking,
         )
-        patch = statuses.patch(seen.object, standing, seen.now, conditions=self._settings.conditions)
+        patch = statuses.patch(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         memo = {
             "digest": state.digest,
             "backends": list(state.backends),
@@ -130,7 +141,7 @@ class ServiceRuns:
     async def _explain(self, seen: Seen, demand: Demand, note: str, doors: Doors) -> Outcome:
         """Tell why there is no load balancer yet. What was written before stays."""
         standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
-        patch = statuses.waiting(seen.object, standing, seen.now, conditions=self._settings.conditions)
+        patch = statuses.waiting(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         events = [words.ensuring(), *(words.refused(r) for r in demand.refusals)]
         if note and note not in {refusal.note for refusal in demand.refusals}:
             events.append(words.sync_failed("ensure", note))
@@ -197,9 +208,12 @@ def _events(
     before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
 ) -> list[EventIntent]:
     """What a person should be told of a Service, given what was told before."""
+    others = before.get("backends") != memo["backends"]
+    if others and memo["problems"] and before.get("digest") == memo["digest"]:
+        return [words.update_failed(state.backends, fields.listed(state.problems.values()))]
     if before.get("digest") != memo["digest"] or before.get("problems") != memo["problems"]:
         return [words.ensuring(), *_troubles(demand, state), *([words.ensured()] if memo["serves"] else [])]
-    if before.get("backends") != memo["backends"]:
+    if others:
         return [words.updated() if state.backends else words.unavailable(state.lacking)]
     return []
 

@@ -63,6 +63,18 @@ def waiting(service: Object, standing: Standing, now: datetime, *, conditions: b
     return {"conditions": with_conditions(service, standing, now)} if conditions else {}
 
 
+def remembered(service: Object, said: Json) -> Object:
+    """The Service with our conditions as they were reported last: what it shows may be older."""
+    ours = [one for one in fields.mappings(said.get("conditions")) if one.get("type") in _OURS]
+    found = fields.items(service.status.get("conditions"))
+    others = [one for one in found if fields.mapping(one).get("type") not in _OURS]
+    return (
+        Object({**service.raw, "status": {**service.status, "conditions": [*others, *ours]}})
+        if ours
+        else service
+    )
+
+
 def emptied(service: Object) -> Patch:
     """Nothing of ours is left."""
     found = fields.items(service.status.get("conditions"))

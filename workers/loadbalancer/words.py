@@ -65,11 +65,6 @@ def deleted() -> EventIntent:
     return _normal("DeletedLoadBalancer", "Deleted load balancer")
 
 
-def delete_failed(cause: str) -> EventIntent:
-    """For a Service that is gone already."""
-    return _warning("DeleteLoadBalancerFailed", f"Error deleting load balancer: {cause}")
-
-
 def refused(refusal: Refusal) -> EventIntent:
     return _warning(refusal.reason, refusal.note)
 
