@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -94,16 +95,20 @@ async def test_the_node_simulator_comes_back_with_all_its_doors(sandbox: Supervi
         await becomes("played-1", address, port)
 
 
-async def test_doors_stay_open_while_the_api_is_away(sandbox: Supervisor) -> None:
+async def test_what_goes_in_a_gap_of_the_watch_is_noticed(sandbox: Supervisor) -> None:
     async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
         world = World(opened)
         address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
         gone, port = await world.served()
         await becomes("played-1", address, port)
-        await sandbox.kill("kube-apiserver")
-        assert await outcome(address, port) == "played-1"
+        _, kept = await world.served()
+        await becomes("played-1", address, kept)
+        sandbox.signal("node-simulator", signal.SIGSTOP)
+        await sandbox.kill("kube-apiserver")  # and with it the watch
         await sandbox.ready("kube-apiserver")
         await world.drop(gone)
+        sandbox.signal("node-simulator", signal.SIGCONT)
         await becomes("refused", address, port)
+        assert await outcome(address, kept) == "played-1"
         _, port = await world.served()
         await becomes("played-1", address, port)
