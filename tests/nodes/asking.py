@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -42,6 +44,15 @@ def udp(address: str, port: int, payload: bytes = b"", *, timeout: float = 1) ->
         client.connect((address, port))
         client.send(payload)
         return _parsed(client.recv(65536))
+
+
+def status(host: str, port: int, *, timeout: float = 2) -> int:
+    """What /healthz says, as a status of HTTP."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=timeout) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def until(ask: Callable[[], T], *, patience: float = 30) -> T:

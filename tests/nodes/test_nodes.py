@@ -25,11 +25,7 @@ def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def shell(nodes: NodeWorld) -> Iterator[str]:
     """The name of a Pod in which one can look around."""
-    nodes.kubectl(
-        "run", "shell", "--image=windowbox.local/busybox:1", "--image-pull-policy=Never",
-        "--command", "--", "sh", "-c", "echo here I am; exec sleep 1000",
-    )  # fmt: skip
-    nodes.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=60s")
+    worldwithnodes.start_shell(nodes.kubeconfig, "shell")
     yield "shell"
     nodes.kubectl("delete", "pod", "shell", "--now", "--wait=false")
 
@@ -97,8 +93,8 @@ def test_health_checks_tell_where_endpoints_are(nodes: NodeWorld) -> None:
     for node in nodes.nodes:
         wanted = 200 if pods[0]["spec"]["nodeName"] == node.name else 503
         asking.until(partial(_answers, node.v4, port, wanted))
-        assert _status(node.v4, 10256) == 200
-        assert _status(f"[{node.v6}]", 10256) == 200
+        assert asking.status(node.v4, 10256) == 200
+        assert asking.status(f"[{node.v6}]", 10256) == 200
     nodes.remove_echo("local")
 
 
@@ -119,12 +115,4 @@ def _condition(object: dict[str, Any], type: str) -> dict[str, Any]:
 
 
 def _answers(host: str, port: int, wanted: int) -> None:
-    assert _status(host, port) == wanted
-
-
-def _status(host: str, port: int) -> int:
-    try:
-        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=2) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+    assert asking.status(host, port) == wanted

@@ -28,7 +28,7 @@ from tests import servers
 from windowbox.sandbox import binaries, stages
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.nodes import site
-from windowbox.sandbox.nodes.images import ECHO
+from windowbox.sandbox.nodes.images import BUSYBOX, ECHO
 from windowbox.sandbox.nodes.node import Node
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.supervisor import Supervisor
@@ -46,6 +46,8 @@ class NodeWorld:
 
     sandbox: Supervisor
     loop: asyncio.AbstractEventLoop
+    guardian: int
+    """The process that clears what is left if this one is killed."""
 
     @property
     def nodes(self) -> list[Node]:
@@ -75,12 +77,16 @@ class NodeWorld:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        answer = subprocess.run(
-            [str(binaries.find("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments],
-            input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
-        assert answer.returncode == 0, answer.stderr
-        return answer.stdout
+        return kubectl(self.kubeconfig, *arguments, stdin=stdin)
+
+    def wait_node(self, node: Node, *, ready: bool) -> None:
+        """Wait until the cluster takes a node for ready, or no longer does."""
+        path = f"/api/v1/nodes?fieldSelector=metadata.name={node.name}"
+        for event in self.api.events(path, seconds=int(PATIENCE)):
+            conditions = event["object"]["status"].get("conditions", [])
+            if ready == any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+                return
+        raise TimeoutError(f"{node.name} did not become {'ready' if ready else 'unready'}")
 
     def deploy_echo(
         self,
@@ -118,6 +124,24 @@ class NodeWorld:
             self.api.request("DELETE", f"{path}/{name}").close()
 
 
+def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
+    answer = subprocess.run(
+        [str(binaries.find("kubectl")), f"--kubeconfig={kubeconfig}", *arguments],
+        input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def start_shell(kubeconfig: Path, name: str) -> None:
+    """A Pod in which one can look around."""
+    kubectl(
+        kubeconfig, "run", name, f"--image={BUSYBOX}", "--image-pull-policy=Never",
+        "--command", "--", "sh", "-c", "echo here I am; exec sleep 1000",
+    )  # fmt: skip
+    kubectl(kubeconfig, "wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
 def node_port(service: Mapping[str, Any], port: int, protocol: str = "TCP") -> int:
     found = [p for p in service["spec"]["ports"] if p["port"] == port and p["protocol"] == protocol]
     return int(found[0]["nodePort"])
@@ -143,9 +167,10 @@ def opened(folder: Path, options: Options) -> Iterator[NodeWorld]:
     """A sandbox with nodes in a thread of this process; what it made is removed even if that is killed."""
     opening: Future[NodeWorld] = Future()
     ending = threading.Event()
-    with _guarded():
+    with _guarded() as guardian:
         thread = threading.Thread(
-            target=lambda: asyncio.run(_live(folder, options, opening, ending)), name="world with nodes"
+            target=lambda: asyncio.run(_live(folder, options, guardian, opening, ending)),
+            name="world with nodes",
         )
         thread.start()
         try:
@@ -155,10 +180,12 @@ def opened(folder: Path, options: Options) -> Iterator[NodeWorld]:
             thread.join(120)
 
 
-async def _live(folder: Path, options: Options, opening: Future[NodeWorld], ending: threading.Event) -> None:
+async def _live(
+    folder: Path, options: Options, guardian: int, opening: Future[NodeWorld], ending: threading.Event
+) -> None:
     try:
         async with Supervisor.running(folder, options, patience=90) as sandbox:
-            opening.set_result(NodeWorld(sandbox, asyncio.get_running_loop()))
+            opening.set_result(NodeWorld(sandbox, asyncio.get_running_loop(), guardian))
             await asyncio.to_thread(ending.wait)
     except BaseException as error:
         if opening.done():
@@ -167,14 +194,14 @@ async def _live(folder: Path, options: Options, opening: Future[NodeWorld], endi
 
 
 @contextlib.contextmanager
-def _guarded() -> Iterator[None]:
+def _guarded() -> Iterator[int]:
     # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
     guardian = subprocess.Popen(
         ["sh", "-c", 'cat >/dev/null; exec "$0" -m windowbox.sandbox.nodes.leftovers', sys.executable],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT, start_new_session=True,
     )  # fmt: skip
     try:
-        yield
+        yield guardian.pid
     finally:
         assert guardian.stdin is not None
         guardian.stdin.close()

@@ -107,6 +107,8 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
         pytest.param("etcd", "go.etcd.io/etcd/server/v3", id="etcd"),
         pytest.param("kube-apiserver", "k8s.io/kubernetes", id="kube-apiserver"),
         pytest.param("kubectl", "k8s.io/kubernetes", id="kubectl"),
+        pytest.param("kubelet", "k8s.io/kubernetes", id="kubelet"),
+        pytest.param("kwok", "sigs.k8s.io/kwok", id="kwok"),
     ],
 )
 def test_the_version_is_the_one_in_go_mod(name: str, module: str) -> None:
@@ -114,6 +116,12 @@ def test_the_version_is_the_one_in_go_mod(name: str, module: str) -> None:
     assert program.module is not None
     text = (MODULES / program.module / "go.mod").read_text()
     assert re.findall(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", text, re.M) == [program.version]
+
+
+def test_the_version_of_our_own_program_is_the_one_it_tells() -> None:
+    program = PROGRAMS["windowbox-echo"]
+    source = (MODULES / "echo" / "main.go").read_text()
+    assert re.findall(r'const version = "(.+)"', source) == [program.version]
 
 
 def _program(path: Path, says: str) -> Path:

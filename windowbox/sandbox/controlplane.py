@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from windowbox.errors import Refused, Unreachable
 from windowbox.sandbox import certificates, files, processes
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
@@ -139,7 +140,8 @@ def controllers(
             f"--cluster-signing-cert-file={identity.ca.certificate}",
             f"--cluster-signing-key-file={identity.ca.key}",
         ],
-        ready=lambda: processes.accepts(port),
+        # Pods can be made only after there is an account for them.
+        ready=lambda: processes.accepts(port) and (not nodes or _has_account(api(identity, api_port))),
         port=port,
     )  # fmt: skip
 
@@ -201,6 +203,14 @@ def kubeconfig_text(url: str, ca: Pair, user: Pair | str) -> str:
         },
         sort_keys=False,
     )
+
+
+def _has_account(server: ApiServer) -> bool:
+    try:
+        server.read("/api/v1/namespaces/default/serviceaccounts/default")
+    except (Refused, Unreachable):
+        return False
+    return True
 
 
 def healthy(url: str) -> bool:

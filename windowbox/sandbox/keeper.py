@@ -94,7 +94,11 @@ class Keeper:
     def signal(self, number: signal.Signals) -> None:
         if process := self._process:
             inner = processes.only_child(process.pid) if self.child.inner else None
-            _send(process, number, inner or process.pid)
+            if number == signal.SIGCONT or not inner:
+                # Who starts a program for us pauses with it, and does not go on by itself.
+                _send(process, number, process.pid)
+            if inner:
+                _send(process, number, inner)
 
     def _kill(self) -> None:
         if self._process:

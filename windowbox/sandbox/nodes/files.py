@@ -37,9 +37,14 @@ class Place:
         return self.run / "containerd.sock"
 
     @property
-    def pid_file(self) -> Path:
-        """The process that the others of this node have to join."""
-        return self.run / "pid"
+    def kubelet(self) -> Path:
+        """A short path to the kubelet's data: sockets are among it, whose paths may have 107 characters."""
+        return self.run / "kubelet"
+
+    @property
+    def init_file(self) -> Path:
+        """The number of the process that the others of this node have to join, and when it started."""
+        return self.run / "init"
 
     @property
     def containers(self) -> Path:
@@ -54,7 +59,8 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path) -> None:
     proxy = certificates.client(api.ca, pki, "system:kube-proxy")
     # Another sandbox may have had other addresses; a certificate is for those in its name.
     serving = certificates.server(api.ca, pki, f"kubelet-{node.name}-{node.v4}", [node.name, *node.addresses])
-    place.run.mkdir(parents=True, exist_ok=True)
+    place.kubelet.mkdir(parents=True, exist_ok=True)
+    (place.data / "kubelet").mkdir(parents=True, exist_ok=True)
     (place.data / "cni").mkdir(parents=True, exist_ok=True)
     whole.write(place.data / "containerd.toml", _containerd(place))
     whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))

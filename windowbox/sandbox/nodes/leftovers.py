@@ -10,6 +10,7 @@ import sys
 from windowbox.sandbox import belongings, processes
 from windowbox.sandbox.nodes import cgroups, claims, network
 from windowbox.sandbox.nodes.claims import Claim
+from windowbox.sandbox.processes import ProcessId
 
 
 def found() -> list[str]:
@@ -34,11 +35,19 @@ def clear() -> list[str]:
 
 def clear_one(claim: Claim) -> None:
     """Clear what is left of the nodes of one claim, which the caller holds."""
+    # The first process of a node goes only when all others have gone.
+    belongings.end_all(inits(claim))
     belongings.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
     for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
         cgroups.remove(containers)
     network.remove(claim)
     claims.done(claim)
+
+
+def inits(claim: Claim) -> list[ProcessId]:
+    """The first process of each node, as far as they are known; dead or alive."""
+    written = [path.read_text().split() for path in claim.folder.glob("*/init")]
+    return [ProcessId(int(pid), started) for pid, started in written]
 
 
 if __name__ == "__main__":

@@ -31,8 +31,14 @@ _SYSTEM_SETTINGS = {
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/log/containers")
 _FIRST = """
 set -e
-read -r pid rest </proc/self/stat
+data=$1
+read -r stat </proc/self/stat
+set -- $stat
+pid=$1
+set -- ${{stat##*) }}
+started=${{20}}
 mount -t proc proc /proc
+mount --bind "$data" "$0/kubelet"
 for folder in {private}; do
     mkdir -p "$folder"
     mount -t tmpfs tmpfs "$folder"
@@ -45,7 +51,7 @@ done <<END
 {settings}
 END
 trap '' CHLD  # the kernel buries the orphans of this node
-echo "$pid" > "$0/pid"
+echo "$pid $started" > "$0/init"
 exec sleep infinity
 """
 
@@ -62,8 +68,9 @@ def first(place: Place) -> Child:
             "nsenter", f"--net={network.namespace_path(place.namespace)}",
             "unshare", "--pid", "--mount", "--propagation=slave", "--fork", "--kill-child=SIGKILL",
             "sh", "-c", script, str(place.run),
+            str(place.data / "kubelet"),
         ],
-        ready=place.pid_file.exists,
+        ready=place.init_file.exists,
         before=lambda: _forget(place),
         stop_signal=signal.SIGKILL,
     )  # fmt: skip
@@ -87,8 +94,8 @@ def kubelet(place: Place, api: ApiServer) -> Child:
         _inside(
             place, str(binaries.find("kubelet")), f"--config={place.data / 'kubelet.yaml'}",
             f"--kubeconfig={place.data / 'kubelet.kubeconfig'}", f"--hostname-override={node.name}",
-            f"--node-ip={node.v4},{node.v6}", f"--root-dir={place.data / 'kubelet'}",
-            f"--cert-dir={place.data / 'kubelet' / 'pki'}",
+            f"--node-ip={node.v4},{node.v6}", f"--root-dir={place.kubelet}",
+            f"--cert-dir={place.kubelet / 'pki'}",
         ),
         ready=lambda: controlplane.healthy(f"http://{node.v4}:10248/healthz") and _is_ready(api, node.name),
         inner=True,
@@ -106,7 +113,7 @@ def kube_proxy(place: Place) -> Child:
 
 def _forget(place: Place) -> None:
     """A machine that starts knows of no containers."""
-    place.pid_file.unlink(missing_ok=True)
+    place.init_file.unlink(missing_ok=True)
     cgroups.remove(place.containers)
     for folder in (place.run / "containerd", place.run / "ipam"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -114,8 +121,11 @@ def _forget(place: Place) -> None:
 
 def _inside(place: Place, *argv: str) -> list[str]:
     # nsenter stays outside as the parent of the program, which has to end with it.
-    script = 'exec nsenter --target "$(cat "$0")" --net --mount --pid setpriv --pdeathsig KILL "$@"'
-    return ["sh", "-c", script, str(place.pid_file), *argv]
+    script = (
+        'read -r pid started < "$0";'
+        'exec nsenter --target "$pid" --net --mount --pid setpriv --pdeathsig KILL "$@"'
+    )
+    return ["sh", "-c", script, str(place.init_file), *argv]
 
 
 def _import(place: Place, archives: list[Path]) -> None:

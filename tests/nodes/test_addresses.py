@@ -1,0 +1,67 @@
+"""How addresses are divided among sandboxes, nodes and Pods."""
+
+from __future__ import annotations
+
+import itertools
+from ipaddress import IPv4Network, ip_network
+
+import pytest
+
+from windowbox.errors import Malformed
+from windowbox.sandbox.nodes import addresses
+from windowbox.sandbox.nodes.addresses import Network, Plan
+from windowbox.sandbox.options import Options
+
+PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(16))
+
+
+def test_no_address_is_given_twice() -> None:
+    given: list[Network] = [PLAN.nodes_v4, PLAN.nodes_v6]
+    for node in PLAN.nodes:
+        assert node.v4 in PLAN.nodes_v4
+        assert node.v6 in PLAN.nodes_v6
+        given += [node.pods_v4, node.pods_v6]
+    for one, other in itertools.combinations(given, 2):
+        assert addresses.overlapping(one, [other]) == []
+
+
+def test_pods_of_all_nodes_are_where_proxies_look_for_pods() -> None:
+    assert all(node.pods_v4.subnet_of(PLAN.pods_v4) for node in PLAN.nodes)
+    assert all(node.pods_v6.subnet_of(PLAN.pods_v6) for node in PLAN.nodes)
+    assert PLAN.host_v4 not in PLAN.pods_v4
+
+
+def test_many_sandboxes_have_room() -> None:
+    assert len(list(addresses.parts(Options().ranges))) == 32
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        pytest.param(("198.18.0.0/21", "fd00::/48"), id="too-small"),
+        pytest.param(("198.18.0.1/15", "fd00::/48"), id="not-a-network"),
+        pytest.param(("fd00::/48", "198.18.0.0/15"), id="the-wrong-way-round"),
+    ],
+)
+def test_ranges_that_will_not_do_are_refused(ranges: tuple[str, str]) -> None:
+    with pytest.raises(Malformed):
+        list(addresses.parts(ranges))
+
+
+def test_more_nodes_than_there_is_room_for_are_refused() -> None:
+    with pytest.raises(Malformed, match="17 real nodes"):
+        addresses.names(17)
+
+
+@pytest.mark.parametrize(
+    ("route", "overlaps"),
+    [
+        pytest.param("198.18.0.0/24", True, id="a-part"),
+        pytest.param("198.0.0.0/8", True, id="more-than-all"),
+        pytest.param("198.19.0.0/24", False, id="beside-it"),
+        pytest.param("0.0.0.0/0", False, id="default-route"),
+        pytest.param("::/0", False, id="other-family"),
+    ],
+)
+def test_routes_that_are_in_the_way_are_found(route: str, overlaps: bool) -> None:
+    assert bool(addresses.overlapping(IPv4Network("198.18.0.0/16"), [ip_network(route)])) == overlaps

@@ -1,0 +1,46 @@
+"""Images that are made here."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+from windowbox.sandbox.nodes import images
+from windowbox.sandbox.nodes.images import Image
+
+
+def test_an_image_holds_its_files_and_says_what_to_start(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"#!/bin/sh\n")
+    image = Image(
+        "windowbox.local/some:1",
+        {"bin/program": program, "etc/name": "some\n"},
+        entrypoint=("/bin/program",),
+        links={"bin/other": "program"},
+    )
+    with tarfile.open(images.write(image, tmp_path / "image.tar")) as archive:
+        config, manifest, layer = (
+            _read(archive, name) for name in ("config.json", "manifest.json", "layer.tar")
+        )
+    assert json.loads(manifest)[0]["RepoTags"] == ["windowbox.local/some:1"]
+    assert json.loads(config)["config"]["Entrypoint"] == ["/bin/program"]
+    assert json.loads(config)["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
+    with tarfile.open(fileobj=io.BytesIO(layer)) as files:
+        assert files.getmember("bin/program").mode == 0o755
+        assert files.getmember("bin/other").linkname == "program"
+        assert _read(files, "etc/name") == b"some\n"
+
+
+def test_an_image_is_the_same_each_time_it_is_made(tmp_path: Path) -> None:
+    image = Image("windowbox.local/some:1", {"name": "some\n"})
+    one, other = (images.write(image, tmp_path / name).read_bytes() for name in ("one", "other"))
+    assert one == other
+
+
+def _read(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    assert file
+    return file.read()

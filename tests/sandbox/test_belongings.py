@@ -1,0 +1,65 @@
+"""Whose a process is, if it has gone its own way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from windowbox.sandbox import belongings, processes
+from windowbox.sandbox.nodes import leftovers
+from windowbox.sandbox.processes import ProcessId
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+
+@pytest.fixture
+def dead() -> ProcessId:
+    """A process that was."""
+    process = subprocess.Popen(["sleep", "600"])
+    found = processes.identify(process.pid)
+    process.kill()
+    process.wait()
+    return found
+
+
+@pytest.fixture
+def living() -> ProcessId:
+    return processes.identify(os.getpid())
+
+
+def test_a_process_whose_supervisor_was_killed_is_ended_by_whoever_comes_next(dead: ProcessId) -> None:
+    orphan = _marked(belongings.new_mark(dead))
+    assert processes.identify(orphan.pid) in belongings.orphans()
+    assert f"sleep ({orphan.pid})" in leftovers.clear()
+    assert orphan.wait(10) == -9
+
+
+def test_a_process_whose_supervisor_lives_is_left_alone(living: ProcessId) -> None:
+    mark = belongings.new_mark(living)
+    process = _marked(mark)
+    found = processes.identify(process.pid)
+    assert found not in belongings.orphans()
+    assert belongings.end(belongings.new_mark(living)) == []
+    assert belongings.end(mark) == [found]
+    assert process.wait(10) == -9
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        pytest.param("1.1.1.abc", id="other-process-numbers"),
+        pytest.param("nonsense", id="not-a-mark"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_whose_a_process_is_cannot_be_told_from_a_strange_mark(mark: str) -> None:
+    assert belongings.owner(mark) is None
+
+
+def _marked(mark: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["sleep", "600"], env={**os.environ, belongings.VARIABLE: mark}, start_new_session=True
+    )
