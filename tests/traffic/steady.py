@@ -1,4 +1,4 @@
-"""A client that never rests: it opens connections all the time, keeps some for long, and counts what fails."""
+"""A client that never rests: it opens connections all the time, keeps some long, and counts what fails."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -14,14 +14,18 @@ from tests.traffic import clients
 from tests.traffic.clients import Answer
 from tests.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
 
+_WATCHED = [
+    "dnsrecords.extensions.gardener.cloud", "namespaces", "services", "nodes",
+    "endpointslices.discovery.k8s.io",
+]  # fmt: skip
 _FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
 @pytest.fixture(scope="module")
-def pods(traffic: World) -> Iterator[list[str]]:
+def pods(traffic: World) -> list[str]:
     """The IPv4 addresses of the echo servers."""
     found = traffic.api.read("/api/v1/namespaces/default/pods?labelSelector=app=echo")["items"]
-    yield [pod["status"]["podIP"] for pod in found]
+    return [pod["status"]["podIP"] for pod in found]
 
 
 @rule("LB-4-flipped", "LB-4-ports", "LB-7-typechange", "LB-11-1")
@@ -104,7 +108,8 @@ def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
     """Where the settings say that they can be; and node ports may come later."""
     with (
         traffic.service() as before,
-        traffic.settings(direct=["*"]),
+        traffic.settings("watcher-1", "watch", kinds=_WATCHED),
+        traffic.settings("worker-1", "loadbalancer", direct=["*"]),
         traffic.service(tcp(), udp(), allocateLoadBalancerNodePorts=False) as service,
     ):
         assert all("nodePort" not in port for port in service.read()["spec"]["ports"])
@@ -130,11 +135,15 @@ def test_an_address_that_was_asked_for_is_given(traffic: World) -> None:
 def test_pods_reach_load_balancers(traffic: World) -> None:
     with traffic.service(ipFamilies=["IPv6"]) as service:
         asking.until(partial(clients.tcp, service.address, 80))
-        said = traffic.nodes.kubectl(
-            "run", "caller", "--image=windowbox.local/busybox:1", "--image-pull-policy=Never", "--rm",
-            "--attach", "--restart=Never", "--quiet", "--command", "--",
-            "sh", "-c", f"echo | nc -w 5 {service.address} 80",
+        traffic.nodes.kubectl(
+            "run", "caller", "--image=windowbox.local/busybox:1", "--image-pull-policy=Never",
+            "--restart=Never", "--command", "--",
+            "sh", "-c", f"(echo hello; sleep 1) | nc -w 5 {service.address} 80",
         )  # fmt: skip
+        done = "jsonpath={.status.phase}=Succeeded"
+        traffic.nodes.kubectl("wait", "pod/caller", f"--for={done}", "--timeout=30s")
+        said = traffic.nodes.kubectl("logs", "caller")
+        traffic.nodes.kubectl("delete", "pod", "caller", "--wait=false")
         assert "pod=echo-" in said
 
 

@@ -18,10 +18,8 @@ _CLIENTS = [f"127.9.0.{number}" for number in range(1, 25)]
 @rule("LB-7-affinity", "LB-11-6", "LB-15-9")
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_a_client_stays_where_it_was_over_tcp_and_udp(traffic: World, policy: str) -> None:
-    with traffic.service(
-        tcp(), udp(), sessionAffinity="ClientIP", externalTrafficPolicy=policy
-    ) as service:
-        _both(service)
+    with traffic.service(tcp(), udp(), sessionAffinity="ClientIP", externalTrafficPolicy=policy) as service:
+        asking.until(partial(_all_enter, traffic, service))
         first = {source: clients.tcp(service.address, 80, source=source) for source in _CLIENTS}
         again = {source: clients.tcp(service.address, 80, source=source) for source in _CLIENTS}
         assert {s: a.pod for s, a in first.items()} == {s: a.pod for s, a in again.items()}
@@ -48,9 +46,11 @@ def test_who_comes_from_elsewhere_hears_nothing(traffic: World, family: str, by:
     if family == "IPv6":
         allowed, refused = traffic.source(0x17), traffic.source(0x27)
     prefix = f"{allowed}/32" if family == "IPv4" else f"{allowed}/128"
-    field = {"loadBalancerSourceRanges": [prefix]} if by == "field" else {}
+    field = [prefix] if by == "field" else []
     annotated = {_RANGES: f" {prefix} , 10.0.0.0/8"} if by == "annotation" else {}
-    with traffic.service(tcp(), udp(), annotated=annotated, ipFamilies=[family], **field) as service:
+    with traffic.service(
+        tcp(), udp(), annotated=annotated, ipFamilies=[family], loadBalancerSourceRanges=field
+    ) as service:
         asking.until(partial(clients.tcp, service.address, 80, source=allowed))
         asking.until(partial(clients.udp, service.address, 80, source=allowed))
         for _ in range(5):
@@ -143,9 +143,11 @@ def test_no_more_connections_than_asked_for(traffic: World) -> None:
         asking.until(partial(clients.tcp, service.address, 80))
 
 
-def _both(service: Balanced) -> None:
-    asking.until(partial(clients.tcp, service.address, 80))
-    asking.until(partial(clients.udp, service.address, 80))
+def _all_enter(world: World, service: Balanced) -> None:
+    """A node that has not heard of the Service is left out for a while, and its clients go elsewhere."""
+    answers = [clients.tcp(service.address, 80, source=source) for source in _CLIENTS]
+    answers += [clients.udp(service.address, 80, source=source) for source in _CLIENTS]
+    assert {world.entrance(answer.peer) for answer in answers} == {node.name for node in world.nodes.nodes}
 
 
 def _distinct_pods(service: Balanced, wanted: int) -> None:

@@ -18,9 +18,9 @@ _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
 @contextlib.contextmanager
-def _served(traffic: World, **spec: object) -> Iterator[tuple[Balanced, Steady]]:
+def _served(traffic: World) -> Iterator[tuple[Balanced, Steady]]:
     """A Service whose nodes all serve, and its client."""
-    with traffic.service(externalTrafficPolicy="Local", **spec) as service:
+    with traffic.service(externalTrafficPolicy="Local") as service:
         asking.until(partial(_all_serve, traffic, service))
         with steady(service.address) as client:
             client.enough(50)

@@ -17,6 +17,7 @@ import yaml
 from tests.nodes import worldwithnodes
 from tests.nodes.worldwithnodes import NodeWorld
 from tests.traffic import addresses
+from windowbox.errors import Refused
 
 Manifest = dict[str, Any]
 
@@ -51,7 +52,7 @@ class Balanced:
 
     def annotate(self, **values: str | None) -> None:
         """Set annotations of ours, `idle_timeout` for `loadbalancer.windowbox/idle-timeout`; None: remove."""
-        self.world.merge(self.path, {"metadata": {"annotations": annotations(values)}})
+        self.world.merge(self.path, {"metadata": {"annotations": annotated_with(values)}})
 
     def wait(self, holds: Callable[[Manifest], object]) -> Manifest:
         """Wait until the Service is like this."""
@@ -96,7 +97,8 @@ class World:
             found = self.wait(name, ready or ingress)
             yield Balanced(self, name, tuple(entry["ip"] for entry in ingress(found)))
         finally:
-            self.delete(f"{SERVICES}/{name}")
+            with contextlib.suppress(Refused):  # gone already
+                self.delete(f"{SERVICES}/{name}")
 
     def create(
         self, name: str, ports: Sequence[Manifest], annotated: Mapping[str, str], spec: Manifest
@@ -104,7 +106,7 @@ class World:
         body = {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": name, "annotations": annotations(annotated)},
+            "metadata": {"name": name, "annotations": annotated_with(annotated)},
             "spec": {
                 "type": "LoadBalancer",
                 "selector": {"app": "echo"},
@@ -208,22 +210,22 @@ class World:
         return address
 
     @contextlib.contextmanager
-    def settings(self, **loadbalancer: Any) -> Iterator[None]:
-        """The worker started anew with other settings of load balancers, and at the end as it was."""
-        path = self.nodes.sandbox.settings_file("worker-1")
+    def settings(self, process: str, section: str, **values: Any) -> Iterator[None]:
+        """A process of ours started anew with other settings, and at the end as it was."""
+        path = self.nodes.sandbox.settings_file(process)
         before = path.read_text()
         settings = yaml.safe_load(before)
-        settings["loadbalancer"] |= loadbalancer
-        self._settle(path, yaml.safe_dump(settings))
+        settings[section] = {**settings.get(section, {}), **values}
+        self._settle(process, path, yaml.safe_dump(settings))
         try:
             yield
         finally:
-            self._settle(path, before)
+            self._settle(process, path, before)
 
-    def _settle(self, path: Path, text: str) -> None:
-        self.nodes.call(self.nodes.sandbox.stop("worker-1"))
+    def _settle(self, process: str, path: Path, text: str) -> None:
+        self.nodes.call(self.nodes.sandbox.stop(process))
         path.write_text(text)
-        self.nodes.call(self.nodes.sandbox.start("worker-1"))
+        self.nodes.call(self.nodes.sandbox.start(process))
 
 
 def fixture(factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -243,7 +245,7 @@ def udp(port: int = 80, target: int | str = 8080, **more: Any) -> Manifest:
     return {"name": f"udp-{port}", "port": port, "protocol": "UDP", "targetPort": target, **more}
 
 
-def annotations(values: Mapping[str, str | None]) -> dict[str, str | None]:
+def annotated_with(values: Mapping[str, str | None]) -> dict[str, str | None]:
     return {k if "/" in k else f"loadbalancer.windowbox/{k.replace('_', '-')}": v for k, v in values.items()}
 
 
@@ -256,7 +258,9 @@ def shows(*places: str) -> Callable[[Manifest], bool]:
     """Whether the status shows exactly these ports: `80/TCP`."""
 
     def holds(service: Manifest) -> bool:
-        found = [f"{port['port']}/{port['protocol']}" for entry in ingress(service) for port in entry["ports"]]
+        found = [
+            f"{port['port']}/{port['protocol']}" for entry in ingress(service) for port in entry["ports"]
+        ]
         return bool(found) and set(found) == set(places)
 
     return holds

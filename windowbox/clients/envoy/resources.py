@@ -32,9 +32,13 @@ _CONNECT_ATTEMPTS = 10
 """Each attempt that fails takes one endpoint out, and the next one goes to another."""
 
 _CHECK_TIMEOUT = "1s"
-_CHECK_INTERVAL = 3
+_CHECK_INTERVAL = "3s"
+_RECOVERY_INTERVAL = "0.5s"
+"""For who is not healthy. Shorter than two failures take: when Pods move from one node to another, and both
+answer otherwise from then on, the other has to be in before the one is out."""
 _CHECKS_PER_SECOND = 100
-_INTERVAL_STEP = 5
+_INTERVALS = (500, 1000, 2000, 3000)
+_INTERVAL_STEP = 5000
 
 _HEAD = b'{"version_info":"'
 _DIGEST = 16
@@ -54,7 +58,7 @@ class Configuration:
     endpoints: Mapping[str, bytes]
     """Of clusters that read theirs from a file of their own."""
     interval: int
-    """Seconds between two checks of an endpoint."""
+    """Milliseconds between two checks of an endpoint, at least."""
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -72,7 +76,7 @@ class Configuration:
         return [_published(name) for name in self.listeners]
 
 
-NOTHING = Configuration({}, {}, {}, _CHECK_INTERVAL)
+NOTHING = Configuration({}, {}, {}, _INTERVALS[0])
 
 
 def configuration(
@@ -98,12 +102,12 @@ def parsed(files: Mapping[str, bytes]) -> Configuration:
     apart = [one["name"] for one in clusters if one["type"] == "EDS"]
     endpoints = {name: one for name in apart for one in _resources(files, endpoints_file(name))}
     runtime = _resources(files, bootstrap.RUNTIME) or [{"layer": {}}]
-    interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0) // 1000
+    interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0)
     return Configuration(
         listeners={one["name"]: _dumped(one) for one in _resources(files, bootstrap.LISTENERS)},
         clusters={one["name"]: _dumped(one) for one in clusters},
         endpoints={name: _dumped(one) for name, one in endpoints.items()},
-        interval=interval or _CHECK_INTERVAL,
+        interval=interval or _INTERVALS[0],
     )
 
 
@@ -121,14 +125,13 @@ def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]
 
 
 def check_interval(checks: int) -> int:
-    """Seconds between two checks of an endpoint, so that all together stay below what an idle host bears.
+    """Milliseconds between two checks of an endpoint, so that all together are no more than a host bears.
 
     In steps: what counts here is told to Envoy again whenever it changes.
     """
-    needed = checks / _CHECKS_PER_SECOND
-    if needed <= _CHECK_INTERVAL:
-        return _CHECK_INTERVAL
-    return -int(-needed // _INTERVAL_STEP) * _INTERVAL_STEP
+    needed = checks * 1000 // _CHECKS_PER_SECOND
+    fitting = [interval for interval in _INTERVALS if needed <= interval]
+    return fitting[0] if fitting else -(-needed // _INTERVAL_STEP) * _INTERVAL_STEP
 
 
 def endpoints_file(name: str) -> str:
@@ -162,7 +165,7 @@ def _dumped(resource: Resource) -> bytes:
 
 
 def _runtime(interval: int) -> bytes:
-    layer = {"health_check": {"min_interval": interval * 1000}}
+    layer = {"health_check": {"min_interval": interval}}
     return _dumped({"@type": _RUNTIME, "name": bootstrap.LAYER, "layer": layer})
 
 
@@ -304,12 +307,14 @@ def _outliers() -> Resource:
 
 
 def _check() -> Resource:
-    interval = f"{_CHECK_INTERVAL}s"
     return {
         "timeout": _CHECK_TIMEOUT,
-        "interval": interval,
-        "no_traffic_interval": interval,
+        "interval": _CHECK_INTERVAL,
+        "no_traffic_healthy_interval": _CHECK_INTERVAL,
         "unhealthy_edge_interval": "1s",
+        "unhealthy_interval": _RECOVERY_INTERVAL,
+        # Whoever is not healthy gets no traffic; often kube-proxy has only not heard of the Service yet.
+        "no_traffic_interval": _RECOVERY_INTERVAL,
         "interval_jitter_percent": 10,
         "unhealthy_threshold": 2,
         "healthy_threshold": 1,
