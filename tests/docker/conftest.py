@@ -33,8 +33,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 async def engine(host: Host) -> AsyncIterator[Engine]:
     async with docker.opened(host.socket) as opened:
         yield opened
-    if left := host.containers():
-        host.engine.docker("rm", "--force", *left)
     host.tidy()
 
 

@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-_APPLETS = ("sh", "mv", "sleep", "ip", "cat", "nc", "httpd")
+_APPLETS = ("sh", "mv", "sleep", "ip", "cat", "nc", "hostname")
 
 
 def missing() -> str | None:

@@ -50,7 +50,10 @@ class Host:
         subprocess.run(["nsenter", there, "kill", "-9", pid], check=True, timeout=10)
 
     def tidy(self) -> None:
-        """Take away what stays on a host by intention: aliases, and routes whose container was killed."""
+        """Take away what tests leave: containers, and then aliases and routes, which stay by intention."""
+        while left := self.containers():
+            # Some may be on their way out already.
+            subprocess.run(["docker", "--host", f"unix://{self.socket}", "rm", "--force", *left], timeout=60)
         for family, prefix in (("-4", RANGE4), ("-6", RANGE6)):
             for what in ("address flush dev lo to", "route flush exact"):
                 subprocess.run(["ip", family, *what.split(), prefix], check=True, timeout=10)

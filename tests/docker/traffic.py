@@ -35,7 +35,10 @@ class Backend:
 
 @contextlib.asynccontextmanager
 async def backend(name: str, address: str) -> AsyncIterator[Backend]:
+    clients: list[asyncio.StreamWriter] = []
+
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clients.append(writer)
         with contextlib.suppress(ConnectionError):
             writer.write(f"{name} {writer.get_extra_info('peername')[0]}\n".encode())
             while line := await reader.readline():
@@ -57,6 +60,8 @@ async def backend(name: str, address: str) -> AsyncIterator[Backend]:
             yield Backend(name, address, port)
         finally:
             transport.close()
+            for client in clients:
+                client.close()
 
 
 def balancer(*listeners: Listener) -> LoadBalancer:

@@ -55,34 +55,21 @@ class Container:
         return self.state == "running"
 
 
-@dataclass(frozen=True)
-class Network:
-    """A Docker network."""
-
-    name: str
-    gateways: Sequence[IPv4Address | IPv6Address]
-    """The host's own addresses in it."""
-
-
 class Engine:
     """One Docker engine."""
 
     def __init__(self, docker: aiodocker.Docker) -> None:
         self._docker = docker
         self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._host = ""
 
     async def host(self) -> str:
         """The name of the machine it runs on."""
-        with _translated("ask Docker for its host"):
-            async with asyncio.timeout(_LIMIT):
-                return str((await self._docker.system.info())["Name"])
-
-    async def network(self, name: str) -> Network:
-        with _translated(f"look at Docker network {name}"):
-            async with asyncio.timeout(_LIMIT):
-                told = await (await self._docker.networks.get(name)).show()
-        configured = (told.get("IPAM") or {}).get("Config") or ()
-        return Network(name, [ip_address(c["Gateway"].split("/")[0]) for c in configured if c.get("Gateway")])
+        if not self._host:
+            with _translated("ask Docker for its host"):
+                async with asyncio.timeout(_LIMIT):
+                    self._host = (await self._docker.system.info())["Name"]
+        return self._host
 
     async def ensure_image(self, image: str) -> None:
         """Have the image here; it is fetched only if it is not."""

@@ -44,7 +44,7 @@ class DockerEnvoy:
         await self.files.write(files)
 
     async def read(self, file: str) -> bytes | None:
-        return (await self.files.read()).get(file)
+        return await self.files.read(file)
 
     async def ask(self, path: str, *, post: bool = False) -> bytes:
         return await self.files.ask(path, post=post)
@@ -87,7 +87,15 @@ class DockerEnvoys:
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
         for container in reversed(await self.containers(name)):
-            if files := await self._files(container.id, container.name).read():
+            if files := await self._files(container).all():
+                return files
+        return await self._orphaned(name)
+
+    async def _orphaned(self, name: str) -> Mapping[str, bytes]:
+        """Files of the host's whose container somebody removed."""
+        generations = (self._folder / name).glob("[0-9]*") if self._folder else ()
+        for folder in sorted(generations, key=lambda path: int(path.name), reverse=True):
+            if files := await Shared(folder).all():
                 return files
         return {}
 
@@ -109,12 +117,12 @@ class DockerEnvoys:
         """
         await self._engine.ensure_image(self._household.image)
         await self._engine.remove(box)
-        if self._folder:
-            Shared(self._folder / box).prepare(order.files)
-            body["HostConfig"]["Mounts"] = [docker_boxes.mount(str(self._folder / box))]
+        if folder := self._place(order.name, order.generation):
+            Shared(folder).prepare(order.files)
+            body["HostConfig"]["Mounts"] = [docker_boxes.mount(str(folder))]
         container = await self._engine.create(box, body)
         try:
-            if not self._folder:
+            if not folder:
                 await Enclosed(self._engine, container).prepare(order.files)
             if prepare:
                 await prepare(container)
@@ -131,10 +139,15 @@ class DockerEnvoys:
             name=docker_boxes.edge_of(container) or "",
             generation=docker_boxes.generation_of(container),
             container=container,
-            files=self._files(container.id, container.name),
+            files=self._files(container),
             engine=self._engine,
             routing=self._routing,
         )
 
-    def _files(self, id: str, box: str) -> Shared | Enclosed:
-        return Shared(self._folder / box) if self._folder else Enclosed(self._engine, id)
+    def _files(self, container: Container) -> Shared | Enclosed:
+        edge, generation = docker_boxes.edge_of(container) or "", docker_boxes.generation_of(container)
+        folder = self._place(edge, generation)
+        return Shared(folder) if folder else Enclosed(self._engine, container.id)
+
+    def _place(self, name: str, generation: int) -> Path | None:
+        return self._folder / name / str(generation) if self._folder else None

@@ -23,8 +23,11 @@ class Files(Protocol):
     async def write(self, files: Mapping[str, bytes]) -> None:
         """Each file by a renaming, in the order given."""
 
-    async def read(self) -> Mapping[str, bytes]:
-        """All of them."""
+    async def read(self, file: str) -> bytes | None:
+        """One of them; None if it is not there."""
+
+    async def all(self) -> Mapping[str, bytes]:
+        """All of them, by name."""
 
     async def ask(self, path: str, *, post: bool) -> bytes:
         """Ask Envoy's admin interface."""
@@ -48,7 +51,12 @@ class Shared:
             new.write_bytes(content)
             os.replace(new, self._folder / name)
 
-    async def read(self) -> Mapping[str, bytes]:
+    async def read(self, file: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._folder / file).read_bytes()
+        return None
+
+    async def all(self) -> Mapping[str, bytes]:
         with contextlib.suppress(FileNotFoundError):
             return {file.name: file.read_bytes() for file in self._folder.iterdir() if _is_one(file)}
         return {}
@@ -65,6 +73,8 @@ class Shared:
 
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it holds something else
+            self._folder.parent.rmdir()
 
 
 class Enclosed:
@@ -88,7 +98,10 @@ class Enclosed:
         """Its first files, before it is started."""
         await self._engine.put(self._container, "/", {f"{FOLDER[1:]}/{name}": files[name] for name in files})
 
-    async def read(self) -> Mapping[str, bytes]:
+    async def read(self, file: str) -> bytes | None:
+        return (await self._engine.files(self._container, f"{FOLDER}/{file}")).get(file)
+
+    async def all(self) -> Mapping[str, bytes]:
         found = await self._engine.files(self._container, FOLDER)
         return {name: found[name] for name in found if not name.startswith(".")}
 

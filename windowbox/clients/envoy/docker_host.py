@@ -52,7 +52,7 @@ class DockerHost:
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
         if self._folder and await same_host(self._engine):
             name = docker_boxes.edge_of(container) or ""
-            await hostnetwork.route(self._folder / f"{name}-routes.json", routes)
+            await hostnetwork.route(self._folder / name / "routes.json", routes)
         elif routes:
             raise Refused(
                 f"routes to {', '.join(routes)}: the host's own table is out of reach "

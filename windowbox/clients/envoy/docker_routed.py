@@ -59,25 +59,26 @@ class DockerRouted:
         found = await self._envoys.found(name)
         if found:
             # Its address may be another one since it was started last.
-            await self._have_host_routes(await self._networked())
+            async with self._one_at_a_time:
+                await self._have_host_routes(await self._networked())
         return found
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
         return await self._envoys.kept(name)
 
     async def start(self, order: Order) -> DockerEnvoy:
-        network = await self._networked()
-        await self._have_host_routes(network)
         body = docker_boxes.envoy(self._household, order)
-        body["HostConfig"] |= {
-            "NetworkMode": f"container:{network.id}",
-            "PidMode": f"container:{network.id}",
-        }
         box = docker_boxes.shared_box(self._household, order.name, order.generation)
-        return await self._envoys.start(order, box, body)
+        async with self._one_at_a_time:
+            network = await self._networked()
+            await self._have_host_routes(network)
+            place = f"container:{network.id}"
+            body["HostConfig"] |= {"NetworkMode": place, "PidMode": place}
+            return await self._envoys.start(order, box, body)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        told = await self._have_host_routes(await self._networked())
+        async with self._one_at_a_time:
+            told = await self._have_host_routes(await self._networked())
         return {
             address: problem
             for address in addresses
@@ -85,9 +86,9 @@ class DockerRouted:
         } | await self._own(addresses)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
-        network = await self._networked()
         edge = docker_boxes.edge_of(container) or ""
         async with self._one_at_a_time:
+            network = await self._networked()
             await Inside(self._engine, network.id, self._prefixes).set(edge, routes)
 
     async def left(self, container: Container) -> None:
@@ -105,7 +106,7 @@ class DockerRouted:
         return f"{address} is in none of the ranges: add its prefix to loadbalancer.ranges"
 
     async def _own(self, addresses: Sequence[str]) -> dict[str, str]:
-        """Addresses that this host has itself, as it does after another attachment: it keeps their traffic."""
+        """Addresses that this host has itself, left by another attachment: it keeps their traffic."""
         if not await same_host(self._engine):
             return {}
         return {
@@ -128,18 +129,17 @@ class DockerRouted:
         return told
 
     async def _networked(self) -> Container:
-        """The container that has the network, running."""
-        async with self._one_at_a_time:
-            box = docker_boxes.network_box(self._household)
-            try:
-                found = await self._engine.look(box)
-                if found.state == "restarting":
-                    found = await self._engine.back(found.id)
-                if found.running:
-                    return found
-            except Missing:
-                pass
-            return await self._make_network(box)
+        """The container that has the network, running. One at a time."""
+        box = docker_boxes.network_box(self._household)
+        try:
+            found = await self._engine.look(box)
+            if found.state == "restarting":
+                found = await self._engine.back(found.id)
+            if found.running:
+                return found
+        except Missing:
+            pass
+        return await self._make_network(box)
 
     async def _make_network(self, box: str) -> Container:
         await self._engine.ensure_image(self._household.image)

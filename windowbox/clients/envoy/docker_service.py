@@ -94,8 +94,11 @@ class Inward:
     async def write(self, files: Mapping[str, bytes]) -> None:
         await self.files.write(inward(files))
 
-    async def read(self) -> Mapping[str, bytes]:
-        return asked(await self.files.read())
+    async def read(self, file: str) -> bytes | None:
+        return await self.files.read(_ASKED + file if file == bootstrap.LISTENERS else file)
+
+    async def all(self) -> Mapping[str, bytes]:
+        return asked(await self.files.all())
 
     async def ask(self, path: str, *, post: bool) -> bytes:
         return await self.files.ask(path, post=post)
