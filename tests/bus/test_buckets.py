@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -141,20 +141,51 @@ async def test_a_store_that_was_wiped_is_noticed(nats: NatsServer) -> None:
             assert told.regresses == 1
 
 
+async def added(bucket: Bucket) -> None:
+    await bucket.put(OTHER, b"lost", 0)
+
+
+async def rewritten(bucket: Bucket) -> None:
+    await bucket.put(KEY, b"lost", None)
+
+
+async def deleted(bucket: Bucket) -> None:
+    await bucket.delete(KEY, None)
+
+
+async def come_and_gone(bucket: Bucket) -> None:
+    await bucket.delete(OTHER, await bucket.put(OTHER, b"lost", 0))
+
+
 @pytest.mark.parametrize("overtaken", [False, True], ids=["as-it-was", "and-written-to-since"])
+@pytest.mark.parametrize("change", [added, rewritten, deleted])
 async def test_a_store_put_back_to_an_older_copy_is_noticed(
-    nats: NatsServer, tmp_path: Path, overtaken: bool
+    nats: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
 ) -> None:
+    assert await regresses(nats, tmp_path, change, overtaken) == 1
+
+
+async def test_a_store_is_older_even_if_what_it_lost_was_gone_anyway(
+    nats: NatsServer, tmp_path: Path
+) -> None:
+    assert await regresses(nats, tmp_path, come_and_gone, overtaken=False) == 1
+
+
+async def regresses(
+    nats: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
+) -> int:
+    """How often a reader is told of a loss when the store is put back to before another's change."""
     async with connected(Access(nats.url)) as bus:
         await eventually(lambda: made_anew(bus))
         async with following(bus) as (bucket, told):
             await bucket.put(KEY, b"one", 0)
+            await soon(bucket.catch_up())
             nats.stop()
             await eventually(lambda: lost(bucket))
             shutil.copytree(tmp_path / "nats", tmp_path / "copy")
             nats.start()
             await soon(bucket.complete.wait())
-            await bucket.put(OTHER, b"lost with the newer store", 0)
+            await change(Bucket(bus, streams.ADDRESSES))
             await soon(bucket.catch_up())
             nats.wipe()
             await eventually(lambda: lost(bucket))
@@ -163,8 +194,8 @@ async def test_a_store_put_back_to_an_older_copy_is_noticed(
                 await _write_behind_its_back(nats)
             nats.start()
             await soon(bucket.complete.wait())
-            assert told.regresses == 1
-            assert OTHER not in bucket.entries
+            assert bucket.entries[KEY].value == b"one"
+            return told.regresses
 
 
 async def _write_behind_its_back(nats: NatsServer) -> None:

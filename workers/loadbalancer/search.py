@@ -155,7 +155,7 @@ class Search:
                 return
         if self._room(wanted):
             for address in self._free(wanted):
-                if await self._join(wanted, address, alone=True):
+                if await self._join(wanted, address):
                     return
         await self._wait(wanted)
 
@@ -223,13 +223,13 @@ class Search:
         self._found[address] = found = await self._book.read(address)
         return found
 
-    async def _join(self, wanted: Family, address: str, *, alone: bool = False) -> bool:
-        """Have an address, together with those who have it already unless `alone`; False if they object."""
+    async def _join(self, wanted: Family, address: str) -> bool:
+        """Have an address, together with those who have it already; False if they object."""
         held, sequence = self._found.get(address, (Held(holders=()), 0))
         for _ in range(3):
             ref = self._asking.ref
             holder, others = self._asking.holder(time.time(), held.of(ref)), held.others(ref)
-            if clash(holder, others) or (alone and others):
+            if clash(holder, others):
                 return False
             if self._changed():
                 raise LookAgain
