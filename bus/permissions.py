@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
-from bus import presence, streams, subjects
+from bus import presence, questions, streams, subjects
 from bus.intents import PATCH
 
 Role = Literal["watcher", "worker", "patcher", "operator"]
@@ -143,19 +143,22 @@ _OPERATOR = [
     "$JS.API.>",
     "$JS.FC.>",
     presence.SUBJECT,
+    questions.EDGE,
     "object.>",
     *_wishing("*"),
     f"$KV.{streams.CLUSTERS}.>",
 ]
 
 
-def _process(role: Role, publish: Iterable[str], deny: Sequence[str] = ()) -> Permissions:
+def _process(
+    role: Role, publish: Iterable[str], deny: Sequence[str] = (), answers: Sequence[str] = ()
+) -> Permissions:
     allowed: Rules = {"allow": _each_once([*publish, *_EVERYBODY])}
     if deny:
         allowed["deny"] = list(deny)
     return {
         "publish": allowed,
-        "subscribe": {"allow": [f"{subjects.inbox(role)}.>", presence.SUBJECT]},
+        "subscribe": {"allow": [f"{subjects.inbox(role)}.>", presence.SUBJECT, *answers]},
     }
 
 
@@ -168,7 +171,7 @@ PERMISSIONS: dict[Role, Permissions] = {
     "watcher": _process(
         "watcher", _WATCHER, _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
     ),
-    "worker": _process("worker", _WORKER),
+    "worker": _process("worker", _WORKER, answers=[questions.EDGE]),
     "patcher": _process("patcher", _PATCHER),
     # A person reads everything and mends the streams, but reports no status and writes no journal. Other
     # programs that a person uses, such as `nats`, have inboxes of their own.

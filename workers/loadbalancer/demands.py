@@ -62,6 +62,8 @@ class Demand:
     share: str | None
     """Services of one cluster with the same word may share an address, if their ports differ."""
     refusals: tuple[Refusal, ...]
+    drained: bool = False
+    """No new connections for now; what it has, it keeps."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -94,6 +96,7 @@ def demand(service: Object, *, direct: bool) -> Demand:
         requested=asked.requested,
         share=asked.share,
         refusals=(*asked.refusals, *refused),
+        drained=asked.drained,
     )
 
 

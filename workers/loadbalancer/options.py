@@ -18,6 +18,7 @@ SHARE = "loadbalancer.windowbox/share"
 PROXY_PROTOCOL = "loadbalancer.windowbox/proxy-protocol"
 IDLE_TIMEOUT = "loadbalancer.windowbox/idle-timeout"
 CONNECTION_LIMIT = "loadbalancer.windowbox/connection-limit"
+DRAIN = "loadbalancer.windowbox/drain"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 _EVERYWHERE = ("0.0.0.0/0",)
@@ -41,6 +42,7 @@ class Options:
     max_connections: int | None = None
     requested: tuple[str, ...] = ()
     share: str | None = None
+    drained: bool = False
     refusals: tuple[Refusal, ...] = ()
     fatal: bool = False
     """What was not understood is such that nothing may be served."""
@@ -69,7 +71,11 @@ def options(service: Object, families: Collection[Family]) -> Options:
     except _NotUnderstood as error:
         found = replace(found, refusals=(error.refusal,))
     try:
-        return replace(found, max_connections=_max_connections(asked))
+        found = replace(found, max_connections=_max_connections(asked))
+    except _NotUnderstood as error:
+        found = replace(found, refusals=(*found.refusals, error.refusal))
+    try:
+        return replace(found, drained=_drained(asked))
     except _NotUnderstood as error:
         return replace(found, refusals=(*found.refusals, error.refusal))
 
@@ -187,6 +193,16 @@ def _max_connections(asked: Json) -> int | None:
         remedy = "give a number of 1 to 999999999; until then there is no limit"
         raise _NotUnderstood("InvalidConnectionLimit", _note(CONNECTION_LIMIT, given, remedy))
     return int(written)
+
+
+def _drained(asked: Json) -> bool:
+    match given := asked.get(DRAIN):
+        case None | "" | "false":
+            return False
+        case "true":
+            return True
+    remedy = "give true or false, or remove it; until then clients are served"
+    raise _NotUnderstood("InvalidDrain", _note(DRAIN, given, remedy))
 
 
 def _note(annotation: str, given: object, remedy: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bus import subjects
+from bus import questions, subjects
 from bus.connection import Bus
 from bus.messages import Wish
 from bus.pool import backoff
@@ -24,7 +24,7 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from windowbox.telemetry import metrics
-from workers.loadbalancer import wanted
+from workers.loadbalancer import details, wanted
 from workers.loadbalancer.adoption import adopt
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.picture import Picture, Sight
@@ -83,7 +83,8 @@ class Owner:
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
         machines = Machines(self.bus, self.registry, self._changed.set)
         self._settled, self._tries, self._picture = {}, {}, {}
-        async with asyncio.TaskGroup() as group:
+        answering = questions.answering(self.bus, questions.EDGE, self._answer)
+        async with answering, asyncio.TaskGroup() as group:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
                 group.create_task(task(), name=f"edge: {name}")
             try:
@@ -94,6 +95,10 @@ class Owner:
             finally:
                 for name in list(self._edges):
                     self._edges.pop(name).keeping.cancel()
+
+    async def _answer(self, question: bytes) -> bytes:
+        running = [kept.edge for kept in self._edges.values() if kept.edge.running.is_set()]
+        return await details.told(question, running, self._picture, self.book.usage())
 
     async def _begin(self, sight: Sight) -> None:
         """Learn all that is known, so that nothing that serves is taken for gone."""
@@ -247,5 +252,5 @@ def _state(settled: Settled, lacking: str) -> EdgeState:
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
         problems=dict(settled.problems),
         backends=tuple(names),
-        lacking="" if names else lacking,
+        lacking="" if names or not balancer.listeners else lacking,
     )

@@ -42,6 +42,12 @@ class Seen:
         return statuses.remembered(self.object, said)
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses that its status shows, or will once our report is written."""
+        said = self.reported.patch if self.reported and self.memo else {}
+        return statuses.addresses(self.object) or statuses.addresses(Object({"status": said}))
+
+    @property
     def memo(self) -> dict[str, Any]:
         """What the last run left for us, if it spoke of this very Service."""
         return self.reported.memo if self.reported and self.reported.uid == self.object.uid else {}
@@ -128,7 +134,9 @@ class ServiceRuns:
             bool(state.backends),
             state.lacking,
         )
-        patch = statuses.patch(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
+        # What was drained before it ever served, shows no address yet.
+        status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch
+        patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         memo = {
             "digest": state.digest,
             "backends": list(state.backends),
@@ -136,7 +144,8 @@ class ServiceRuns:
             "serves": standing.serves,
         }
         await self._say(seen, patch, memo, _events(seen.memo, memo, demand, state), doors)
-        return Outcome("ensured" if standing.serves else "waiting", note=" ".join(state.problems.values()))
+        word = "drained" if demand.drained else "ensured" if standing.serves else "waiting"
+        return Outcome(word, note=" ".join(state.problems.values()))
 
     async def _explain(self, seen: Seen, demand: Demand, note: str, doors: Doors) -> Outcome:
         """Tell why there is no load balancer yet. What was written before stays."""
@@ -174,7 +183,7 @@ class ServiceRuns:
             return Outcome("waiting for the edge to let go")
         await self._addresses.release(ref, doors)
         if reported and reported.patch:
-            await self._world.forget(ref, reported.uid)
+            await self._world.forget(ref, reported.uid, doors)
         return Outcome("gone")
 
     async def _say(
@@ -208,6 +217,8 @@ def _events(
     before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
 ) -> list[EventIntent]:
     """What a person should be told of a Service, given what was told before."""
+    if demand.drained:
+        return [words.drained()] if before.get("digest") != memo["digest"] else []
     others = before.get("backends") != memo["backends"]
     if others and memo["problems"] and before.get("digest") == memo["digest"]:
         return [words.update_failed(state.backends, fields.listed(state.problems.values()))]

@@ -10,7 +10,7 @@ from typing import Any
 from windowbox.models.extensions import spelled
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Json, Object
-from workers.loadbalancer import fields
+from workers.loadbalancer import fields, words
 from workers.loadbalancer.demands import Demand
 
 Patch = dict[str, Any]
@@ -136,6 +136,8 @@ def _serving(service: Object, standing: Standing) -> Patch:
     note = standing.note or fields.listed(_problems(standing))
     if not standing.demand.ports:
         return _condition(kind, False, "Unsupported", note)
+    if standing.demand.drained and standing.addresses:
+        return _condition(kind, False, "Drained", f"{words.DRAINED}.")
     if standing.serves and standing.backends:
         where = fields.listed(standing.addresses[one] for one in sorted(standing.addresses))
         return _condition(kind, True, "Serving", f"Clients are served at {where}.")

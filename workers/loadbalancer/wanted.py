@@ -24,7 +24,12 @@ def load_balancer(
     slices: Iterable[Object] = (),
 ) -> LoadBalancer:
     """What `demand` comes to at `addresses`; `slices` are the Service's EndpointSlices, for ports without
-    node port."""
+    node port.
+
+    One that is drained has no listeners: Envoy takes nothing new, and lets go on what goes on.
+    """
+    if demand.drained:
+        return LoadBalancer(ref, demand.uid, ())
     pods = tuple(slices)
     ports = [(port, *_endpoints(demand, port, backends, pods)) for port in demand.ports]
     listeners = [

@@ -19,6 +19,10 @@ _FAILED: dict[Doing, str] = {
     "status": "failed to update load balancer status",
 }
 _MOST_NAMES = 20
+DRAINED = (
+    "No new connections are taken, as its annotation loadbalancer.windowbox/drain asks; those that are open "
+    "go on"
+)
 _LONGEST = 1024
 """More than that, the API takes for no Event at all."""
 
@@ -34,6 +38,11 @@ def ensured() -> EventIntent:
 def updated() -> EventIntent:
     """The nodes are others than before."""
     return _normal("UpdatedLoadBalancer", "Updated load balancer with new hosts")
+
+
+def drained() -> EventIntent:
+    """Somebody wants it to take nothing new."""
+    return _normal("DrainedLoadBalancer", DRAINED)
 
 
 def unavailable(why: str = "") -> EventIntent:

@@ -50,8 +50,11 @@ class ServiceWorld:
 
         await doors.call("remind", None, act)
 
-    async def forget(self, ref: ObjectRef, uid: str) -> None:
-        await intents.forget(self._bus, subjects.key(ref), uid)
+    async def forget(self, ref: ObjectRef, uid: str, doors: Doors) -> None:
+        async def act() -> None:
+            await intents.forget(self._bus, subjects.key(ref), uid)
+
+        await doors.call("forget", uid, act)
 
     async def edge(self, ref: ObjectRef, doors: Doors) -> EdgeState | None:
         """What the edge says of this Service; None if it does not carry it."""

@@ -72,6 +72,15 @@ async def standing(running: Running) -> Standing:
     )
 
 
+async def about(running: Running) -> tuple[str, int]:
+    """Which version it is, and for how many seconds it has run."""
+    answer = orjson.loads(await running.ask("/server_info"))
+    version = str(answer.get("version", ""))
+    parts = version.split("/")  # commit/1.40.0/Clean/RELEASE/BoringSSL
+    seconds = int(float(str(answer.get("uptime_current_epoch", "0s")).removesuffix("s") or 0))
+    return parts[1] if len(parts) > 1 else version, seconds
+
+
 async def warming(running: Running) -> frozenset[str]:
     """The statistics' names of clusters that wait for the first answers of their endpoints."""
     found = await _stats(running, r"^cluster\..*\.warming_state$")

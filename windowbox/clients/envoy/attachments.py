@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from windowbox.models import loadbalancers
 
@@ -55,6 +55,13 @@ class Running(Protocol):
 
     async def route(self, routes: Mapping[str, str]) -> None:
         """Have exactly these routes for our traffic: prefix → next hop. Those that we set before go."""
+
+
+@runtime_checkable
+class HasPid(Protocol):
+    """What runs as a process of this host."""
+
+    pid: int
 
 
 class Attachment(Protocol):

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from windowbox.clients.envoy import admin, bootstrap, inotify, resources
 from windowbox.clients.envoy.admin import Health, Traffic
-from windowbox.clients.envoy.attachments import Attachment, Order, Running
+from windowbox.clients.envoy.attachments import Attachment, HasPid, Order, Running
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.clients.envoy.settling import Settled, Settling
 from windowbox.errors import TransientError, Unreachable, WindowboxError
@@ -22,6 +23,17 @@ _SHORT_LIFE = 5.0
 _LONGEST_PAUSE = 10.0
 _START = 30.0
 """Seconds that a new Envoy has until it serves, when it is to replace another."""
+
+
+class About(NamedTuple):
+    """An Envoy, for people."""
+
+    generation: int
+    version: str
+    uptime: int
+    """Seconds."""
+    pid: int
+    """0 where it is not a process of this host's own."""
 
 
 class Edge:
@@ -132,10 +144,17 @@ class Edge:
         return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
 
     async def traffic(self) -> dict[str, Traffic]:
-        """What each listener has carried, by its name."""
+        """What each listener has carried, by its name; those too that only see their connections off."""
         counted = await admin.traffic(await self._attached())
         names = self._told.listeners if self._told else ()
-        return {name: counted.get(admin.stat_name(name), Traffic()) for name in names}
+        known = {name: counted.pop(admin.stat_name(name), Traffic()) for name in names}
+        return counted | known
+
+    async def about(self) -> About:
+        """What this Envoy is, and since when."""
+        running = await self._attached()
+        version, uptime = await admin.about(running)
+        return About(running.generation, version, uptime, running.pid if isinstance(running, HasPid) else 0)
 
     async def health(self) -> dict[str, tuple[Health, ...]]:
         """What Envoy thinks of each listener's endpoints, by the listener's name."""

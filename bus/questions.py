@@ -1,0 +1,54 @@
+"""Questions to whoever can answer them just now."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from bus.connection import TIMEOUT, Bus, translated
+from windowbox.errors import Unreachable, WindowboxError
+
+EDGE = "windowbox.edge"
+"""What an edge carries, and how it is: asked of its owner, who alone can tell."""
+
+_FAILED = "Wb-Failed"
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    bus: Bus, subject: str, answer: Callable[[bytes], Awaitable[bytes]]
+) -> AsyncIterator[None]:
+    """Answer what is asked there. What goes wrong meanwhile is told to the one who asked."""
+
+    async def take(question: Msg) -> None:
+        headers = None
+        try:
+            said = await answer(question.data)
+        except WindowboxError as error:
+            said, headers = b"", {_FAILED: str(error)}
+        with translated("answer"):
+            await bus.client.publish(question.reply, said, headers=headers)
+
+    with translated(f"subscribe to {subject}"):
+        subscription = await bus.client.subscribe(subject, cb=take)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            await subscription.unsubscribe()
+
+
+async def ask(bus: Bus, subject: str, question: bytes = b"") -> bytes | None:
+    """The first answer; None if there is nobody to answer."""
+    with translated(f"ask {subject}"):
+        try:
+            found = await bus.requests.ask(subject, question, TIMEOUT)
+        except nats.errors.NoRespondersError:
+            return None
+    if failed := (found.headers or {}).get(_FAILED):
+        raise Unreachable(failed)
+    answered: bytes = found.data
+    return answered

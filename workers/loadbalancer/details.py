@@ -1,0 +1,187 @@
+"""What the owner of the edges can tell of them: how Envoy is, whom it sends clients to, what it carried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+
+from bus import questions, subjects
+from bus.connection import Bus
+from bus.messages import Message
+from windowbox.clients.envoy.admin import Health, Traffic
+from windowbox.clients.envoy.edge import Edge
+from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ledger import Usage
+
+
+class Question(Message):
+    """What is asked of the owner."""
+
+    key: str | None = None
+    """Only this load balancer, and all about it; otherwise all of them in short."""
+
+
+class EnvoyTold(Message):
+    """One Envoy."""
+
+    name: str
+    generation: int
+    version: str
+    uptime: int
+    """Seconds."""
+    pid: int = 0
+    """0 where it is a container's."""
+
+
+class BackendTold(Message):
+    """A node's port, or a Pod's, as Envoy sees it."""
+
+    name: str
+    address: str
+    port: int
+    healthy: bool
+    reasons: tuple[str, ...] = ()
+    """Why it is not."""
+
+
+class PlaceTold(Message):
+    """One address and port at which clients arrive."""
+
+    address: str
+    port: int
+    protocol: str
+    backends: tuple[BackendTold, ...] = ()
+    open: int = 0
+    """Connections, or flows, that are open now."""
+    total: int = 0
+    received: int = 0
+    """Bytes from clients."""
+    sent: int = 0
+    datagrams_received: int = 0
+    datagrams_sent: int = 0
+    turned_away: int = 0
+
+
+class BalancerTold(Message):
+    """One load balancer."""
+
+    key: str
+    backends: int = 0
+    healthy: int = 0
+    open: int = 0
+    total: int = 0
+    places: tuple[PlaceTold, ...] = ()
+    """Only where one was asked for."""
+
+
+class RangeTold(Message):
+    """How many addresses of a range are in use."""
+
+    range: str
+    family: str
+    used: int
+    total: int
+
+
+class EdgeTold(Message):
+    """What the owner says."""
+
+    envoys: tuple[EnvoyTold, ...] = ()
+    balancers: tuple[BalancerTold, ...] = ()
+    ranges: tuple[RangeTold, ...] = ()
+    leaving: dict[str, int] = {}  # noqa: RUF012  (pydantic copies it)
+    """Connections that are open still at listeners that take no new ones, by the listener's name."""
+
+    def of(self, key: str) -> BalancerTold | None:
+        return next((one for one in self.balancers if one.key == key), None)
+
+
+async def asked(bus: Bus, key: str | None = None) -> EdgeTold | None:
+    """What the owner says; None if nobody owns an edge."""
+    answer = await questions.ask(bus, questions.EDGE, Question(key=key).encoded())
+    return EdgeTold.model_validate_json(answer) if answer is not None else None
+
+
+async def told(
+    question: bytes,
+    edges: Collection[Edge],
+    picture: Mapping[ObjectRef, LoadBalancer],
+    usage: Iterable[Usage],
+) -> bytes:
+    """The answer of the one who owns `edges`."""
+    key = (Question.model_validate_json(question) if question else Question()).key
+    envoys, health, traffic = [], dict[str, tuple[Health, ...]](), dict[str, Traffic]()
+    for edge in edges:
+        about, healths, counted = await asyncio.gather(edge.about(), edge.health(), edge.traffic())
+        envoys.append(EnvoyTold(name=edge.name, **about._asdict()))
+        health |= healths
+        traffic |= counted
+    listeners = {one.name for balancer in picture.values() for one in balancer.listeners}
+    return EdgeTold(
+        envoys=tuple(envoys),
+        balancers=tuple(
+            _balancer(balancer, health, traffic, whole=key is not None)
+            for ref, balancer in picture.items()
+            if key in (None, subjects.key(ref))
+        ),
+        ranges=tuple(
+            RangeTold(range=one.range, family=one.family, used=one.used, total=one.total) for one in usage
+        ),
+        leaving={
+            name: counted.active
+            for name, counted in traffic.items()
+            if counted.active and name not in listeners
+        },
+    ).encoded()
+
+
+def _balancer(
+    balancer: LoadBalancer,
+    health: Mapping[str, tuple[Health, ...]],
+    traffic: Mapping[str, Traffic],
+    *,
+    whole: bool,
+) -> BalancerTold:
+    places = [
+        _place(one, health.get(one.name, ()), traffic.get(one.name, Traffic())) for one in balancer.listeners
+    ]
+    # A node that serves at one port but not at another is not healthy.
+    seen: dict[str, bool] = {}
+    for backend in (backend for place in places for backend in place.backends):
+        seen[backend.name] = seen.get(backend.name, True) and backend.healthy
+    return BalancerTold(
+        key=subjects.key(balancer.ref),
+        backends=len(seen),
+        healthy=sum(seen.values()),
+        open=sum(place.open for place in places),
+        total=sum(place.total for place in places),
+        places=tuple(places) if whole else (),
+    )
+
+
+def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> PlaceTold:
+    found = {(one.address, one.port): one for one in healths}
+    return PlaceTold(
+        address=listener.address,
+        port=listener.port,
+        protocol=listener.protocol,
+        backends=tuple(_backend(one, found.get((one.address, one.port))) for one in listener.endpoints),
+        open=counted.active,
+        total=counted.connections,
+        received=counted.received,
+        sent=counted.sent,
+        datagrams_received=counted.datagrams_received,
+        datagrams_sent=counted.datagrams_sent,
+        turned_away=counted.turned_away,
+    )
+
+
+def _backend(endpoint: Endpoint, health: Health | None) -> BackendTold:
+    return BackendTold(
+        name=endpoint.name,
+        address=endpoint.address,
+        port=endpoint.port,
+        healthy=health is not None and health.healthy,
+        reasons=health.reasons if health else ("Envoy has not heard of it yet",),
+    )
