@@ -31,6 +31,7 @@ def test_a_node_that_is_cut_off_swallows_everything_until_it_is_mended(
     assert asking.tcp(node.v4, port).node == node.name
 
 
+@pytest.mark.slow
 def test_a_node_that_is_cut_off_is_no_longer_ready(nodes: NodeWorld) -> None:
     node = nodes.nodes[1]
     node.cut()

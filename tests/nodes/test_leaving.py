@@ -38,6 +38,7 @@ def windowbox(tmp_path: Path) -> Iterator[CommandLine]:
         command_line("down")
 
 
+@pytest.mark.slow
 def test_a_second_sandbox_lives_beside_the_first_and_leaves_nothing(nodes: NodeWorld, tmp_path: Path) -> None:
     service = nodes.deploy_echo("first")
     folder = tmp_path / "second"
@@ -52,6 +53,7 @@ def test_a_second_sandbox_lives_beside_the_first_and_leaves_nothing(nodes: NodeW
     nodes.remove_echo("first")
 
 
+@pytest.mark.slow
 def test_down_leaves_nothing(windowbox: CommandLine) -> None:
     windowbox.up("--nodes=1")
     seen = _traces_with_a_pod(windowbox)
@@ -60,6 +62,7 @@ def test_down_leaves_nothing(windowbox: CommandLine) -> None:
     assert seen.left() == {}
 
 
+@pytest.mark.slow
 def test_what_a_killed_supervisor_leaves_is_told_by_doctor_and_cleared_by_down(
     windowbox: CommandLine,
 ) -> None:
@@ -72,6 +75,7 @@ def test_what_a_killed_supervisor_leaves_is_told_by_doctor_and_cleared_by_down(
     assert seen.left() == {}
 
 
+@pytest.mark.slow
 def test_what_a_killed_supervisor_leaves_is_cleared_by_up(windowbox: CommandLine) -> None:
     windowbox.up("--nodes=1")
     seen = _traces_with_a_pod(windowbox)
@@ -106,6 +110,7 @@ def _kill_supervisor(windowbox: CommandLine) -> None:
         assert process is None or processes.wait_gone(process, 30)
 
 
+@pytest.mark.slow
 def test_what_a_killed_test_leaves_is_cleared_at_once(tmp_path: Path) -> None:
     if reason := worldwithnodes.missing():
         pytest.skip(f"no nodes: {reason}")
