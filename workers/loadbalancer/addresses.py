@@ -99,7 +99,7 @@ class Addresses:
         """Keep the addresses for a Service that is no load balancer for now."""
 
         async def act() -> None:
-            await self._book.keep(ref, uid, until.timestamp())
+            await self._released(await self._book.keep(ref, uid, until.timestamp()))
 
         await doors.call("addresses", {"keep": str(ref)}, act, effect=True)
 
@@ -107,11 +107,7 @@ class Addresses:
         """Give up what was kept long enough."""
 
         async def act() -> list[str]:
-            freed: list[str] = []
-            for kept in self._book.expired(now.timestamp()):
-                if kept.ref == ref:
-                    freed += await self._released(await self._book.release(ref, uid=kept.uid))
-            return freed
+            return list(await self._released(await self._book.release_expired(ref, now.timestamp())))
 
         await doors.call("addresses", {"release expired": str(ref)}, act)
 

@@ -1,13 +1,17 @@
-"""Addresses in use, taken over from the status of Services when the bus has forgotten whose they are."""
+"""Addresses in use, taken over from the status of Services: the bus may have forgotten whose they are."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator
 
+from bus import consumers, streams, subjects
+from bus.connection import Bus
+from bus.messages import Announcement
 from bus.registry import Registry
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import WindowboxError
+from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
@@ -17,31 +21,62 @@ from workers.loadbalancer.demands import demand
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE = 60.0
+"""Seconds that new addresses wait for a cluster that nobody can tell anything of."""
 
-async def adopt(
-    book: Book, clusters: Clusters, registry: Registry, settings: LoadBalancerSettings
-) -> tuple[ObjectRef, ...]:
-    """Write into the book what the clusters say, and that it may be relied on. Returns whom to look at."""
-    await registry.complete.wait()
-    claims = []
-    for cluster in (RUNTIME, *registry.members):
+
+class Adoption:
+    """Brings the address book up to what the clusters say."""
+
+    def __init__(
+        self, bus: Bus, book: Book, clusters: Clusters, registry: Registry, settings: LoadBalancerSettings
+    ) -> None:
+        self._bus = bus
+        self._book = book
+        self._clusters = clusters
+        self._registry = registry
+        self._settings = settings
+        self._since: float | None = None
+
+    async def adopt(self) -> tuple[ObjectRef, ...]:
+        """Write down who has what, and that the book may be relied on. Returns whom to look at."""
+        self._since = self._since or time.monotonic()
+        await self._registry.complete.wait()
+        claims: list[Claim] = []
+        for cluster in (RUNTIME, *self._registry.members):
+            claims += await self._claims(cluster)
+        found = await self._book.adopt_all(claims)
+        self._since = None
+        return found.wake
+
+    async def _claims(self, cluster: str) -> list[Claim]:
         try:
-            claims += [claim async for claim in _claims(cluster, clusters, settings)]
+            services = [service async for service in self._listed(cluster)]
         except WindowboxError as error:
-            logger.warning("addresses of cluster %s cannot be taken over: %s", cluster, error)
-    return (await book.adopt_all(claims)).wake
+            services = await self._remembered(cluster, error)
+        found = (_claim(cluster, service, self._settings) for service in services)
+        return [claim for claim in found if claim]
 
+    async def _listed(self, cluster: str) -> AsyncIterator[Object]:
+        kube, more = await self._clusters.get(cluster), ""
+        while True:
+            page = await kube.page(SERVICES, more=more)
+            for raw in page.items:
+                yield Object(raw)
+            more = page.more
+            if not more:
+                return
 
-async def _claims(cluster: str, clusters: Clusters, settings: LoadBalancerSettings) -> AsyncIterator[Claim]:
-    kube, more = await clusters.get(cluster), ""
-    while True:
-        page = await kube.page(SERVICES, more=more)
-        for raw in page.items:
-            if claim := _claim(cluster, Object(raw), settings):
-                yield claim
-        more = page.more
-        if not more:
-            return
+    async def _remembered(self, cluster: str, error: WindowboxError) -> list[Object]:
+        """What the bus remembers of a cluster that does not answer."""
+        assert self._since is not None
+        if await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id)) is None:
+            if time.monotonic() - self._since < _PATIENCE:
+                raise TransientError(f"addresses of cluster {cluster} are not known: {error}") from error
+            logger.warning("addresses of cluster %s are not known, others may get them: %s", cluster, error)
+        filters = [subjects.seen_kind(cluster, SERVICES.id)]
+        seen = [Announcement(s) async for s in consumers.snapshot(self._bus, streams.OBJECTS, filters)]
+        return [one.object() for one in seen if not one.gone and not one.omitted]
 
 
 def _claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim | None:
@@ -53,6 +88,6 @@ def _claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Cla
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
         addresses,
-        tuple(port.place for port in asked.ports),
+        asked.places,
         asked.share,
     )

@@ -19,13 +19,13 @@ from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.settling import Settled
-from windowbox.errors import Unreachable, WindowboxError
+from windowbox.errors import TransientError, Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from windowbox.telemetry import metrics
 from workers.loadbalancer import details, wanted
-from workers.loadbalancer.adoption import adopt
+from workers.loadbalancer.adoption import Adoption
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.picture import Picture, Sight
 from workers.loadbalancer.routes import Machines
@@ -39,6 +39,7 @@ SHARED = "edge"
 _PATIENCE = 30.0
 """Seconds that a new owner waits to hear of all clusters, before it takes what it does not see for gone."""
 _SWEEP = 60.0
+_ADOPT_AGAIN = 5.0
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Owner:
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
     _retrying: set[ObjectRef] = field(default_factory=set)
     _picture: Picture = field(default_factory=dict)
+    _adopted: bool = False
 
     def __post_init__(self) -> None:
         self.registry.on_change(self._changed.set)
@@ -83,6 +85,7 @@ class Owner:
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
         machines = Machines(self.bus, self.registry, self._changed.set)
         self._settled, self._tries, self._picture = {}, {}, {}
+        self._adopted = False
         answering = questions.answering(self.bus, questions.EDGE, self._answer)
         async with answering, asyncio.TaskGroup() as group:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
@@ -113,12 +116,11 @@ class Owner:
 
     async def _serve(self, sight: Sight, machines: Machines, group: asyncio.TaskGroup) -> None:
         failures = 0
+        adoption = Adoption(self.bus, self.book, self.clusters, self.registry, self.settings)
         while True:
             self._changed.clear()
             try:
-                if self.book.needs_adoption():
-                    for ref in await adopt(self.book, self.clusters, self.registry, self.settings):
-                        await self.queue.wish(subjects.key(ref), Wish(reason="address"))
+                await self._adopt(adoption)
                 await self._bring_about(sight, group)
                 await self._route(machines.routes(sight.backends()))
                 failures = 0
@@ -130,6 +132,21 @@ class Owner:
                 )
             await self._changed.wait()
 
+    async def _adopt(self, adoption: Adoption) -> None:
+        """Learn which addresses are in use: at the beginning, and when the bus has forgotten it."""
+        if self._adopted and not self.book.needs_adoption():
+            return
+        try:
+            for ref in await adoption.adopt():
+                await self.queue.wish(subjects.key(ref), Wish(reason="address"))
+            self._adopted = True
+        except TransientError as error:
+            if not self.book.settled():
+                raise
+            # What the book says is most likely true; whoever serves must not wait.
+            logger.warning("%s", error)
+            asyncio.get_running_loop().call_later(_ADOPT_AGAIN, self._changed.set)
+
     async def _sweep(self, sight: Sight) -> None:
         """Now and then look for addresses that nobody has any more, and for those who wait in vain."""
         while True:
@@ -137,7 +154,8 @@ class Owner:
                 if self.book.settled():
                     now = datetime.now(UTC).timestamp()
                     overdue = [kept.ref for kept in self.book.expired(now)]
-                    orphans = [h.ref for _, h in self.book.holders() if not h.until and sight.lost(h.ref)]
+                    holding = [holder.ref for _, holder in self.book.holders() if not holder.until]
+                    orphans = [ref for ref in [*holding, *self.book.waiting()] if sight.lost(ref)]
                     for ref in dict.fromkeys([*overdue, *orphans, *self.book.servable()]):
                         await self.queue.remind(subjects.key(ref), Wish(reason="sweep"))
             await asyncio.sleep(_SWEEP)
