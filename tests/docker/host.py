@@ -58,13 +58,15 @@ class Host:
             for what in ("address flush dev lo to", "route flush exact"):
                 subprocess.run(["ip", family, *what.split(), prefix], check=True, timeout=10)
 
-    def routes(self) -> str:
+    def routes(self) -> list[str]:
+        """All but those that come with an alias of the loopback."""
         shown = [
             subprocess.run(["ip", family, "route"], capture_output=True, text=True, check=True, timeout=10)
             for family in ("-4", "-6")
         ]
+        lines = "".join(one.stdout for one in shown).splitlines()
         # Without containers the bridge is down; nobody took its routes away.
-        return "".join(one.stdout for one in shown).replace(" linkdown", "")
+        return [line.replace(" linkdown", "") for line in lines if " dev lo " not in line]
 
 
 def missing() -> str | None:

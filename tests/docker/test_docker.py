@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import aiodocker.exceptions
@@ -130,7 +133,58 @@ async def test_an_end_that_was_missed_is_noticed(engine: Engine) -> None:
     await soon(engine.ended(found))
 
 
+async def test_an_end_is_told_also_if_the_engine_was_out_of_reach(
+    engine: Engine, host: Host, tmp_path: Path
+) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.start(container)
+    async with interrupted(host.socket, tmp_path) as (address, cut), docker.opened(address) as far:
+        ended = asyncio.ensure_future(far.ended(await far.look(container)))
+        await asyncio.sleep(0)
+        async with cut():
+            await engine.remove(container)
+            with pytest.raises(Unreachable):
+                await far.look(container)
+        await soon(ended)
+
+
 async def test_an_image_that_is_nowhere_is_told(engine: Engine) -> None:
     await engine.ensure_image(IMAGE)
     with pytest.raises(WindowboxError, match=r"image 127\.0\.0\.1:9/nowhere"):
         await engine.ensure_image("127.0.0.1:9/nowhere")
+
+
+@contextlib.asynccontextmanager
+async def interrupted(
+    socket: str, folder: Path
+) -> AsyncIterator[tuple[str, Callable[[], AbstractAsyncContextManager[None]]]]:
+    """Another address of the engine, and how to cut all connections to it for a while."""
+    address, hidden = folder / "far.sock", folder / "hidden.sock"
+    writers: list[asyncio.StreamWriter] = []
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(socket)
+        writers.extend((writer, far_writer))
+        await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
+
+    @contextlib.asynccontextmanager
+    async def cut() -> AsyncIterator[None]:
+        address.rename(hidden)
+        for writer in writers:
+            writer.close()
+        yield
+        hidden.rename(address)
+
+    async with await asyncio.start_unix_server(pass_on, address):
+        try:
+            yield str(address), cut
+        finally:
+            for writer in writers:
+                writer.close()
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
