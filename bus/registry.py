@@ -44,9 +44,11 @@ class Member(Message):
     file: str | None = None
     """A kubeconfig file that every process can read."""
     kinds: tuple[str, ...] = ()
+    namespace: str = ""
+    """The only one that may be read there, where that is so."""
     machines: MachinePlace | None = None
     """None if its nodes can be reached without a route of ours."""
-    origin: Literal["person", "namespace"] = "person"
+    origin: Literal["person", "namespace", "settings"] = "person"
     """Who let it join. What a person did, only a person undoes."""
 
 

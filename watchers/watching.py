@@ -121,7 +121,11 @@ class Watching:
     async def _own(self, cluster: str, kind: str) -> None:
         self.states[f"{cluster}/{kind}"] = "standing by"
         lease = _lease(cluster, kind)
-        await self.leases.while_held(lease, lambda: self._mirror(cluster, RESOURCES[kind]))
+        await self.leases.while_held(lease, lambda: self._mirror(cluster, self._resource(cluster, kind)))
+
+    def _resource(self, cluster: str, kind: str) -> Resource:
+        member = self.registry.members.get(cluster)
+        return RESOURCES[kind]._replace(within=member.namespace if member else "")
 
     async def _mirror(self, cluster: str, resource: Resource) -> None:
         """Mirror one kind for ever, beginning anew whenever the bus or the API has forgotten something."""

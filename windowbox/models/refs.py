@@ -15,6 +15,8 @@ class Resource(NamedTuple):
     namespaced: bool = True
     selector: str = ""
     """Only objects with these labels are watched."""
+    within: str = ""
+    """Only objects of this namespace are watched."""
 
     @property
     def id(self) -> str:
@@ -23,7 +25,8 @@ class Resource(NamedTuple):
 
     def path(self, namespace: str = "", name: str = "") -> str:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        where = namespace or self.within
+        within = f"/namespaces/{where}" if self.namespaced and where else ""
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 

@@ -14,7 +14,7 @@ from bus.connection import Bus
 from bus.messages import Wish
 from bus.pool import backoff
 from bus.queue import Queue
-from bus.registry import Registry
+from bus.registry import MachinePlace, Registry
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
@@ -64,6 +64,8 @@ class Owner:
     attachment: Attachment
     settings: LoadBalancerSettings
     queue: Queue
+    machines: MachinePlace | None = None
+    """Where the machines of the runtime cluster are, should its nodes run in Pods."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _edges: dict[str, Kept] = field(default_factory=dict)
     _settled: dict[ObjectRef, LoadBalancer] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Owner:
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
-        machines = Machines(self.bus, self.registry, self._changed.set)
+        machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
         self._settled, self._tries, self._picture = {}, {}, {}
         self._adopted = False
         answering = questions.answering(self.bus, questions.EDGE, self._answer)

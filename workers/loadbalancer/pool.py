@@ -11,7 +11,7 @@ from bus.buckets import Bucket
 from bus.connection import Bus
 from bus.pool import Pool
 from bus.queue import Queue
-from bus.registry import Registry
+from bus.registry import MachinePlace, Registry
 from bus.routing import Router
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
@@ -55,6 +55,7 @@ def assembled(
     attachment: Attachment,
     settings: LoadBalancerSettings,
     work: WorkSettings,
+    machines: MachinePlace | None = None,
 ) -> Parts:
     queue = Queue(bus, POOL)
     book = Book(bus, settings.ranges)
@@ -65,7 +66,7 @@ def assembled(
     return Parts(
         pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
         router=Router(bus, queue, ServiceInterest(settings.classes)),
-        owner=Owner(bus, clusters, registry, book, states, attachment, settings, queue),
+        owner=Owner(bus, clusters, registry, book, states, attachment, settings, queue, machines),
         book=book,
         tasks={"addresses": book.run, "edge states": states.bucket.run},
     )

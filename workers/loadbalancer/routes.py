@@ -13,7 +13,7 @@ from bus.registry import MachinePlace, Registry
 from bus.views import View
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_PODS, ObjectRef
+from windowbox.models.refs import MACHINE_PODS, RUNTIME, ObjectRef
 from workers.loadbalancer import fields
 from workers.loadbalancer.nodes import Backend
 
@@ -93,8 +93,11 @@ def _add(routes: dict[str, str], address: str, via: str | None) -> str | None:
 class Machines:
     """Where the machines of all clusters are, followed as they move."""
 
-    def __init__(self, bus: Bus, registry: Registry, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, bus: Bus, registry: Registry, changed: Callable[[], None], runtime: MachinePlace | None = None
+    ) -> None:
         self._registry = registry
+        self._runtime = runtime
         self._pods: View[Hosts] = View(bus, MACHINE_PODS.id, lambda _, pod: hosts(pod), changed=changed)
         self._last: dict[ObjectRef, Hosts] = {}
         self._told: Mapping[Node, str] = {}
@@ -111,6 +114,8 @@ class Machines:
         """Prefix → next hop, for the nodes in use, by cluster."""
         members = self._registry.members.values()
         places = {member.id: member.machines for member in members if member.machines}
+        if self._runtime:
+            places[RUNTIME] = self._runtime
         found = ways(nodes, places, self._machine)
         self._tell(found.missing)
         return found.routes
@@ -126,7 +131,7 @@ class Machines:
         return self._last.get(ref)
 
     def _tell(self, missing: Mapping[Node, str]) -> None:
-        for node, why in missing.items():
-            if self._told.get(node) != why:
-                logger.warning("no route to %s: it %s", node, why)
+        new = [f"{node}: it {why}" for node, why in missing.items() if self._told.get(node) != why]
+        if new:
+            logger.warning("no route to %s", fields.listed(new))
         self._told = dict(missing)
