@@ -14,7 +14,16 @@ from windowbox.errors import Malformed
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import CLUSTERS, DNSRECORDS, MACHINE_PODS, NAMESPACES, NODES, RESOURCES, SERVICES
+from windowbox.models.refs import (
+    CLUSTERS,
+    DNSRECORDS,
+    ENDPOINT_SLICES,
+    MACHINE_PODS,
+    NAMESPACES,
+    NODES,
+    RESOURCES,
+    SERVICES,
+)
 from windowbox.telemetry.logs import LogFormat
 
 
@@ -42,7 +51,15 @@ class ClusterSettings(Section):
 
 class WatchSettings(Section):
     kinds: tuple[str, ...] = Field(
-        (DNSRECORDS.id, CLUSTERS.id, NAMESPACES.id, SERVICES.id, NODES.id, MACHINE_PODS.id),
+        (
+            DNSRECORDS.id,
+            CLUSTERS.id,
+            NAMESPACES.id,
+            SERVICES.id,
+            NODES.id,
+            ENDPOINT_SLICES.id,
+            MACHINE_PODS.id,
+        ),
         description="Kinds to mirror, as plural.group.",
     )
     page: int = Field(500, ge=1, description="Objects for each page of a listing.")

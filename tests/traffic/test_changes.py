@@ -14,10 +14,6 @@ from tests.traffic import clients
 from tests.traffic.clients import Answer
 from tests.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
 
-_WATCHED = [
-    "dnsrecords.extensions.gardener.cloud", "namespaces", "services", "nodes",
-    "endpointslices.discovery.k8s.io",
-]  # fmt: skip
 _FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
@@ -58,7 +54,7 @@ def test_an_address_waits_for_a_service_that_changed_its_type(traffic: World) ->
     with traffic.service() as service, traffic.service():
         service.patch(type="ClusterIP")
         service.wait(lambda s: not ingress(s) and _FINALIZER not in s["metadata"].get("finalizers", []))
-        assert clients.outcome(service.address, 80) == "refused"
+        asking.until(partial(_is_refused, service.address, 80))
         with traffic.service() as another:
             assert another.address != service.address
         service.patch(type="LoadBalancer")
@@ -93,7 +89,7 @@ def test_a_port_without_node_port_is_refused_and_the_others_served(traffic: Worl
     ports = [tcp(80, nodePort=_free_node_port(traffic)), tcp(81)]
     with traffic.service(*ports, allocateLoadBalancerNodePorts=False) as service:
         asking.until(partial(clients.tcp, service.address, 80))
-        assert clients.outcome(service.address, 81) == "refused"
+        asking.until(partial(_is_refused, service.address, 81))
         reasons = dict(asking.until(partial(_told, service, "NodePortMissing")))
         assert "81/TCP" in reasons["NodePortMissing"]
         (shown,) = ingress(service.read())
@@ -108,7 +104,6 @@ def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
     """Where the settings say that they can be; and node ports may come later."""
     with (
         traffic.service() as before,
-        traffic.settings("watcher-1", "watch", kinds=_WATCHED),
         traffic.settings("worker-1", "loadbalancer", direct=["*"]),
         traffic.service(tcp(), udp(), allocateLoadBalancerNodePorts=False) as service,
     ):
@@ -169,6 +164,10 @@ def _endpoints(addresses: list[str]) -> Manifest:
 
 def _answered_by(service: Balanced, pods: int) -> None:
     assert len({clients.tcp(service.address, 80).pod for _ in range(25)}) == pods
+
+
+def _is_refused(address: str, port: int) -> None:
+    assert clients.outcome(address, port) == "refused"
 
 
 def _told(service: Balanced, reason: str) -> list[tuple[str, str]]:

@@ -71,7 +71,7 @@ def test_deletion_leaves_nothing_but_the_finalizers_of_others(traffic: World) ->
         traffic.merge(service.path, {"metadata": {"finalizers": _and(service, "example.org/mine")}})
         traffic.delete(service.path)
         service.wait(lambda s: s["metadata"]["finalizers"] == ["example.org/mine"])
-        assert clients.outcome(service.address, 80) == "refused"
+        asking.until(partial(_is_refused, service))
         # Its address is free: another may have it at once, although the object is still there.
         with traffic.service(loadBalancerIP=service.address) as another:
             assert another.address == service.address
@@ -153,6 +153,10 @@ def _and(service: Balanced, finalizer: str) -> list[str]:
 
 def _tells(service: Balanced, wanted: list[tuple[str, str]]) -> None:
     assert service.events() == wanted
+
+
+def _is_refused(service: Balanced) -> None:
+    assert clients.outcome(service.address, 80) == "refused"
 
 
 def _told(service: Balanced, reason: str) -> list[tuple[str, str]]:

@@ -66,7 +66,7 @@ def test_ports_come_and_go(traffic: World) -> None:
             asking.until(partial(clients.tcp, service.address, number))
         service.patch(ports=[tcp(80)])
         service.wait(shows("80/TCP"))
-        assert clients.outcome(service.address, 83) == "refused"
+        asking.until(partial(_is_refused, service, 83))
         client.enough()
     client.unharmed()
 
@@ -79,7 +79,7 @@ def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
             clients.greeted(held)
             service.patch(ports=[tcp(80)])
             service.wait(shows("80/TCP"))
-            assert clients.outcome(service.address, 81) == "refused"
+            asking.until(partial(_is_refused, service, 81))
             # The node port has been taken back as well; connections through it are in the kernel's memory.
             clients.goes_on(held)
 
@@ -133,6 +133,10 @@ def _pod_of(traffic: World, node: str) -> str:
 def _all_serve(traffic: World, service: Balanced) -> None:
     found = {clients.tcp(service.address, 80).node for _ in range(20)}
     assert found == {node.name for node in traffic.nodes.nodes}
+
+
+def _is_refused(service: Balanced, port: int) -> None:
+    assert clients.outcome(service.address, port) == "refused"
 
 
 def _without(client: Steady, pod: str) -> None:

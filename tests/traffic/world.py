@@ -18,6 +18,7 @@ from tests.nodes import worldwithnodes
 from tests.nodes.worldwithnodes import NodeWorld
 from tests.traffic import addresses
 from windowbox.errors import Refused
+from windowbox.sandbox.apiserver import ApiServer
 
 Manifest = dict[str, Any]
 
@@ -75,7 +76,7 @@ class World:
     """A prefix for IPv6 clients; see `source`."""
 
     @property
-    def api(self) -> Any:
+    def api(self) -> ApiServer:
         return self.nodes.api
 
     @property

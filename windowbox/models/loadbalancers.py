@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from windowbox.models.refs import ObjectRef
@@ -49,16 +50,26 @@ class Listener:
     proxy_protocol: Literal[1, 2] | None = None
     idle_timeout: float | None = None
     max_connections: int | None = None
+    vacant: bool = False
+    """Whether nobody is behind the endpoints at present: clients are turned away at once."""
 
     @property
     def place(self) -> str:
         """`80/TCP`, as people write it."""
         return f"{self.port}/{self.protocol}"
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What it is called in Envoy: no two listeners of an edge share an address, port and protocol."""
         return f"{self.protocol.lower()}_{self.address}_{self.port}"
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # What is made of listeners is kept by them, and looked up for a thousand of them at every change.
+        return hash((self.address, self.port, self.protocol, self.endpoints, self.check, self.allowed))
 
 
 @dataclass(frozen=True)

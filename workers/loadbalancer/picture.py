@@ -42,20 +42,18 @@ class Sight:
             bus, ENDPOINT_SLICES.id, lambda _, slice: _slice(slice), index=_service_of, changed=changed
         )
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
+        self._made: dict[ObjectRef, tuple[Made, LoadBalancer | None]] = {}
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What has to run meanwhile."""
-        views = {"services": self._services.run, "nodes": self._nodes.run}
-        # Where no Pod can be reached directly, nobody need know where Pods are.
-        return views | ({"slices": self._slices.run} if self._settings.direct else {})
+        return {"services": self._services.run, "nodes": self._nodes.run, "slices": self._slices.run}
 
     async def complete(self) -> None:
         """Wait until everything that the bus knew at the start has been seen."""
         await self._services.complete.wait()
         await self._nodes.complete.wait()
-        if self._settings.direct:
-            await self._slices.complete.wait()
+        await self._slices.complete.wait()
         await self._registry.complete.wait()
 
     def clusters(self) -> set[str]:
@@ -94,7 +92,7 @@ class Sight:
         for ref, asked in self._services.items():
             addresses = self._book.of(ref, asked.uid)
             if ref.cluster in clusters and addresses:
-                pods = self._slices_of(ref) if self._is_direct(ref.cluster) else ()
+                pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
                 computed[ref.cluster][ref] = wanted.load_balancer(
                     ref, asked, addresses, backends[ref.cluster], pods
                 )
@@ -108,6 +106,10 @@ class Sight:
         found = (self._slices.get(slice) for slice in self._slices.refs((ref.namespace, ref.name))
                  if slice.cluster == ref.cluster)  # fmt: skip
         return tuple(slice for slice in found if slice is not None)
+
+    def _knows_pods(self, cluster: str) -> bool:
+        # Of some clusters slices are not watched: then nodes are trusted to know where Pods are.
+        return cluster in self._slices.listed or self._is_direct(cluster)
 
     def _is_direct(self, cluster: str) -> bool:
         return ranges.is_direct(cluster, self._settings.direct)

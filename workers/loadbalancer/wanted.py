@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import orjson
 
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer, family
-from windowbox.models.objects import Object
+from windowbox.models.objects import Json, Object
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer import fields
 from workers.loadbalancer.demands import Demand, Port
@@ -23,8 +23,8 @@ def load_balancer(
     backends: Collection[Backend],
     slices: Iterable[Object] = (),
 ) -> LoadBalancer:
-    """What `demand` comes to at `addresses`; `slices` are the Service's EndpointSlices, for ports without
-    node port.
+    """What `demand` comes to at `addresses`; `slices` are the Service's EndpointSlices, as far as they are
+    known.
 
     One that is drained has no listeners: Envoy takes nothing new, and lets go on what goes on.
     """
@@ -33,7 +33,7 @@ def load_balancer(
     pods = tuple(slices)
     ports = [(port, *_endpoints(demand, port, backends, pods)) for port in demand.ports]
     listeners = [
-        _listener(demand, port, addresses[of], endpoints, check)
+        _listener(demand, port, addresses[of], endpoints, check, _vacant(pods, of))
         for of in demand.families
         if of in addresses
         for port, endpoints, check in ports
@@ -43,7 +43,7 @@ def load_balancer(
 
 def digest(balancer: LoadBalancer) -> str:
     """Short for all that is the Service's own, and changes only with it: nothing of nodes and Pods."""
-    own = (asdict(replace(listener, endpoints=())) for listener in balancer.listeners)
+    own = (asdict(replace(listener, endpoints=(), vacant=False)) for listener in balancer.listeners)
     said = orjson.dumps([balancer.uid, list(own)])
     return hashlib.sha256(said).hexdigest()[:16]
 
@@ -79,8 +79,24 @@ def _endpoints(
     return tuple(nodes), demand.health_port
 
 
+def _vacant(slices: Iterable[Object], of: Family) -> bool:
+    """Whether it is known that there are no Pods.
+
+    Nodes refuse connections then, but only one a second to each client: of a Service with many clients, most
+    would wait until they give up.
+    """
+    known = [one for one in slices if one.raw.get("addressType") == of and not one.deleting]
+    pods = (pod for slice in known for pod in fields.mappings(slice.raw.get("endpoints")))
+    return bool(known) and not any(_serves(fields.mapping(pod.get("conditions"))) for pod in pods)
+
+
+def _serves(conditions: Json) -> bool:
+    # Where no Pod is ready, those that are about to end are used.
+    return conditions.get("ready") is not False or conditions.get("serving") is True
+
+
 def _listener(
-    demand: Demand, port: Port, address: str, endpoints: Iterable[Endpoint], check: int | None
+    demand: Demand, port: Port, address: str, endpoints: Iterable[Endpoint], check: int | None, vacant: bool
 ) -> Listener:
     of = family(address)
     tcp = port.protocol == "TCP"
@@ -95,6 +111,7 @@ def _listener(
         proxy_protocol=demand.proxy_protocol if tcp else None,
         idle_timeout=demand.idle_timeout,
         max_connections=demand.max_connections if tcp else None,
+        vacant=vacant,
     )
 
 

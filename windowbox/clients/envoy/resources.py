@@ -113,6 +113,8 @@ def parsed(files: Mapping[str, bytes]) -> Configuration:
 
 def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]:
     """What to write, one after the other, so that no listener ever lacks its cluster; empty if nothing."""
+    if before == after:
+        return []
     first = {name: file for name, file in after.files.items() if before.files.get(name) != file}
     if not before.clusters.keys() - after.clusters.keys():
         return [first] if first else []
@@ -344,7 +346,8 @@ def _apart(listener: Listener) -> bytes:
 
 
 def _assignment(listener: Listener) -> Resource:
-    found = [_endpoint(e, listener) for e in sorted(listener.endpoints, key=_by_name)]
+    endpoints = () if listener.vacant else listener.endpoints
+    found = [_endpoint(e, listener) for e in sorted(endpoints, key=_by_name)]
     return {"cluster_name": listener.name, "endpoints": [{"lb_endpoints": found}]}
 
 
