@@ -82,9 +82,10 @@ async def about(running: Running) -> tuple[str, int]:
 
 
 async def warming(running: Running) -> frozenset[str]:
-    """The statistics' names of clusters that wait for the first answers of their endpoints."""
-    found = await _stats(running, r"^cluster\..*\.warming_state$")
-    return frozenset(key[len("cluster.") : -len(".warming_state")] for key, n in found.items() if n != "0")
+    """Clusters that wait for the first answers of their endpoints."""
+    # The statistic of that name stays 0 where a cluster is to replace another.
+    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_warming_clusters"))
+    return frozenset(one["cluster"]["name"] for one in answer.get("configs", []))
 
 
 async def endpoint_versions(running: Running) -> dict[str, str]:

@@ -32,8 +32,9 @@ _COUNTED = (
     "server.state",
 )
 _COUNTED_OF_EACH = (
-    r"cluster\..*\.(version_text|warming_state)",
-    r"listener\..*\.(downstream_cx_active|no_filter_chain_match)",
+    r"cluster\..*\.version_text",
+    # Not what is counted for each thread of it.
+    r"listener\.(tcp|udp)_[0-9a-f._]*\.(downstream_cx_active|no_filter_chain_match)",
     r"tcp\..*\.downstream_cx_(total|rx_bytes_total|tx_bytes_total)",
     r"udp\..*\.downstream_sess_(active|total|no_route|[rt]x_bytes|[rt]x_datagrams)",
     r"connection_limit\..*\.limited_connections",

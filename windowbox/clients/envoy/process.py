@@ -166,7 +166,7 @@ class Process:
 
 def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     with (place / _LOG).open("ab") as log:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             ["/bin/sh", "-c", _LAUNCH, _PID, *argv],
             cwd=place,
             stdin=subprocess.DEVNULL,
@@ -174,6 +174,8 @@ def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
+    (place / _PID).write_text(f"{child.pid}\n")  # it does so itself, only later
+    return child
 
 
 def _write(place: Path, files: Mapping[str, bytes]) -> None:

@@ -133,7 +133,7 @@ class Settling:
             late, warming = _STARTING, frozenset()
         if late:
             return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
-        warm = {one.name: _WARMING for one in listeners if admin.stat_name(one.name) in warming}
+        warm = {one.name: _WARMING for one in listeners if one.name in warming}
         waiting = {**unproven, **warm}
         return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
 
