@@ -131,6 +131,8 @@ async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane
                 "runtime/namespaces",
                 "runtime/services",
                 "runtime/nodes",
+                "runtime/pods",
+                "runtime/endpointslices.discovery.k8s.io",
             }
             process.terminate()
             assert await process.wait() == 0
