@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bus import intents, presence, streams, subjects
@@ -13,6 +13,10 @@ from bus.connection import ApiError
 from bus.permissions import POOLS
 from bus.queue import Queue
 from windowbox.commands import asking
+from windowbox.commands.lbedge import edge_lines
+from windowbox.errors import WindowboxError
+from workers.loadbalancer import details
+from workers.loadbalancer.details import EdgeTold
 
 if TYPE_CHECKING:
     from bus.connection import Bus
@@ -54,9 +58,12 @@ class Look:
     pools: list[PoolState]
     server: dict[str, Any] | None
     """The server's own figures, where its monitoring address is known."""
+    edge: EdgeTold | None = None
+    """What the owner of the edge tells, if there is one."""
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        edge = self.edge.model_dump(include={"count", "envoys", "ranges"}) if self.edge else None
+        return {**asdict(replace(self, edge=None)), "edge": edge}
 
 
 def bus_status(settings: Settings, monitor: str | None = None) -> Look:
@@ -75,7 +82,15 @@ async def look(bus: Bus, monitor: str | None) -> Look:
     pools = [await _pool(bus, pool, present) for pool in (*POOLS, intents.PATCH)]
     names = [wanted["name"] for wanted in streams.streams(1)]
     found = [stream for name in names if (stream := await _stream(bus, name))]
-    return Look(present, found, pools, await server(monitor) if monitor else None)
+    figures = await server(monitor) if monitor else None
+    return Look(present, found, pools, figures, await _edge(bus))
+
+
+async def _edge(bus: Bus) -> EdgeTold | None:
+    """What the owner of the edge tells; None where it is too busy, or nobody is."""
+    with contextlib.suppress(WindowboxError):
+        return await details.asked(bus)
+    return None
 
 
 async def server(monitor: str) -> dict[str, Any] | None:
@@ -109,6 +124,7 @@ def lines(found: Look) -> Iterator[str]:
         yield f"  {stream.name:<24} {stream.messages:>16,} {size(stream.bytes):>18}"
     if found.server:
         yield server_line(found.server)
+    yield from (f"  {line}" for line in edge_lines(found.edge))
 
 
 def server_line(figures: dict[str, Any]) -> str:

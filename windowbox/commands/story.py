@@ -11,6 +11,7 @@ from typing import Any, Literal
 from bus.intents import PATCH
 from bus.messages import Call, RunRecord, Wish
 from bus.recordings import SeenObject
+from windowbox.commands import lbstory
 from windowbox.commands.differences import ABSENT, changes
 from windowbox.telemetry import tracing
 from workers.lifecycle.clusters import is_shoot_namespace
@@ -21,6 +22,7 @@ _UNSURPRISING = ("metadata.resourceVersion", "metadata.generation", "metadata.ui
 _MOST_CHANGES = 8
 _LONGEST = 200
 _BAD = ("error", "failed", "refused", "again")
+_GOOD = ("succeeded", "written", "ensured")
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,7 @@ def _changed(before: SeenObject | None, version: SeenObject) -> Iterator[str]:
 
 
 def _run(run: RunRecord) -> Moment:
-    tone: Tone = (
-        "bad" if run.outcome in _BAD else "good" if run.outcome in ("succeeded", "written") else "plain"
-    )
+    tone: Tone = "bad" if run.outcome in _BAD else "good" if run.outcome in _GOOD else "plain"
     title = f"{run.pool}: {run.outcome}" + (f" ({run.note})" if run.note else "")
     how = f"{_wish(run.wish)}; waited {_span(run.waited)}, took {_span(run.seconds)}, by {run.process}"
     how += f", delivery {run.delivery}" if run.delivery > 1 else ""
@@ -193,12 +193,19 @@ def _call(call: Call) -> Iterator[str]:
         case "status", dict(patch), _:
             text = f"status: {_status(patch)}"
         case _:
-            text = f"{call.door}: {_short(call.request)}"
+            found = lbstory.told(call)
+            text = f"{call.door}: {_short(call.request)}" if found is None else found
     if text or failed:
         yield (text or call.door) + failed
+    if call.door == "report" and not failed:
+        yield from lbstory.events(call.request)
 
 
 def _status(patch: dict[str, Any]) -> str:
+    if (of_service := lbstory.status(patch)) is not None:
+        return of_service
+    if not patch:
+        return "as it is"
     last = patch.get("lastOperation") or {}
     error = (patch.get("lastError") or {}).get("description")
     told = error or last.get("description", "")

@@ -179,6 +179,7 @@ def _picture(found: Look, recent: Recent) -> Group:
     from rich.table import Table
 
     from windowbox.commands import buspart
+    from windowbox.commands.lbedge import edge_lines
 
     pools = Table(box=None, header_style="bold", pad_edge=False)
     pools.add_column("POOL")
@@ -195,7 +196,7 @@ def _picture(found: Look, recent: Recent) -> Group:
     for stream in found.streams:
         held.add_row(stream.name, f"{stream.messages:,}", buspart.size(stream.bytes))
     server = [buspart.server_line(found.server).strip()] if found.server else []
-    return Group(pools, "", held, "", *server)
+    return Group(pools, "", held, "", *server, *edge_lines(found.edge))
 
 
 def _rows(found: Look, recent: Recent) -> Iterator[list[str]]:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from windowbox.models.refs import ObjectRef, Resource
     from windowbox.settings import Settings
 
-_SHORT = {"dns": "dnsrecords", "dnsrec": "dnsrecords", "ns": "namespaces"}
+_SHORT = {
+    "dns": "dnsrecords", "dnsrec": "dnsrecords", "ns": "namespaces", "svc": "services", "lb": "services"
+}  # fmt: skip
 _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
 
@@ -39,6 +41,7 @@ class Traces:
 @click.command(
     epilog="\b\nExamples:\n"
     "  windowbox trace dns default/www\n"
+    "  windowbox trace service shop/web\n"
     "  windowbox trace dnsrecord shoot--foo--bar/api -o json | jq .story[-1]\n" + asking.FINDING
 )
 @click.argument("kind")

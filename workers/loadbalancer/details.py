@@ -87,6 +87,8 @@ class RangeTold(Message):
 class EdgeTold(Message):
     """What the owner says."""
 
+    count: int = 0
+    """How many load balancers there are."""
     envoys: tuple[EnvoyTold, ...] = ()
     balancers: tuple[BalancerTold, ...] = ()
     ranges: tuple[RangeTold, ...] = ()
@@ -119,6 +121,7 @@ async def told(
         traffic |= counted
     listeners = {one.name for balancer in picture.values() for one in balancer.listeners}
     return EdgeTold(
+        count=len(picture),
         envoys=tuple(envoys),
         balancers=tuple(
             _balancer(balancer, health, traffic, whole=key is not None)

@@ -1,0 +1,138 @@
+"""`windowbox lb`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windowbox.commands import asking
+from windowbox.commands.sandbox import output_option
+
+if TYPE_CHECKING:
+    from bus.messages import RunRecord
+    from windowbox.commands.lblook import Balancer, Look
+    from windowbox.models.refs import ObjectRef
+    from windowbox.settings import Settings
+
+_PATIENCE = 15.0
+
+_cluster = click.option("--cluster", default="runtime", show_default=True, help="In which cluster.")
+
+
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  windowbox lb list                   all of them, and why one does not serve\n"
+    "  windowbox lb show shop/web          one of them, down to each node and byte\n"
+    "  windowbox lb drain shop/web         nothing new, until --undo"
+)
+def lb() -> None:
+    """Load balancers: Services of type LoadBalancer, their addresses, and the Envoy that carries them."""
+
+
+@lb.command(
+    "list",
+    epilog="\b\nExamples:\n"
+    "  windowbox lb list\n"
+    "  windowbox lb list --cluster runtime\n"
+    "  windowbox lb list -o json | jq '.loadBalancers[] | select(.state != \"serving\")'\n" + asking.FINDING,
+)
+@click.option("--cluster", help="Only those of this cluster.")
+@output_option
+@asking.settings_options
+def list_(cluster: str | None, output: str, file: Path | None, name: str | None) -> None:
+    """All load balancers: address, ports, healthy backends, since when, and why one does not serve.
+
+    BACKENDS: those that Envoy takes for healthy, of all that it may send clients to.
+    """
+    from windowbox.commands import lbtext
+
+    found = _looked(asking.loaded(file, name), None)
+    balancers = [one for one in found.balancers if cluster in (None, one.ref.cluster)]
+    if output == "json":
+        shown = {"loadBalancers": [one.as_json() for one in balancers], "edge": _edge(found)}
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        lbtext.print_list(balancers, found)
+
+
+@lb.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox lb show shop/web\n"
+    "  windowbox lb show shop/web --cluster shoot--garden--one -o json\n" + asking.FINDING
+)
+@click.argument("service", metavar="NAMESPACE/NAME")
+@_cluster
+@output_option
+@asking.settings_options
+def show(service: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
+    """One load balancer: its ports, backends as Envoy sees them, what it carried, and what was told of it.
+
+    Connections and bytes are counted by Envoy since it was started.
+    """
+    from windowbox.commands import lblook, lbtext
+
+    settings, ref = asking.loaded(file, name), _ref(service, cluster)
+    balancer, found, runs = asyncio.run(_shown(settings, ref))
+    if output == "json":
+        told = balancer.told
+        events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in lblook.events(runs)]
+        places = [place.model_dump() for place in told.places] if told else None
+        shown = {**balancer.as_json(), "places": places, "events": events, "edge": _edge(found)}
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        lbtext.print_one(balancer, found, lblook.events(runs))
+
+
+@lb.command(
+    epilog="\b\nExamples:\n  windowbox lb drain shop/web\n  windowbox lb drain shop/web --undo\n"
+    + asking.FINDING
+)
+@click.argument("service", metavar="NAMESPACE/NAME")
+@click.option("--undo", is_flag=True, help="Let clients in again.")
+@_cluster
+@asking.settings_options
+def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str | None) -> None:
+    """Take no new connections, and let those that are open end by themselves, within ten minutes.
+
+    The address and the status stay. It is asked for by an annotation of the Service, which `kubectl annotate`
+    can set as well: loadbalancer.windowbox/drain=true. Flows of UDP end at once.
+    """
+    from windowbox.commands import lbdrain
+
+    settings, ref = asking.loaded(file, name), _ref(service, cluster)
+    click.echo(asyncio.run(lbdrain.drained(settings, ref, undo=undo, patience=_PATIENCE)))
+
+
+def _ref(service: str, cluster: str) -> ObjectRef:
+    from windowbox.models.refs import SERVICES, ObjectRef
+
+    namespace, _, name = service.partition("/")
+    if not namespace or not name or "/" in name:
+        raise click.UsageError(f"{service!r} names no Service: write NAMESPACE/NAME")
+    return ObjectRef(cluster, SERVICES.id, namespace, name)
+
+
+def _looked(settings: Settings, only: ObjectRef | None) -> Look:
+    from windowbox.commands import lblook
+
+    async def ask() -> Look:
+        async with asking.connected(settings, "lb") as bus:
+            return await lblook.look(bus, settings.loadbalancer, only)
+
+    return asyncio.run(ask())
+
+
+async def _shown(settings: Settings, ref: ObjectRef) -> tuple[Balancer, Look, list[RunRecord]]:
+    from windowbox.commands import lblook
+
+    async with asking.connected(settings, "lb show") as bus:
+        found = await lblook.look(bus, settings.loadbalancer, ref)
+        return lblook.the_only(found, ref), found, await lblook.runs(bus, ref)
+
+
+def _edge(found: Look) -> object:
+    return found.edge.model_dump(include={"envoys", "ranges"}) if found.edge else None

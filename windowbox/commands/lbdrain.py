@@ -1,0 +1,88 @@
+"""`windowbox lb drain`: ask for it in the cluster, and wait until the edge has done it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from bus import consumers, streams, subjects
+from bus.connection import Bus
+from bus.registry import Registry
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.clients.kube import Kube
+from windowbox.commands import asking, lblook
+from windowbox.commands.lblook import Balancer
+from windowbox.errors import Unreachable
+from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.settings import Settings
+from workers.loadbalancer import options, ranges
+from workers.loadbalancer.demands import Demand, demand
+from workers.loadbalancer.states import EdgeState
+
+
+async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: float) -> str:
+    """Have it take no new connections, or with `undo` take them again. What has come of it, in a sentence."""
+    async with asking.connected(settings, "lb drain") as bus, _api(settings, bus, ref.cluster) as api:
+        found = await lblook.look(bus, settings.loadbalancer, ref)
+        lblook.the_only(found, ref)
+        said = None if undo else "true"
+        patched = await api.merge(
+            SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: said}}}
+        )
+        asked = demand(patched, direct=ranges.is_direct(ref.cluster, settings.loadbalancer.direct))
+        try:
+            async with asyncio.timeout(patience):
+                await _done(bus, ref, asked)
+        except TimeoutError as error:
+            raise Unreachable(
+                f"{options.DRAIN} is set as asked, but no edge has acted on it within {patience:g} s: "
+                f"`windowbox lb show {ref.namespace}/{ref.name}` tells more"
+            ) from error
+        found = await lblook.look(bus, settings.loadbalancer, ref)
+        balancer = lblook.the_only(found, ref)
+        return _served(balancer) if undo else _drained(balancer, found.left(balancer))
+
+
+async def _done(bus: Bus, ref: ObjectRef, asked: Demand) -> None:
+    """Wait until the edge says that it carries it as asked."""
+    bucket = streams.EDGES
+    following = consumers.follow(bus, f"KV_{bucket}", [subjects.entry(bucket, subjects.key(ref))])
+    async with contextlib.aclosing(following) as entries:  # type: ignore[type-var]
+        async for stored in entries:
+            state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
+            if state is not None and lblook.drained(ref, asked, state) == asked.drained:
+                return
+
+
+def _drained(balancer: Balancer, left: int) -> str:
+    open_ = f"{left} open connections go on" if left != 1 else "1 open connection goes on"
+    return (
+        f"{balancer.ref.namespace}/{balancer.ref.name} takes no new connections; {open_}, for ten minutes at "
+        "most. "
+        "Its address stays; --undo lets clients in again."
+    )
+
+
+def _served(balancer: Balancer) -> str:
+    where = " and ".join(balancer.addresses)
+    ports = ", ".join(balancer.demand.places)
+    return f"{balancer.ref.namespace}/{balancer.ref.name} takes connections again: {where}, {ports}."
+
+
+@contextlib.asynccontextmanager
+async def _api(settings: Settings, bus: Bus, cluster: str) -> AsyncIterator[Kube]:
+    """The API of a cluster that takes part."""
+    registry = Registry(bus)
+    async with (
+        kube.from_file(settings.cluster.kubeconfig, settings.cluster.context) as runtime,
+        clusters(runtime, registry) as opened,
+    ):
+        following = asyncio.create_task(registry.run(), name="registry")
+        try:
+            await registry.complete.wait()
+            yield await opened.get(cluster)
+        finally:
+            following.cancel()
+            await asyncio.wait([following])

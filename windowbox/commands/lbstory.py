@@ -1,0 +1,79 @@
+"""What runs of Services asked at their doors, in plain words: for `trace`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus.messages import Call
+
+_SILENT = ("version",)
+"""Questions whose answers nobody wants to read."""
+
+
+def told(call: Call) -> str | None:
+    """One line; empty where nothing is worth telling, None where the door is none of ours."""
+    match call.door, call.request:
+        case "addresses", {"take": dict()}:
+            return _taken(call.answer or {})
+        case "addresses", {"keep": _}:
+            return "addresses: kept for a while, should it become a load balancer again"
+        case "addresses", dict(asked):
+            doing = next(iter(asked), "")
+            freed = call.answer if isinstance(call.answer, list) else []
+            return f"addresses: gave back {', '.join(freed)}" if freed and doing not in _SILENT else ""
+        case "edge", _:
+            return _edge(call.answer)
+        case "gone", _:
+            return "API: is gone" if call.answer else "API: is still there"
+        case "remind", _:
+            return "has the last report written again"
+        case "forget", _:
+            return ""
+    return None
+
+
+def status(patch: dict[str, Any]) -> str | None:
+    """A status in short; None if it is not that of a Service."""
+    if not patch.keys() & {"loadBalancer", "conditions"}:
+        return None
+    said = []
+    if "loadBalancer" in patch:
+        ingress = (patch["loadBalancer"] or {}).get("ingress") or []
+        said.append("; ".join(_served(entry) for entry in ingress) or "no address")
+    said += [
+        f"{condition['type']} {condition['status']}"
+        + (f" ({condition['message']})" if condition.get("message") else "")
+        for condition in patch.get("conditions") or []
+        if condition.get("type") == "LoadBalancerServing"
+    ]
+    return ", ".join(said)
+
+
+def events(report: dict[str, Any]) -> list[str]:
+    """The Events that go with a report."""
+    return [f"event: {event['reason']}: {event['note']}" for event in report.get("events", ())]
+
+
+def _taken(answer: dict[str, Any]) -> str:
+    addresses = answer.get("addresses") or {}
+    if addresses:
+        return "addresses: " + ", ".join(str(address) for address in addresses.values())
+    return f"addresses: none: {answer.get('note', '')}"
+
+
+def _edge(state: dict[str, Any] | None) -> str:
+    if not state:
+        return "edge: does not carry it yet"
+    problems = "; ".join(f"{place}: {why}" for place, why in sorted((state.get("problems") or {}).items()))
+    backends = ", ".join(state.get("backends") or ()) or state.get("lacking") or "none"
+    return f"edge: as of {state.get('since', '')[11:23]}, backends {backends}" + (
+        f"; {problems}" if problems else ""
+    )
+
+
+def _served(entry: dict[str, Any]) -> str:
+    ports = ", ".join(
+        f"{port['port']}/{port['protocol']}" + (f" ({port['error']})" if port.get("error") else "")
+        for port in entry.get("ports") or ()
+    )
+    return f"{entry.get('ip')} {ports}"
