@@ -20,6 +20,7 @@ def key(ref: ObjectRef) -> str:
     return ".".join((_token(ref.cluster), _token(ref.kind), _token(ref.namespace), _token(ref.name)))
 
 
+@lru_cache(maxsize=16384)
 def ref(key_of_ref: str) -> ObjectRef:
     """The object that `key` named."""
     tokens = key_of_ref.split(".")

@@ -157,9 +157,13 @@ class Book:
         found = sorted((h.since, a) for a, h in self.held(ref) if h.uid == uid)
         return {family(address): address for _, address in reversed(found)}
 
+    def entries(self, ref: ObjectRef) -> tuple[tuple[str, Held], ...]:
+        """Where the Service stands in the book. As long as nothing of that changes, the same objects."""
+        return tuple((address, self.ledger.held(address)) for address in sorted(self.ledger.addresses(ref)))
+
     def held(self, ref: ObjectRef) -> list[tuple[str, Holder]]:
         """Addresses of whoever bears or bore this name, and how they stand in the book."""
-        found = ((a, self.ledger.held(a).of(ref)) for a in sorted(self.ledger.addresses(ref)))
+        found = ((address, held.of(ref)) for address, held in self.entries(ref))
         return [(address, holder) for address, holder in found if holder]
 
     def holders(self) -> list[tuple[str, Holder]]:

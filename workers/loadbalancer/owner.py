@@ -209,7 +209,7 @@ class Owner:
             kept = self._edges.pop(name)
             kept.keeping.cancel()
             await kept.edge.end()
-        gone = self.states.known().keys() - picture.keys()
+        gone = self.states.known() - picture.keys()
         if gone and (shared := self._edges.get(SHARED)) and not await shared.edge.taken():
             raise Unreachable("Envoy does not let go of what it is to serve no longer")
         for ref in gone:

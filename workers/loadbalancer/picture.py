@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bus.connection import Bus
 from bus.registry import Registry
@@ -15,9 +15,20 @@ from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, Obj
 from workers.loadbalancer import nodes, qualifying, ranges, wanted
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.demands import Demand, demand
+from workers.loadbalancer.holders import Held
 from workers.loadbalancer.nodes import Backend, Ineligible
 
 Picture = Mapping[ObjectRef, LoadBalancer]
+
+_Entries = tuple[tuple[str, Held], ...]
+_Parts = tuple[Demand, _Entries, tuple[Backend, ...], tuple[Object, ...]]
+
+
+class _Made(NamedTuple):
+    """A load balancer, if there is one, and all that it was made of."""
+
+    parts: _Parts
+    balancer: LoadBalancer | None
 
 
 class Sight:
@@ -42,7 +53,7 @@ class Sight:
             bus, ENDPOINT_SLICES.id, lambda _, slice: _slice(slice), index=_service_of, changed=changed
         )
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
-        self._made: dict[ObjectRef, tuple[Made, LoadBalancer | None]] = {}
+        self._made: dict[ObjectRef, _Made] = {}
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -89,14 +100,27 @@ class Sight:
     def _computed(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
         backends = {c: tuple(n for n in self._nodes_of(c) if isinstance(n, Backend)) for c in clusters}
         computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
+        made: dict[ObjectRef, _Made] = {}
         for ref, asked in self._services.items():
-            addresses = self._book.of(ref, asked.uid)
-            if ref.cluster in clusters and addresses:
+            entries = self._book.entries(ref)
+            if ref.cluster in clusters and entries:
                 pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
-                computed[ref.cluster][ref] = wanted.load_balancer(
-                    ref, asked, addresses, backends[ref.cluster], pods
-                )
+                made[ref] = self._remade(ref, (asked, entries, backends[ref.cluster], pods))
+                if balancer := made[ref].balancer:
+                    computed[ref.cluster][ref] = balancer
+        self._made = made
         return computed
+
+    def _remade(self, ref: ObjectRef, parts: _Parts) -> _Made:
+        # One of a thousand has changed: the others are as they were.
+        before = self._made.get(ref)
+        if before and before.parts == parts:
+            return before
+        asked, _, backends, pods = parts
+        addresses = self._book.of(ref, asked.uid)
+        return _Made(
+            parts, wanted.load_balancer(ref, asked, addresses, backends, pods) if addresses else None
+        )
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]

@@ -49,11 +49,6 @@ class States:
         entry = self.bucket.entries.get(subjects.key(ref))
         return EdgeState.model_validate_json(entry.value) if entry and entry.value else None
 
-    def known(self) -> dict[ObjectRef, EdgeState]:
-        """All of them, as far as this process has heard."""
-        entries = self.bucket.entries.items()
-        return {
-            subjects.ref(key): EdgeState.model_validate_json(entry.value)
-            for key, entry in entries
-            if entry.value
-        }
+    def known(self) -> set[ObjectRef]:
+        """Whose states there are, as far as this process has heard."""
+        return {subjects.ref(key) for key, entry in self.bucket.entries.items() if entry.value}
