@@ -123,7 +123,7 @@ def test_nodes_are_asked_for_their_health_at_another_port() -> None:
     (check,) = cluster(WEB)["health_checks"]
     assert (check["timeout"], check["interval"]) == ("1s", "3s")
     assert (check["unhealthy_threshold"], check["healthy_threshold"]) == (2, 1)
-    assert cluster(WEB)["common_lb_config"] == {"healthy_panic_threshold": {"value": 0}}
+    assert cluster(WEB)["common_lb_config"]["healthy_panic_threshold"] == {"value": 0}
 
 
 @pytest.mark.parametrize(

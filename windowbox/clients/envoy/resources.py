@@ -264,8 +264,13 @@ def _cluster(listener: Listener, folder: str | None) -> bytes:
         "name": listener.name,
         "connect_timeout": _CONNECT_TIMEOUT,
         "lb_policy": "MAGLEV" if listener.affinity else "RANDOM",
-        # Without a healthy endpoint there is no traffic, rather than traffic to all of them.
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "common_lb_config": {
+            # Without a healthy endpoint there is no traffic, rather than traffic to all of them.
+            "healthy_panic_threshold": {"value": 0},
+            # What endpoints are left is told to all threads at once. After the first news Envoy otherwise
+            # keeps the next for a second, and meanwhile all attempts may go to an endpoint that is dead.
+            "update_merge_window": "0s",
+        },
         **_endpoints(listener, folder),
     }
     if listener.protocol == "TCP":
