@@ -35,12 +35,22 @@ class Zone(Message):
     ownership: str | None = None
 
 
+class Balancing(Message):
+    """The settings of load balancers, as far as decisions depend on them."""
+
+    classes: tuple[str, ...] = ()
+    conditions: bool = True
+    grace: float = 300.0
+    direct: tuple[str, ...] = ()
+
+
 class Deciding(Message):
     """The settings that decide what a run does."""
 
     zones: tuple[Zone, ...] = ()
     classes: tuple[str, ...] = ()
     ignore_operation_annotation: bool = False
+    balancing: Balancing = Balancing()
 
 
 class Header(Message):

@@ -5,26 +5,39 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import pydantic_core
 
 from bus import streams, subjects
-from bus.messages import Call, RunRecord
+from bus.messages import Call, RunRecord, Wish
+from bus.pool import Outcome
 from bus.recordings import Deciding, Recording
 from windowbox import errors
 from windowbox.models.dnssettings import DnsSettings, ZoneSettings
+from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.dnsrecord.pool import scope_of
+from workers.doors import Doors
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
+from workers.loadbalancer import pool as loadbalancer
+from workers.loadbalancer.addresses import Addresses
+from workers.loadbalancer.runs import ServiceRuns
+from workers.loadbalancer.world import ServiceWorld
 
 T = TypeVar("T")
 
-POOLS = (KIND.pool,)
+POOLS = (KIND.pool, loadbalancer.POOL)
 """The pools whose runs can be done again."""
+
+
+class Player(Protocol):
+    """Today's code for the runs of a pool."""
+
+    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome: ...
 
 
 class Effect(NamedTuple):
@@ -132,16 +145,21 @@ class ReplayDoors:
         raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
 
 
-async def replayed(recording: Recording, life: LifeCycle | None = None) -> Result:
-    """Do all runs again, with `life` or as today's code and the recorded settings have it."""
-    life = life or life_cycle(recording.header.settings)
+async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Result:
+    """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
+    settings = recording.header.settings
+    players: dict[str, Player] = {
+        KIND.pool: life_cycle(settings),
+        loadbalancer.POOL: service_runs(settings),
+        **(instead or {}),
+    }
     result = Result()
     for run in recording.runs:
         if reason := _unplayable(recording, run):
             result.left_out[reason] += 1
             continue
         result.replayed += 1
-        difference = await _compared(recording, run, life)
+        difference = await _compared(recording, run, players[run.pool])
         if difference:
             result.differences.append(difference)
     return result
@@ -155,11 +173,18 @@ def life_cycle(settings: Deciding, actuator: type[DNSRecordActuator] = DNSRecord
     return LifeCycle(KIND, acting, scope_of(settings), World(nowhere, nowhere))
 
 
-async def _compared(recording: Recording, run: RunRecord, life: LifeCycle) -> Difference | None:
+def service_runs(settings: Deciding, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:
+    """The same for the pool `loadbalancer`."""
+    nowhere = cast(Any, _Nowhere())
+    known = LoadBalancerSettings.model_validate(settings.balancing.model_dump())
+    return runs(ServiceWorld(nowhere, nowhere, nowhere), Addresses(nowhere, nowhere), known)
+
+
+async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:
     doors = ReplayDoors(recording, run)
     stopped = ""
     try:
-        outcome = (await life.run(subjects.ref(run.key), run.wish, doors)).word
+        outcome = (await player.run(subjects.ref(run.key), run.wish, doors)).word
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
     except Exception as error:

@@ -53,7 +53,7 @@ class Forgetful(DNSRecordActuator):
 
 async def test_a_forgotten_deletion_is_noticed() -> None:
     demo = recordings.read(DEMO)
-    result = await replay.replayed(demo, replay.life_cycle(demo.header.settings, Forgetful))
+    result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Forgetful)})
     assert result.differences
     for difference in result.differences:
         assert difference.run.note in ("Delete", "Migrate")
@@ -71,7 +71,7 @@ class Sneaky(DNSRecordActuator):
 
 async def test_whoever_reaches_past_the_doors_is_noticed() -> None:
     demo = recordings.read(DEMO)
-    result = await replay.replayed(demo, replay.life_cycle(demo.header.settings, Sneaky))
+    result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Sneaky)})
     assert "'delete' past its doors" in result.differences[0].stopped
 
 

@@ -50,7 +50,7 @@ def record(since: timedelta, target: Path, file: Path | None, name: str | None) 
     """Write what happened to FILE: runs, the objects they read, and what they were answered.
 
     The journal goes back a day at most. Secrets are not in it, so neither are they in the file. The settings
-    should be those of the workers: which zones there are is part of what they decided.
+    should be those of the workers: which zones there are, say, is part of what they decided.
     """
     from bus import recordings
 
@@ -81,8 +81,8 @@ def record(since: timedelta, target: Path, file: Path | None, name: str | None) 
 def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, output: str) -> None:
     """Run a recording again, without any cluster, bus or DNS server, and show what is done differently.
 
-    Every run meets the objects and the answers it met then. What it changes now (records in DNS, metadata,
-    status) is compared with what it changed then. Ends with 1 if anything differs.
+    Every run meets the objects and the answers it met then. What it changes now (records in DNS, addresses
+    of load balancers, metadata, status) is compared with what it changed then. Ends with 1 if any differs.
     """
     from bus import recordings
 
@@ -130,16 +130,23 @@ async def _published(recording: Recording, url: str, speed: float) -> str:
 def _header(settings: Settings, since: datetime, until: datetime) -> Header:
     from importlib import metadata
 
-    from bus.recordings import FORMAT, Deciding, Header, Zone
+    from bus.recordings import FORMAT, Balancing, Deciding, Header, Zone
 
     zones = tuple(
         Zone(name=zone.name, key_from_record=zone.key_from_record, ownership=zone.ownership)
         for zone in settings.dns.zones
     )
+    balancers = settings.loadbalancer
     deciding = Deciding(
         zones=zones,
         classes=settings.work.classes,
         ignore_operation_annotation=settings.work.ignore_operation_annotation,
+        balancing=Balancing(
+            classes=balancers.classes,
+            conditions=balancers.conditions,
+            grace=balancers.grace,
+            direct=balancers.direct,
+        ),
     )
     try:
         version = metadata.version("windowbox")
