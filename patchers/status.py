@@ -41,6 +41,9 @@ class StatusPatcher:
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
         ref = subjects.ref(item.key)
+        if self._clusters.has_left(ref.cluster):
+            await intents.forget(self._bus, item.key, intent.uid)
+            return self._counted(ref.kind, Outcome("gone"))
         try:
             kube = await self._clusters.get(ref.cluster)
             await self._pace.wait()

@@ -36,7 +36,7 @@ from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.pool import Parts
 
 EVENTS = Resource("", "v1", "events", "Event")
-KINDS = (SERVICES.id, NODES.id)
+KINDS = (NAMESPACES.id, SERVICES.id, NODES.id)
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ class Clusters:
         self._lock = asyncio.Lock()
         stack.push_async_callback(self._close_all_but, ())
 
-    def takes_part(self, cluster: str) -> bool:
-        return cluster == RUNTIME or cluster in self._registry.members
+    def has_left(self, cluster: str) -> bool:
+        """Whether it is known that the cluster takes no part any more. The bus may have forgotten others."""
+        return cluster in self._registry.left
 
     async def get(self, cluster: str) -> Kube:
         if cluster == RUNTIME:

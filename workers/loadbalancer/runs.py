@@ -70,7 +70,7 @@ class ServiceRuns:
 
     async def _run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
         reported, sequence = await self._world.reported(ref, doors)
-        found = await doors.read(ref)
+        found = None if await self._world.left(ref, doors) else await doors.read(ref)
         if found is None:
             return await self._forget(ref, reported, doors)
         seen = Seen(ref, found, reported, sequence, await _now(doors))

@@ -9,7 +9,7 @@ from bus.connection import Bus
 from bus.messages import StatusIntent
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing
-from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.doors import Doors
 from workers.loadbalancer.qualifying import FINALIZER
 from workers.loadbalancer.states import EdgeState, States
@@ -66,11 +66,21 @@ class ServiceWorld:
         answer = await doors.call("edge", None, act)
         return EdgeState.model_validate(answer) if answer else None
 
+    async def left(self, ref: ObjectRef, doors: Doors) -> bool:
+        """Whether the Service's cluster has left, whatever the bus may still hold of it."""
+        if ref.cluster == RUNTIME:
+            return False
+
+        async def act() -> bool:
+            return self._clusters.has_left(ref.cluster)
+
+        return bool(await doors.call("left", ref.cluster, act))
+
     async def gone(self, ref: ObjectRef, doors: Doors) -> bool:
         """Whether the Service is really gone: the bus may only have forgotten it."""
 
         async def act() -> bool:
-            if not self._clusters.takes_part(ref.cluster):
+            if self._clusters.has_left(ref.cluster):
                 return True
             kube = await self._clusters.get(ref.cluster)
             try:
