@@ -8,13 +8,15 @@ import logging
 import random
 import shutil
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from windowbox.sandbox.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
+
+Happening = Callable[[], Awaitable[None]]
 
 _OURS = ("watcher", "worker", "patcher")
 
@@ -29,6 +31,7 @@ class Plan:
     bus_restarts: int
     api_restarts: int
     dns_away: float
+    """Seconds; 0 where nobody needs the name server."""
 
 
 @dataclass
@@ -38,16 +41,19 @@ class Havoc:
     chance: random.Random
     save_journal: Callable[[], Awaitable[None]]
     """Called while the bus is still there, before it forgets."""
+    more: Sequence[Happening] = ()
+    """What else goes wrong."""
 
     async def run(self) -> None:
         """Everything of the plan, at random times."""
-        happenings: list[Callable[[], Awaitable[None]]] = []
+        happenings: list[Happening] = []
         for name in self.sandbox.names:
             if name.startswith(_OURS):
                 happenings += [lambda n=name: self._kill(n)] * self.plan.kills  # type: ignore[misc]
         happenings += [self._restart_bus] * self.plan.bus_restarts
         happenings += [self._restart_api] * self.plan.api_restarts
-        happenings += [self._dns_away, self._wipe_bus, self._roll_bus_back]
+        happenings += [self._dns_away] if self.plan.dns_away else []
+        happenings += [self._wipe_bus, self._roll_bus_back, *self.more]
         self.chance.shuffle(happenings)
         pause = self.plan.seconds / len(happenings)
         for happen in happenings:

@@ -1,0 +1,144 @@
+"""Clients who never rest, and know of each connection what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.chaos.outages import Outages
+from tests.chaos.services import Place, Services
+from tests.chaos.witness import Shown, Witness
+from tests.played import world
+
+_PATIENCE = 15.0
+_RATE = 30
+_HEALTH = 10256
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A connection that did not do what its client expected."""
+
+    uid: str
+    place: Place
+    what: str
+    """`connect`: nobody listened. `greeting`: nobody spoke. `lasting`: it was cut when it was old."""
+    error: str
+    began: float
+    ended: float
+    at: datetime
+    node: str = ""
+    """Who had answered, if anybody had."""
+
+    def __str__(self) -> str:
+        took = self.ended - self.began
+        where = f"{self.uid} {self.place[0]}/{self.place[1]} {self.node}"
+        return f"{self.at:%H:%M:%S.%f} {where}: {self.what}: {self.error} after {took:.2f} s"
+
+
+@dataclass
+class Call:
+    """A connection that is being made, or has been."""
+
+    address: str
+    port: int
+    what: str = "connect"
+    node: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+    async def greeted(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(_PATIENCE):
+            reader, writer = await asyncio.open_connection(self.address, self.port)
+            self.what = "greeting"
+            line = (await reader.readline()).decode()
+            self.node = line.partition(" ")[0].removeprefix("node=")
+            if not self.node:
+                writer.close()
+                raise ConnectionResetError("closed without a word")
+            return reader, writer
+
+
+@dataclass
+class Callers:
+    """Connects to whatever the status of a Service promises, and its owner still wants."""
+
+    services: Services
+    witness: Witness
+    node: str
+    """The address of a node that always serves, but for what may be wrong with the machine."""
+    chance: random.Random
+    served: Counter[tuple[str, Place]] = field(default_factory=Counter)
+    first: dict[tuple[str, Place], float] = field(default_factory=dict)
+    """When a port served somebody for the first time."""
+    failures: list[Failure] = field(default_factory=list)
+    silent: Outages = field(default_factory=Outages)
+    """When not even that node answered."""
+
+    async def run(self) -> None:
+        """Call, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_node(), name="node")
+            lasting: set[tuple[str, Place]] = set()
+            while True:
+                targets = list(self._targets())
+                for one, place in targets:
+                    if (one.uid, place) not in lasting and self.served[one.uid, place]:
+                        lasting.add((one.uid, place))
+                        group.create_task(self._stay(one, place), name="lasting")
+                if targets:
+                    group.create_task(self._call(*self.chance.choice(targets)), name="call")
+                await asyncio.sleep(1 / _RATE)
+
+    def served_before(self, failure: Failure) -> bool:
+        """Whether anybody had been served there when this connection began."""
+        return self.first.get((failure.uid, failure.place), failure.ended) < failure.began
+
+    def _targets(self) -> Iterator[tuple[Shown, Place]]:
+        for uid, shown in self.witness.shown.items():
+            if wanted := self.services.by_uid.get(uid):
+                for place in shown.ports & wanted.ports:
+                    if place[1] == "TCP":
+                        yield shown, place
+
+    async def _call(self, shown: Shown, place: Place) -> None:
+        async with self._noting(shown, place) as call:
+            _, writer = await call.greeted()
+            self.served[shown.uid, place] += 1
+            self.first.setdefault((shown.uid, place), time.monotonic())
+            writer.close()
+
+    async def _stay(self, shown: Shown, place: Place) -> None:
+        """A connection that is kept for as long as it lasts, and then made anew."""
+        while place in self.services.by_uid[shown.uid].ports:
+            async with self._noting(shown, place) as call:
+                reader, writer = await call.greeted()
+                with contextlib.closing(writer):
+                    call.what, call.began = "lasting", time.monotonic()
+                    said = await reader.read(1)
+                    raise ConnectionResetError(f"it said {said!r}")
+            await asyncio.sleep(0.5)
+
+    @contextlib.asynccontextmanager
+    async def _noting(self, shown: Shown, place: Place) -> AsyncIterator[Call]:
+        call = Call(shown.address, place[0])
+        try:
+            yield call
+        except (OSError, TimeoutError) as error:
+            self.failures.append(
+                Failure(
+                    shown.uid, place, call.what, repr(error), call.began, time.monotonic(),
+                    datetime.now(), call.node,
+                )
+            )  # fmt: skip
+
+    async def _watch_node(self) -> None:
+        while True:
+            status, _ = await world.health(self.node, _HEALTH)
+            (self.silent.end if status == 200 else self.silent.begin)()
+            await asyncio.sleep(0.25)

@@ -1,0 +1,89 @@
+"""What both runs ask in the end, and gather on the way: who ran when, and what is still waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import yaml
+
+from bus import consumers, streams
+from bus.connection import Access, Bus, connected
+from bus.messages import RunRecord
+from windowbox.errors import WindowboxError
+from windowbox.sandbox.supervisor import Supervisor
+
+Question = Callable[[], Awaitable[list[str]]]
+"""Answers in words what is not yet as it ought to be."""
+
+
+class Journal:
+    """The records of all runs, saved from time to time, since the bus may forget them."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self.runs: dict[tuple[str, str, str], RunRecord] = {}
+
+    async def save(self) -> None:
+        async with connected(self._access) as bus:
+            async for stored in consumers.snapshot(bus, streams.JOURNAL, ["run.>"], history=True):
+                run = RunRecord.model_validate_json(stored.data)
+                self.runs[run.pool + run.key, run.process, run.started.isoformat()] = run
+
+    def overlaps(self) -> list[str]:
+        """In words, which runs of one object were under way at the same time."""
+        by_key: dict[str, list[RunRecord]] = defaultdict(list)
+        for run in self.runs.values():
+            by_key[run.pool + run.key].append(run)
+        found = []
+        for key, runs in by_key.items():
+            runs.sort(key=lambda run: run.started)
+            for one, next_one in itertools.pairwise(runs):
+                if one.started + timedelta(seconds=one.seconds) > next_one.started:
+                    found.append(
+                        f"{key}: {one.process} {one.started} and {next_one.process} {next_one.started}"
+                    )
+        return found
+
+
+async def settled(patience: float, *questions: Question) -> list[str]:
+    """What is still not as it ought to be when patience ends; empty as soon as all is well."""
+    deadline = time.monotonic() + patience
+    while True:
+        problems = [problem for question in questions for problem in await _attempt(question)]
+        if not problems or time.monotonic() > deadline:
+            return problems
+        await asyncio.sleep(0.5)
+
+
+async def _attempt(question: Question) -> list[str]:
+    try:
+        return await question()
+    except WindowboxError as error:
+        return [str(error)]
+
+
+async def waiting(bus: Bus) -> list[str]:
+    """What is still waiting on the bus."""
+    found = []
+    for stream, subject in (
+        (streams.TRIGGERS, "trigger.>"),
+        (streams.WORK, "work.>"),
+        (streams.LATER, "later.>"),
+    ):
+        state = (await bus.api(f"STREAM.INFO.{stream}", {"subjects_filter": subject}))["state"]
+        if stream == streams.WORK:
+            found += [f"{stream}: {state['messages']} items"] if state["messages"] else []
+        else:
+            found += [f"{stream}: {name}" for name in state.get("subjects") or ()]
+    return found
+
+
+def access(sandbox: Supervisor) -> Access:
+    """To the bus, as an operator."""
+    settings = yaml.safe_load(sandbox.settings_file("operator").read_text())["nats"]
+    return Access(settings["url"], settings["user"], settings["password"], "chaos")

@@ -1,0 +1,60 @@
+"""The Envoy of the edge: killed now and then, and watched for ending otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.outages import Outages
+from tests.running import eventually
+from windowbox.clients.envoy import admin
+from windowbox.clients.envoy.process import Process, Processes
+from windowbox.errors import WindowboxError
+from workers.loadbalancer.owner import SHARED
+
+logger = logging.getLogger(__name__)
+
+
+class Envoys:
+    """Knows when there was no Envoy. `run` must be running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.down = Outages()
+        self.problems: list[str] = []
+        self._attachment = Processes(folder)
+        self._killed: set[int] = set()
+
+    async def run(self) -> None:
+        """Note when an Envoy ends and when the next one serves, for ever."""
+        while True:
+            envoy = await eventually(self._serving, patience=120)
+            assert envoy
+            self.down.end()
+            await envoy.ended()
+            self.down.begin()
+            if envoy.pid not in self._killed:
+                self.problems.append(f"an Envoy that nobody killed has ended: {envoy.pid}")
+
+    async def kill(self) -> None:
+        """End the Envoy as a crash would, if there is one."""
+        for envoy in await self.found():
+            logger.warning("havoc: kill -9 envoy")
+            self._killed.add(envoy.pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(envoy.pid, signal.SIGKILL)
+
+    async def found(self) -> Sequence[Process]:
+        """Those that run; one, if all is well."""
+        return [one for one in await self._attachment.found(SHARED) if isinstance(one, Process)]
+
+    async def _serving(self) -> Process | None:
+        for envoy in await self.found():
+            with contextlib.suppress(WindowboxError, asyncio.IncompleteReadError):
+                if (await admin.standing(envoy)).live:
+                    return envoy
+        return None

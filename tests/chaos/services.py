@@ -1,0 +1,209 @@
+"""Services that come, change and go; and what each of them ought to be."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, Missing, TransientError
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, NAMESPACES, SERVICES
+
+NAMESPACE = "chaos"
+NODES_WITH_PODS = ("played-1", "played-2")
+_FIRST, _MOST = 80, 12
+"""The first port of each Service, and how many different ones it has in its life."""
+_NAMES = 53
+
+Place = tuple[int, str]
+T = TypeVar("T")
+
+
+@dataclass
+class Wanted:
+    """A Service as its owner wants it."""
+
+    name: str
+    uid: str
+    ports: set[Place]
+    last: int
+    """No port is ever taken up again, so that nobody confuses it with what it was before."""
+    given_up: dict[Place, float] = field(default_factory=dict)
+    """Since when a port is no longer wanted."""
+
+    def give_up(self, *places: Place) -> None:
+        self.ports -= set(places)
+        self.given_up |= dict.fromkeys(places, time.monotonic())
+
+
+@dataclass
+class Services:
+    """An owner of Services that knows what it has asked for, and asks until the API has understood."""
+
+    kube: Kube
+    seed: int
+    count: int
+    living: dict[str, Wanted] = field(default_factory=dict)
+    by_uid: dict[str, Wanted] = field(default_factory=dict)
+    """Also those that are gone."""
+
+    async def run(self, seconds: float, writers: int = 4) -> None:
+        """Create all Services, then change and delete some of them, spread over so many seconds."""
+        await insist(self._namespace)
+        names = [f"web-{n:03d}" for n in range(self.count)]
+        shares = [names[n::writers] for n in range(writers)]
+        async with asyncio.TaskGroup() as group:
+            for number, share in enumerate(shares):
+                group.create_task(self._write(share, random.Random(self.seed + number), seconds))
+
+    async def _write(self, names: list[str], chance: random.Random, seconds: float) -> None:
+        changes = [(name, self._change(chance)) for name in names for _ in range(3)]
+        changes += [(name, self._replace) for name in names if chance.random() < 0.2]
+        chance.shuffle(changes)
+        steps = [(name, self._create) for name in names] + changes
+        steps += [(name, self._delete) for name in names if chance.random() < 0.3]
+        pause = seconds / len(steps)
+        for name, step in steps:
+            await step(name)
+            await asyncio.sleep(pause * chance.random() * 2)
+
+    def _change(self, chance: random.Random) -> Callable[[str], Awaitable[None]]:
+        return chance.choice([self._add_port, self._drop_port, self._flip_affinity, self._allow])
+
+    async def _create(self, name: str) -> None:
+        number = int(name.rpartition("-")[2])
+        made = await insist(lambda: self._created(service(name, number)))
+        await insist(lambda: self._ignoring_conflict(made))
+        places = {(port["port"], port["protocol"]) for port in made.spec["ports"]}
+        wanted = Wanted(name, made.uid, places, _FIRST)
+        self.living[name] = self.by_uid[made.uid] = wanted
+
+    async def _created(self, body: dict[str, Any]) -> Object:
+        try:
+            return await self.kube.create(SERVICES, NAMESPACE, body)
+        except Conflict:
+            found = await self.kube.get(SERVICES, NAMESPACE, body["metadata"]["name"])
+            if found.deleting:
+                raise
+            return found  # an answer got lost, the object is there
+
+    async def _ignoring_conflict(self, made: Object) -> None:
+        try:
+            await self.kube.create(ENDPOINT_SLICES, NAMESPACE, endpoints(made))
+        except Conflict:
+            return
+
+    async def _add_port(self, name: str) -> None:
+        wanted = self.living[name]
+        if wanted.last + 1 >= _FIRST + _MOST:
+            return
+        wanted.last += 1
+        place = (wanted.last, "TCP")
+        await self._patch(name, {"ports": [_port(*place)]})
+        wanted.ports.add(place)
+
+    async def _drop_port(self, name: str) -> None:
+        wanted = self.living[name]
+        numbers = sorted(place for place in wanted.ports if place[1] == "TCP")
+        if len(numbers) > 1:
+            wanted.give_up(numbers[0])
+            await self._patch(name, {"ports": [{"$patch": "delete", "port": numbers[0][0]}]})
+
+    async def _flip_affinity(self, name: str) -> None:
+        found = await insist(lambda: self.kube.get(SERVICES, NAMESPACE, name))
+        other = {"None": "ClientIP", "ClientIP": "None"}[found.spec["sessionAffinity"]]
+        await self._patch(name, {"sessionAffinity": other})
+
+    async def _allow(self, name: str) -> None:
+        """Let in those who are let in already, written differently."""
+        found = await insist(lambda: self.kube.get(SERVICES, NAMESPACE, name))
+        before = found.spec.get("loadBalancerSourceRanges") or []
+        await self._patch(name, {"loadBalancerSourceRanges": [] if before else ["127.0.0.0/8", "10.0.0.0/8"]})
+
+    async def _replace(self, name: str) -> None:
+        """Another Service of the same name, with ports of its own."""
+        uid = self.living[name].uid
+        await self._delete(name)
+
+        async def gone() -> None:
+            try:
+                if (await self.kube.get(SERVICES, NAMESPACE, name)).uid == uid:
+                    raise Conflict(f"{name} is still there")
+            except Missing:
+                return
+
+        await insist(gone)
+        await self._create(name)
+
+    async def _delete(self, name: str) -> None:
+        wanted = self.living.pop(name)
+        wanted.give_up(*wanted.ports)
+        await insist(lambda: self.kube.delete(SERVICES, NAMESPACE, name))
+
+    async def _patch(self, name: str, spec: dict[str, Any]) -> None:
+        patch = {"spec": spec}
+        await insist(lambda: self.kube.strategic_merge(SERVICES, NAMESPACE, name, patch))
+
+    async def _namespace(self) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        await self.kube.apply(NAMESPACES, "", NAMESPACE, body, owner="chaos")
+
+
+async def insist(act: Callable[[], Awaitable[T]]) -> T:
+    """Do something as soon as the API lets us."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                return await act()
+            except TransientError:
+                await asyncio.sleep(0.3)
+
+
+def service(name: str, number: int) -> dict[str, Any]:
+    """Every fourth answers questions over UDP, too; every third sends only to nodes with Pods."""
+    places = [(_FIRST, "TCP")] + ([(_NAMES, "UDP")] if number % 4 == 0 else [])
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [_port(*place) for place in places],
+            "externalTrafficPolicy": "Local" if number % 3 == 0 else "Cluster",
+        },
+    }
+
+
+def endpoints(made: Object) -> dict[str, Any]:
+    """Pods behind all ports that the Service will ever have. They go when it goes."""
+    owner = {"apiVersion": "v1", "kind": "Service", "name": made.name, "uid": made.uid}
+    places = [(_NAMES, "UDP"), *((_FIRST + n, "TCP") for n in range(_MOST))]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{made.name}-{made.uid[:8]}",
+            "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": made.name},
+            "ownerReferences": [owner],
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": _name(*place), "port": place[0], "protocol": place[1]} for place in places],
+        "endpoints": [
+            {"addresses": [f"10.64.0.{n}"], "nodeName": node, "conditions": {"ready": True}}
+            for n, node in enumerate(NODES_WITH_PODS, 1)
+        ],
+    }
+
+
+def _port(number: int, protocol: str) -> dict[str, Any]:
+    return {"name": _name(number, protocol), "port": number, "protocol": protocol}
+
+
+def _name(number: int, protocol: str) -> str:
+    return f"{protocol.lower()}-{number}"
