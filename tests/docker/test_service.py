@@ -10,14 +10,15 @@ import pytest
 
 from tests.docker import traffic
 from tests.docker.host import BACKEND4, Host
-from tests.docker.traffic import UID, Backend, backend, balancer
+from tests.docker.traffic import Backend, backend, balancer
 from tests.rules import rule
 from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Attachment, Order
 from windowbox.errors import Refused
+from windowbox.models.refs import ObjectRef
 
 ADDRESS, OTHER = "172.18.255.232", "172.18.255.233"
-NAME = docker_boxes.service_name(UID)
+NAME = "gardener-lb-f058bf43"
 
 pytestmark = pytest.mark.parametrize("settings", ["docker-per-service"], indirect=True)
 
@@ -42,9 +43,12 @@ async def test_teardown_finds_it_by_name_network_and_labels(attachment: Attachme
 
 async def test_the_cluster_of_a_service_may_be_another_one(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
-    shoots = {"kubernetes.io/cluster": "shoot--garden--a"}
+    shoots = docker_boxes.service_labels(
+        ObjectRef("shoot--garden--a", "services", "shop", "web"), runtime="kind"
+    )
     await attachment.start(dataclasses.replace(order(attachment, 80), labels=shoots))
-    assert host.containers("label=kubernetes.io/cluster=shoot--garden--a") == {"gardener-lb-f058bf43"}
+    labels = ("label=kubernetes.io/cluster=shoot--garden--a", "label=gardener.cloud/service=shop/web")
+    assert host.containers(*labels) == {NAME}
     assert await attachment.names() == [NAME]
 
 

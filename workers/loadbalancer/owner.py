@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,6 +16,7 @@ from bus.pool import backoff
 from bus.queue import Queue
 from bus.registry import MachinePlace, Registry
 from windowbox.clients.clusters import Clusters
+from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.settling import Settled
@@ -168,7 +169,7 @@ class Owner:
         self._picture = picture = sight.picture()
         edges = await self._grouped(picture)
         for name, load_balancers in edges.items():
-            kept = self._edges.get(name) or self._keep(name, group)
+            kept = self._edges.get(name) or self._keep(name, self._labels(load_balancers), group)
             await kept.edge.write(load_balancers)
         await self._let_go(picture, edges)
         for name, load_balancers in edges.items():
@@ -184,14 +185,24 @@ class Owner:
 
     async def _grouped(self, picture: Picture) -> dict[str, list[LoadBalancer]]:
         """Which Envoy carries which load balancers."""
-        if not self.settings.isolation:
+        if not self._isolated:
             # Where nobody has ever asked for a load balancer, no Envoy need run.
             needed = picture or self._edges or SHARED in await self.attachment.names()
             return {SHARED: list(picture.values())} if needed else {}
         return {wanted.box_name(balancer.uid): [balancer] for balancer in picture.values()}
 
-    def _keep(self, name: str, group: asyncio.TaskGroup) -> Kept:
-        edge = Edge(self.attachment, name, on_start=self._started)
+    @property
+    def _isolated(self) -> bool:
+        # Published ports belong to one container: shared, each new Service would cut all others.
+        return self.settings.isolation or self.attachment.fixed_ports
+
+    def _labels(self, load_balancers: Sequence[LoadBalancer]) -> dict[str, str] | None:
+        if not self._isolated:
+            return None
+        return docker_boxes.service_labels(load_balancers[0].ref, self.settings.cluster_name)
+
+    def _keep(self, name: str, labels: Mapping[str, str] | None, group: asyncio.TaskGroup) -> Kept:
+        edge = Edge(self.attachment, name, labels=labels, on_start=self._started)
         keeping = group.create_task(edge.keep(), name=f"edge: keep {name}")
         self._edges[name] = Kept(edge, keeping)
         return self._edges[name]

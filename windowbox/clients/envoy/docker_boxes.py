@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from windowbox.clients.docker import Container
 from windowbox.clients.envoy import bootstrap
 from windowbox.clients.envoy.attachments import Order, Published
+from windowbox.models.refs import RUNTIME, ObjectRef
 
 FOLDER = "/home/envoy"
 """Where the files are in a container."""
@@ -20,6 +20,7 @@ SERVICE = "gardener.cloud/service"
 CLUSTER = "kubernetes.io/cluster"
 LOADBALANCER = "loadbalancer"
 
+_PREFIX = "gardener-lb-"
 _OWNER = "windowbox/owner"
 _EDGE = "windowbox/edge"
 _GENERATION = "windowbox/generation"
@@ -39,24 +40,21 @@ class Household:
         return {ROLE: LOADBALANCER, _OWNER: self.cluster}
 
 
-def service_name(uid: str) -> str:
-    """What the edge of one Service is called where each has an Envoy of its own."""
-    return hashlib.sha256(uid.encode()).hexdigest()[:8]
-
-
 def service_box(name: str) -> str:
     """The container of one Service's edge. Its ports are taken, so there is never a second generation."""
-    return f"gardener-lb-{_plain(name)}"
+    return name if name.startswith(_PREFIX) else f"{_PREFIX}{_plain(name)}"
 
 
 def shared_box(household: Household, name: str, generation: int) -> str:
-    """The container of one generation of an edge that serves many."""
-    return f"gardener-lb-{_plain(household.cluster)}-{_plain(name)}-{generation}"
+    """The container of one generation of an edge."""
+    if name.startswith(_PREFIX):
+        return f"{name}-{generation}"
+    return f"{_PREFIX}{_plain(household.cluster)}-{_plain(name)}-{generation}"
 
 
 def network_box(household: Household) -> str:
     """The container that does nothing but have addresses and routes."""
-    return f"gardener-lb-{_plain(household.cluster)}-network"
+    return f"{_PREFIX}{_plain(household.cluster)}-network"
 
 
 def edge_labels(household: Household, name: str) -> dict[str, str]:
@@ -70,6 +68,12 @@ def edge_of(container: Container) -> str | None:
 
 def generation_of(container: Container) -> int:
     return int(container.labels[_GENERATION])
+
+
+def service_labels(service: ObjectRef, runtime: str) -> dict[str, str]:
+    """The labels of an Envoy that one Service has for itself; `runtime` is the runtime cluster's name."""
+    cluster = runtime if service.cluster == RUNTIME else service.cluster
+    return {SERVICE: f"{service.namespace}/{service.name}", CLUSTER: cluster}
 
 
 def envoy(household: Household, order: Order, *, command: Sequence[str] | None = None) -> dict[str, Any]:
