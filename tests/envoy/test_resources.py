@@ -88,6 +88,11 @@ def test_nodes_of_udp_are_in_a_file_of_their_own() -> None:
     assert [list(step) for step in resources.steps(before, after)] == [["eds_udp_10.9.0.1_53.json"]]
 
 
+@rule("LB-11-8")
+def test_what_had_files_of_its_own_can_do_without() -> None:
+    assert resources.in_one_file(made(WEB, DNS, eds=(DNS.name,))) == made(WEB, DNS)
+
+
 @rule("LB-11-8", "LB-15-6")
 def test_who_has_a_file_keeps_it_while_others_come() -> None:
     many = [Listener("10.9.0.1", port, "UDP", NODES) for port in range(100, 110)]

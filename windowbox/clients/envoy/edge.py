@@ -68,7 +68,7 @@ class Edge:
         self._unprepared: dict[str, str] = {}
         self._settling = Settling()
         self._generation = 0
-        self._most_eds = inotify.affordable()
+        self._without_files = False
 
     async def keep(self) -> None:
         """Have an Envoy running, for ever. One that runs already is taken over as it is."""
@@ -85,6 +85,8 @@ class Edge:
                     logger.error("%s: Envoy does not start: %s", self.name, error)
                 lived = asyncio.get_running_loop().time() - begun
                 failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
+                if failures and self._told and self._told.endpoints:
+                    self._do_without_files(self._told)
                 if failures > 1:  # the first time, at once
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
@@ -98,7 +100,8 @@ class Edge:
             listeners = [one for lb in wanted for one in lb.listeners]
             await self._prepare({one.address for one in listeners})
             before = await self._before()
-            eds = inotify.chosen(before, listeners, self._most_eds)
+            most = 0 if self._without_files else inotify.affordable(before, listeners)
+            eds = inotify.chosen(before, listeners, most)
             after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds)
             steps = resources.steps(before, after) or self._again(after)
             if steps:
@@ -196,6 +199,11 @@ class Edge:
 
     async def _last_told(self) -> Configuration:
         return self._told or resources.parsed(await self._attachment.kept(self.name))
+
+    def _do_without_files(self, told: Configuration) -> None:
+        # An Envoy that gets no inotify instance ends at once; those that others took nobody can foresee.
+        logger.warning("%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name)
+        self._told, self._without_files = resources.in_one_file(told), True
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -109,6 +109,18 @@ def parsed(files: Mapping[str, bytes]) -> Configuration:
         endpoints={name: _dumped(one) for name, one in endpoints.items()},
         interval=interval or _INTERVALS[0],
     )
+
+
+def in_one_file(found: Configuration) -> Configuration:
+    """The same, with all endpoints where their clusters are."""
+    clusters = dict(found.clusters)
+    for name, endpoints in found.endpoints.items():
+        cluster, assignment = orjson.loads(clusters[name]), orjson.loads(endpoints)
+        for key in ("eds_cluster_config", "ignore_health_on_host_removal"):
+            del cluster[key]
+        del assignment["@type"]
+        clusters[name] = _dumped({**cluster, "type": "STATIC", "load_assignment": assignment})
+    return replace(found, clusters=clusters, endpoints={})
 
 
 def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]:
