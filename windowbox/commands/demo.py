@@ -1,4 +1,4 @@
-"""`windowbox demo`: the way of a record from the cluster to DNS, before one's eyes."""
+"""`windowbox demo`: records that travel to DNS, and a load balancer that nothing disturbs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from windowbox.commands.sandbox import name_option
 
 if TYPE_CHECKING:
     from windowbox.clients.kube import Kube
+    from windowbox.sandbox.state import State
 
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "dnsrecords.yaml"
 _PATIENCE = 30.0
@@ -24,27 +25,48 @@ _PATIENCE = 30.0
 @click.command(epilog="\b\nExample:\n  windowbox demo && windowbox down")
 @name_option
 def demo(name: str | None) -> None:
-    """Start the sandbox, apply examples/dnsrecords.yaml, and show each step with the time it took.
+    """Start the sandbox, apply examples/*.yaml, and show each step with the time it took.
 
-    The sandbox is left running, for you to play with. A second run changes nothing.
+    First DNS records; then, where real nodes are possible (Linux, as root), a load balancer before three
+    Pods, of which one loses its machine, and a port that is added while clients go on. The sandbox is left
+    running, for you to play with. A second run shows the same again.
     """
-    from windowbox.commands import sandbox
+    from windowbox.commands import demolb, sandbox
     from windowbox.sandbox import detached, environment, obtain, stages
     from windowbox.sandbox import state as states
 
     folder = states.folder(name)
     obtain.obtain(stages.PROGRAMS, click.echo)
     click.echo(f"Sandbox {folder.name!r} in {folder}")
-    state = detached.up(folder, {}, say=sandbox.say)
+    chosen: dict[str, Any] = {}
+    sandbox.choose_nodes(states.read(folder), chosen)
+    state = detached.up(folder, chosen, say=sandbox.say)
     variables = environment.variables(folder, state)
-    asyncio.run(_show(Path(variables["KUBECONFIG"]), variables["DNS_SERVER"]))
+    kubeconfig = Path(variables["KUBECONFIG"])
+    asyncio.run(_show(kubeconfig, variables["DNS_SERVER"]))
+    if state.options.nodes:
+        asyncio.run(demolb.show(kubeconfig, state))
+    else:
+        demolb.left_out(_no_nodes(state))
     option = f" --name {name}" if name else ""
     click.echo(
         f"\nTry next:\n{_activation()}"
         f"  windowbox trace dnsrecord demo/api-ipv4{option}    the whole story of one record\n"
+        f"  windowbox lb list{option}                          load balancers, and how they are\n"
         f'  eval "$(windowbox env{option})" && kubectl get dnsrecords -A\n'
         f"  windowbox down{option}                             end all this"
     )
+
+
+def _no_nodes(state: State) -> str:
+    """Why there are none, and how to have some."""
+    from windowbox.sandbox import state as states
+    from windowbox.sandbox.nodes import site
+
+    if reason := site.impossible():
+        return f"They need real nodes, and those need {reason}"
+    down = states.command("down", states.folder(state.name))
+    return f"They need real nodes, and this sandbox was started without: `{down}`, then once more"
 
 
 def _activation() -> str:

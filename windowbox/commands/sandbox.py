@@ -75,9 +75,8 @@ def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
     With nodes, also what runs on them, in networks of their own that lead nowhere else. Does nothing if it
     runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
     """
-    from windowbox.sandbox import detached, obtain, packages, stages
+    from windowbox.sandbox import detached, obtain, stages
     from windowbox.sandbox import state as states
-    from windowbox.sandbox.nodes import site
 
     chosen = {key: value for key, value in given.items() if value is not None}
     if ports:
@@ -89,13 +88,7 @@ def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
         detached.up(folder, chosen)
         click.echo(f"The sandbox {folder.name!r} is running already.{_what_next(name)}")
         return
-    if not (before and before.running()):
-        chosen.setdefault("nodes", 0 if chosen.get("played_nodes") else site.usual())
-    if chosen.get("nodes") and not site.unsuited():
-        packages.install_for_nodes(click.echo)
-        obtain.obtain(site.PROGRAMS, click.echo)
-    if chosen.get("played_nodes"):
-        obtain.obtain(stages.PLAYED_PROGRAMS, click.echo)
+    choose_nodes(before, chosen)
     click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
     began = time.monotonic()
     detached.up(folder, chosen, say=say)
@@ -181,6 +174,20 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
     # tail is everywhere, knows how to wait for more, and how to be interrupted.
     with contextlib.suppress(KeyboardInterrupt):
         subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
+
+
+def choose_nodes(before: State | None, chosen: dict[str, Any]) -> None:
+    """The usual nodes, unless somebody has chosen others; and all programs that those need."""
+    from windowbox.sandbox import obtain, packages, stages
+    from windowbox.sandbox.nodes import site
+
+    if not (before and before.running()):
+        chosen.setdefault("nodes", 0 if chosen.get("played_nodes") else site.usual())
+    if chosen.get("nodes") and not site.unsuited():
+        packages.install_for_nodes(click.echo)
+        obtain.obtain(site.PROGRAMS, click.echo)
+    if chosen.get("played_nodes"):
+        obtain.obtain(stages.PLAYED_PROGRAMS, click.echo)
 
 
 def _port(text: str) -> tuple[str, int]:

@@ -1,0 +1,205 @@
+"""The demo's second half: a Service gets its address, and keeps serving while things break and change."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.commands import demotraffic
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, SERVICES, Resource
+from windowbox.sandbox.nodes import power
+from windowbox.sandbox.state import State
+from workers.loadbalancer import statuses
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "loadbalancer.yaml"
+
+_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+_KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, SERVICES)}
+_OWNER = "windowbox-demo"
+_PATIENCE = 60.0
+_RATE = 100
+_LASTING = 10
+_DARK = 3.0
+"""Seconds that a node is without power."""
+_NEW_PORT = 81
+_NEW = {"name": "more", "protocol": "TCP", "port": _NEW_PORT, "targetPort": 8081}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The cluster, the machine, and what was made there."""
+
+    cluster: Kube
+    state: State
+    namespace: str = "demo"
+    name: str = "echo"
+
+    async def apply(self, manifest: dict[str, Any]) -> Object:
+        resource, metadata = _KINDS[manifest["kind"]], manifest["metadata"]
+        namespace = metadata.get("namespace", "")
+        return await self.cluster.apply(resource, namespace, metadata["name"], manifest, owner=_OWNER)
+
+    async def until(self, resource: Resource, holds: Callable[[Object], bool]) -> Object:
+        """Our object of this kind, once it is like this."""
+        async with asyncio.timeout(_PATIENCE):
+            async for found in self._seen(resource):
+                if holds(found):
+                    return found
+        raise AssertionError("a watch has ended sooner than its patience")
+
+    async def _seen(self, resource: Resource) -> AsyncIterator[Object]:
+        found = await self.cluster.get(resource, self.namespace, self.name)
+        yield found
+        async for events in self.cluster.watch(resource, found.resource_version, only=self.name):
+            for event in events:
+                seen = Object(event.object)
+                if (seen.namespace, seen.name) == (self.namespace, self.name):
+                    yield seen
+
+
+async def show(kubeconfig: Path, state: State) -> None:
+    """All steps, one line each. Safe to repeat: each run breaks and mends, adds and takes away."""
+    manifests = list(yaml.safe_load_all(EXAMPLE.read_text()))
+    nodes = power.nodes(state)
+    async with kube.from_file(kubeconfig) as cluster:
+        demo = Demo(cluster, state)
+        click.echo(f"\nApplying {EXAMPLE.relative_to(EXAMPLE.parents[1])}, on {' and '.join(nodes)}")
+        await _deploy(demo, manifests)
+        address = await _balance(demo, manifests[-1])
+        await _greet(address)
+        if len(nodes) > 1:
+            await _break(demo, nodes[-1], address)
+        else:
+            click.echo("  left out, as there is only one node: a node that loses its power")
+        await _change(demo, address)
+
+
+def left_out(reason: str) -> None:
+    """Say what is not shown, and why."""
+    click.echo(
+        "\nLeft out: load balancers in front of real Pods, a node that loses its power, a port added under "
+        f"traffic. {reason}"
+    )
+
+
+async def _deploy(demo: Demo, manifests: list[dict[str, Any]]) -> None:
+    began = time.perf_counter()
+    for manifest in manifests[:-1]:
+        await demo.apply(manifest)
+    found = await demo.until(_DEPLOYMENTS, _is_ready)
+    _say(f"Deployment demo/echo: {found.status['readyReplicas']} Pods ready", time.perf_counter() - began)
+
+
+async def _balance(demo: Demo, manifest: dict[str, Any]) -> str:
+    began = time.perf_counter()
+    made = await demo.apply(manifest)
+    new = not statuses.addresses(made)
+    found = await demo.until(SERVICES, lambda service: bool(statuses.addresses(service)))
+    address = statuses.addresses(found)[0]
+    what = "in its status after" if new else "had its address already, looked at in"
+    _say(f"Service demo/echo: {address} {what}", time.perf_counter() - began)
+    await _first_answer(address)
+    _say("      answered the first client after", time.perf_counter() - began)
+    return address
+
+
+async def _first_answer(address: str) -> None:
+    """With a policy of Local, nodes say only after a moment that they have Pods of the Service."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            try:
+                await demotraffic.greeted(address, 80)
+                return
+            except OSError:
+                await asyncio.sleep(0.02)
+
+
+async def _greet(address: str) -> None:
+    began = time.perf_counter()
+    answers = Counter(
+        (one.pod, one.node) for one in [await demotraffic.greeted(address, 80) for _ in range(12)]
+    )
+    _say(f"12 connections to {address}:80 in", time.perf_counter() - began)
+    for (pod, node), count in sorted(answers.items()):
+        click.echo(f"      {count} answered by {pod} on {node}")
+
+
+async def _break(demo: Demo, node: str, address: str) -> None:
+    """Take the power off a node, and put it on again, while a client goes on."""
+    async with demotraffic.steady(address, 80, rate=_RATE) as tally:
+        await tally.until_greeted_by(node, 0)
+        await asyncio.to_thread(power.off, demo.state, node)
+        try:
+            before = len(tally.greetings)
+            await asyncio.sleep(_DARK)
+            elsewhere = len(tally.greetings) - before
+        finally:
+            await asyncio.to_thread(power.on, demo.state, node)
+        began, before = time.perf_counter(), len(tally.greetings)
+        _say(f"{node} loses its power: {elsewhere} connections served by the others in", _DARK)
+        await tally.until_greeted_by(node, before)
+        _say(f"{node} is back: its Pods answer again after", time.perf_counter() - began)
+    slowest = max(one.seconds for one in tally.greetings)
+    _count(tally, f"meanwhile; the slowest took {_span(slowest)}")
+
+
+async def _change(demo: Demo, address: str) -> None:
+    """Add a port, and take it away again, while a client goes on."""
+    await demo.until(_DEPLOYMENTS, _is_ready)
+    async with demotraffic.steady(address, 80, rate=_RATE, lasting=_LASTING) as tally:
+        await tally.until_more(_RATE)
+        began = time.perf_counter()
+        await _ports(demo, [_NEW])
+        await demotraffic.greeted(address, _NEW_PORT)
+        _say(f"port {_NEW_PORT} added under traffic: served after", time.perf_counter() - began)
+        await tally.until_more(_RATE)
+        began = time.perf_counter()
+        await _ports(demo, [])
+        _say(f"port {_NEW_PORT} taken away again after", time.perf_counter() - began)
+        await tally.until_more(_RATE)
+    _count(tally, f"meanwhile; of {_LASTING} that were open all the time, {tally.broken} broke")
+
+
+async def _ports(demo: Demo, more: list[dict[str, Any]]) -> None:
+    """Have these ports beside the first, and wait until the status shows them all."""
+    found = await demo.cluster.get(SERVICES, demo.namespace, demo.name)
+    ports = [one for one in found.spec["ports"] if one["port"] != _NEW_PORT] + more
+    await demo.cluster.merge(SERVICES, demo.namespace, demo.name, {"spec": {"ports": ports}})
+    wanted = {one["port"] for one in ports}
+    await demo.until(SERVICES, lambda service: _shown(service) == wanted)
+
+
+def _shown(service: Object) -> set[int]:
+    ingress = service.status.get("loadBalancer", {}).get("ingress") or []
+    return {port["port"] for entry in ingress for port in entry.get("ports", ())}
+
+
+def _is_ready(deployment: Object) -> bool:
+    status = deployment.status
+    return status.get("observedGeneration") == deployment.generation and status.get(
+        "readyReplicas", 0
+    ) == deployment.spec["replicas"] == status.get("updatedReplicas")
+
+
+def _count(tally: demotraffic.Tally, more: str) -> None:
+    text = f"{len(tally.greetings)} connections made, {len(tally.failed)} failed {more}"
+    click.echo("      " + click.style(text, fg="yellow" if tally.failed or tally.broken else "green"))
+
+
+def _say(what: str, seconds: float) -> None:
+    click.echo(f"  {what} " + click.style(_span(seconds), fg="green"))
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
