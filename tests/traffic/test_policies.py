@@ -24,7 +24,7 @@ def lonely(traffic: World) -> Iterator[str]:
     traffic.nodes.deploy_echo(
         "lonely", replicas=1, udp=(8080,), service={"type": "ClusterIP"}, pod=_on("node-1")
     )
-    container = {"name": "echo", "lifecycle": {"preStop": {"sleep": {"seconds": 8}}}}
+    container = {"name": "echo", "lifecycle": {"preStop": {"sleep": {"seconds": 6}}}}
     _roll(traffic, {"containers": [container], "terminationGracePeriodSeconds": 20})
     yield "lonely"
     traffic.nodes.remove_echo("lonely")
@@ -136,7 +136,7 @@ def test_udp_reaches_the_pods_that_come_after(traffic: World, lonely: str) -> No
         clients.flow(service.address, 80) as client,
     ):
         first = asking.until(partial(clients.asked, client))
-        traffic.delete(f"/api/v1/namespaces/default/pods/{first.pod}")
+        traffic.delete(f"/api/v1/namespaces/default/pods/{first.pod}?gracePeriodSeconds=1")
         second = asking.until(partial(_another, client, {first.pod}))
         assert second.node == first.node
         other = "node-1" if second.node != "node-1" else "node-2"

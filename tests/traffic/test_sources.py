@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from functools import partial
 
 import pytest
@@ -134,21 +135,29 @@ def test_a_connection_on_which_nobody_speaks_is_closed(traffic: World) -> None:
 
 def test_no_more_connections_than_asked_for(traffic: World) -> None:
     with traffic.service(annotated={"connection_limit": "2"}) as service:
-        asking.until(partial(clients.tcp, service.address, 80))
-        with clients.connected(service.address, 80) as one, clients.connected(service.address, 80) as two:
-            clients.greeted(one)
-            clients.greeted(two)
+        # Connections that have ended count until Envoy has heard of their end.
+        with asking.until(partial(_held, service)) as one, asking.until(partial(_held, service)):
             assert clients.outcome(service.address, 80) == "closed"
             clients.goes_on(one)
         asking.until(partial(clients.tcp, service.address, 80))
 
 
+def _held(service: Balanced) -> socket.socket:
+    connection = clients.connected(service.address, 80)
+    try:
+        clients.greeted(connection)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 def _all_enter(world: World, service: Balanced, policy: str) -> None:
     """A node that has not heard of the Service is left out for a while, and its clients go elsewhere."""
-    answers = [clients.tcp(service.address, 80, source=source) for source in _CLIENTS]
-    answers += [clients.udp(service.address, 80, source=source) for source in _CLIENTS]
-    entered = {_entrance(world, policy, answer) for answer in answers}
-    assert entered == {node.name for node in world.nodes.nodes}
+    for ask in (clients.tcp, clients.udp):
+        answers = [ask(service.address, 80, source=source) for source in _CLIENTS]
+        entered = {_entrance(world, policy, answer) for answer in answers}
+        assert entered == {node.name for node in world.nodes.nodes}
 
 
 def _entrance(world: World, policy: str, answer: Answer) -> str:
