@@ -111,8 +111,9 @@ class Bucket:
                 except WindowboxError as error:
                     logger.debug("bucket %s: %s", self._name, error)
                     self.complete.clear()
+                finally:
                     self._limit = None
-                    await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_AGAIN)
 
     async def _follow(self) -> None:
         floor = self._acknowledged

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterator
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from bus import consumers, streams, subjects
@@ -99,5 +100,6 @@ class Replica(Generic[T]):
             self.by_index.setdefault(index(entry), set()).add(subject)
 
 
+@lru_cache(maxsize=1 << 16)
 def _ref(subject: str) -> ObjectRef:
     return subjects.ref(subjects.without("object", subject))

@@ -76,8 +76,11 @@ class Sight:
 
     def backends(self) -> dict[str, list[Backend]]:
         """The nodes that traffic goes to, by cluster."""
-        found = {cluster: self._nodes_of(cluster) for cluster in self.clusters()}
-        return {c: [n for n in nodes if isinstance(n, Backend)] for c, nodes in found.items()}
+        found: dict[str, list[Backend]] = {cluster: [] for cluster in self.clusters()}
+        for ref, node in sorted(self._nodes.items(), key=lambda one: one[0].name):
+            if ref.cluster in found and isinstance(node, Backend):
+                found[ref.cluster].append(node)
+        return found
 
     def lost(self, ref: ObjectRef) -> bool:
         """Whether there is no such load balancer any more, as far as the bus tells."""
@@ -98,7 +101,7 @@ class Sight:
         return nodes.no_backends(self._nodes_of(cluster))
 
     def _computed(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
-        backends = {c: tuple(n for n in self._nodes_of(c) if isinstance(n, Backend)) for c in clusters}
+        backends = {cluster: tuple(nodes) for cluster, nodes in self.backends().items()}
         computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
         made: dict[ObjectRef, _Made] = {}
         for ref, asked in self._services.items():
