@@ -19,13 +19,18 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to add lin
 @pytest.fixture
 def link() -> Iterator[str]:
     """A link that leads nowhere, 198.19.77.1/24."""
-    name = f"wbtest{os.getpid() % 100000}"
-    made = subprocess.run(["ip", "link", "add", name, "type", "dummy"], capture_output=True, text=True)
+    name = f"wbt{os.getpid()}"
+    made = subprocess.run(
+        ["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}p"],
+        capture_output=True,
+        text=True,
+    )
     if made.returncode:
         pytest.skip(f"no link can be made: {made.stderr.strip()}")
     try:
         subprocess.run(["ip", "address", "add", "198.19.77.1/24", "dev", name], check=True)
-        subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        for end in (name, f"{name}p"):
+            subprocess.run(["ip", "link", "set", end, "up"], check=True)
         yield name
     finally:
         subprocess.run(["ip", "link", "del", name], check=False)

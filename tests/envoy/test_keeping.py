@@ -179,6 +179,29 @@ async def test_an_envoy_that_does_not_start_is_tried_again(
         await end_all(attachment)
 
 
+@rule("LB-11-8")
+async def test_where_no_more_files_can_be_watched_it_does_without(
+    tmp_path: Path, attachment: Processes, address: Callable[[], str]
+) -> None:
+    poor = tmp_path / "poor"  # ends as Envoy does when it gets no inotify instance for a cluster's file
+    poor.write_text(f'#!/bin/sh\n[ -z "$(ls | grep \'^eds_\')" ] && exec {tmp_path}/envoy "$@"\n')
+    poor.chmod(0o700)
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node], "UDP"))
+    edge = Edge(Processes(tmp_path / "envoys", program=poor))
+    try:
+        async with running(edge.keep()):
+            await soon(edge.write([one]))
+            (envoy,) = await attachment.found("edge")
+            await envoy.end()
+            assert [s.problems async for s in edge.settled([one], 20)] == [{}]
+            assert await datagram(place, PORT)
+            assert await edge.write([one]) is False
+    finally:
+        await node.stop()
+        await end_all(attachment)
+
+
 @rule("LB-15-11")
 async def test_edges_stand_beside_each_other(
     tmp_path: Path, attachment: Processes, address: Callable[[], str]

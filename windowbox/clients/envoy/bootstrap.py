@@ -84,6 +84,11 @@ def bootstrap(folder: str) -> bytes:
     )
 
 
+def endpoints_file(name: str) -> str:
+    """Where a cluster's endpoints are, if they have a file of their own."""
+    return f"eds_{name.replace(':', '-')}.json"
+
+
 def _file(folder: str, name: str) -> dict[str, Any]:
     return {
         "resource_api_version": "V3",

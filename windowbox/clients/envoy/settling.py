@@ -62,7 +62,7 @@ class Settling:
         self._unproven &= new.keys()
         self._unproven |= {name for name, listener in new.items() if old.get(name) != listener}
         self._endpoints = {
-            name: resources.version(after.files[resources.endpoints_file(name)])
+            name: resources.version(after.files[bootstrap.endpoints_file(name)])
             for name, endpoints in after.endpoints.items()
             if before.endpoints.get(name) != endpoints
         }
