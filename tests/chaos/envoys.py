@@ -36,7 +36,7 @@ class Envoys:
             assert envoy
             self.down.end()
             await envoy.ended()
-            self.down.begin()
+            self.down.begin()  # for `kill` a moment ago
             if envoy.pid not in self._killed:
                 self.problems.append(f"an Envoy that nobody killed has ended: {envoy.pid}")
 
@@ -45,6 +45,7 @@ class Envoys:
         for envoy in await self.found():
             logger.warning("havoc: kill -9 envoy")
             self._killed.add(envoy.pid)
+            self.down.begin()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(envoy.pid, signal.SIGKILL)
 

@@ -32,6 +32,7 @@ class Plan:
     api_restarts: int
     dns_away: float
     """Seconds; 0 where nobody needs the name server."""
+    api_kills: int = 0
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Havoc:
                 happenings += [lambda n=name: self._kill(n)] * self.plan.kills  # type: ignore[misc]
         happenings += [self._restart_bus] * self.plan.bus_restarts
         happenings += [self._restart_api] * self.plan.api_restarts
+        happenings += [self._kill_api] * self.plan.api_kills
         happenings += [self._dns_away] if self.plan.dns_away else []
         happenings += [self._wipe_bus, self._roll_bus_back, *self.more]
         self.chance.shuffle(happenings)
@@ -74,6 +76,12 @@ class Havoc:
         await self.sandbox.stop("kube-apiserver")
         await asyncio.to_thread(compact, self.sandbox.state.ports["etcd"])
         await self.sandbox.start("kube-apiserver")
+
+    async def _kill_api(self) -> None:
+        logger.warning("havoc: etcd is compacted, the API server is killed and comes back")
+        await asyncio.to_thread(compact, self.sandbox.state.ports["etcd"])
+        await self.sandbox.kill("kube-apiserver")
+        await self.sandbox.ready("kube-apiserver")
 
     async def _dns_away(self) -> None:
         logger.warning("havoc: named is away for %s s", self.plan.dns_away)
