@@ -35,6 +35,11 @@ def writes(requests: Counter[str]) -> int:
     return sum(count for name, count in requests.items() if name.split()[0] in WRITES)
 
 
+def without_events(requests: Counter[str]) -> Counter[str]:
+    """Only what changes something, rather than that it tells people of it."""
+    return Counter({name: count for name, count in requests.items() if name.split()[1] != "events"})
+
+
 def _request(event: dict[str, object]) -> str | None:
     user, about = event["user"], event.get("objectRef")
     if not isinstance(user, dict) or not str(user.get("username")).startswith(_OURS):

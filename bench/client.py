@@ -15,7 +15,7 @@ import orjson
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import DNSRECORDS, NAMESPACES
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, Resource
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.zoneserver import ZONE
 
@@ -72,14 +72,14 @@ class Client:
                 group.create_task(writer())
         return begun
 
-    async def version(self) -> str:
+    async def version(self, resource: Resource = DNSRECORDS) -> str:
         """The state of the cluster now, from which one may watch."""
-        listing = await self.request("GET", DNSRECORDS.path(NAMESPACE) + "?limit=1")
+        listing = await self.request("GET", resource.path(NAMESPACE) + "?limit=1")
         return str(listing["metadata"]["resourceVersion"])
 
-    async def events(self, version: str) -> AsyncIterator[list[bytes]]:
-        """What happens to the DNSRecords, in lines as the API server writes them."""
-        path = DNSRECORDS.path(NAMESPACE)
+    async def events(self, version: str, resource: Resource = DNSRECORDS) -> AsyncIterator[list[bytes]]:
+        """What happens to objects of one kind, in lines as the API server writes them."""
+        path = resource.path(NAMESPACE)
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "7200"}
         async with self._session.get(path, params=query) as answer:
             rest = b""

@@ -29,6 +29,15 @@ def usage(pid: int) -> Usage:
     return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) / 1024)
 
 
+def private(pid: int) -> float:
+    """Memory that only this process has, in MB. Of one that has ended: nothing."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) * 1024 / 1e6
+
+
 def machine() -> float:
     """Seconds of CPU that all processes of this machine have used since it started."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]

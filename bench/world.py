@@ -18,9 +18,11 @@ from bench.figures import Phase, Spread, is_ours
 from bench.usage import Usage, machine, usage
 from bus import presence
 from bus.connection import Access, Bus, connected
-from windowbox.sandbox import controlplane, state
+from windowbox.sandbox import state
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.supervisor import Supervisor
+
+_PATIENCE = 120.0
 
 
 @dataclass
@@ -104,10 +106,11 @@ async def world(name: str, options: Options) -> AsyncIterator[World]:
     folder = state.folder(f"bench-{name}-{os.getpid()}")
     options = options.model_copy(update={"audit": True})
     try:
-        async with Supervisor.running(folder, options) as sandbox, contextlib.AsyncExitStack() as stack:
-            identity = controlplane.identities(folder / "pki")
-            api = controlplane.api(identity, sandbox.state.ports["kube-apiserver"])
-            opened = await stack.enter_async_context(client.opened(api))
+        async with (
+            Supervisor.running(folder, options, patience=_PATIENCE) as sandbox,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            opened = await stack.enter_async_context(client.opened(sandbox.api))
             await opened.prepare()
             observer = await stack.enter_async_context(Observer.watching(opened))
             bus = await stack.enter_async_context(connected(_access(sandbox)))

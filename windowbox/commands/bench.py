@@ -20,13 +20,14 @@ _T = TypeVar("_T")
     epilog="\b\nExamples:\n"
     "  windowbox bench                          all of them\n"
     "  windowbox bench dnsrecords -n 10000      many records\n"
+    "  windowbox bench loadbalancer --scale     a thousand Services on one Envoy\n"
     "  windowbox bench bus -o json | jq .items_per_second",
 )
 @click.pass_context
 def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement has a sandbox of its own, gone at the end."""
     if ctx.invoked_subcommand is None:
-        for measurement in (dnsrecords, bus, scale):
+        for measurement in (dnsrecords, bus, scale, loadbalancer):
             ctx.invoke(measurement)
 
 
@@ -82,6 +83,47 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
         click.echo(json.dumps([dataclasses.asdict(each) for each in found], indent=2))
     else:
         tables.show(tables.scale(found))
+
+
+@bench.command()
+@click.option(
+    "-n", "times", type=click.IntRange(1), default=20, show_default=True, help="How often each is measured."
+)
+@click.option("--played", is_flag=True, help="Played nodes, also where real ones could be had.")
+@click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
+@click.option(
+    "--services",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(24, 1000),
+    show_default=True,
+    help="With --scale: how many on one edge; repeatable.",
+)
+@click.option(
+    "--idle",
+    type=click.FloatRange(0.1),
+    default=30.0,
+    show_default=True,
+    help="With --scale: seconds to measure idleness.",
+)
+@output_option
+def loadbalancer(
+    times: int, played: bool, crowded: bool, services: tuple[int, ...], idle: float, output: str
+) -> None:
+    """Load balancers from the API to clients, and what those who are connected notice of changes."""
+    from bench import loadbalancers, loadbalancers_figures, loadbalancers_scale, tables
+
+    if crowded:
+        said: Any
+        found = _run(loadbalancers_scale.run(services, times, idle, _say))
+        shown, said = loadbalancers_figures.crowds(found), [dataclasses.asdict(each) for each in found]
+    else:
+        figures = _run(loadbalancers.run(times, _say, played=played))
+        shown, said = loadbalancers_figures.latencies(figures), dataclasses.asdict(figures)
+    if output == "json":
+        click.echo(json.dumps(said, indent=2))
+    else:
+        tables.show(*shown)
 
 
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:

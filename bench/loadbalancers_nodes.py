@@ -1,0 +1,222 @@
+"""The nodes behind load balancers: real ones where this machine can have them, else played ones."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from bench.client import NAMESPACE, Client
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, Resource
+from windowbox.sandbox import binaries
+from windowbox.sandbox.binaries import Found
+from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes.images import ECHO
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.played.nodes import names
+from windowbox.sandbox.played.seen import BEHAVIOUR
+from windowbox.sandbox.supervisor import Supervisor
+
+_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+_PATIENCE = 60.0
+_APP = {"app": "echo"}
+_PORTS = (8080, 8081)
+
+Manifest = dict[str, Any]
+
+
+class Ground(Protocol):
+    """Nodes, and what answers clients behind them."""
+
+    @property
+    def kind(self) -> str:
+        """For people: `4 real nodes`."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    async def prepare(self) -> None:
+        """Have somebody answer on all nodes but the last."""
+
+    def service(self, name: str, ports: Sequence[int]) -> Manifest:
+        """A Service with these ports, at most two."""
+
+    async def behind(self, name: str) -> None:
+        """Have somebody behind the Service `name`, before it is there."""
+
+    async def lose(self, node: str) -> None:
+        """Have a node swallow every packet."""
+
+    async def mend(self, node: str) -> None:
+        """Undo `lose`."""
+
+    def entrance(self, greeting: str) -> str:
+        """Through which node a client came who was greeted like this."""
+
+
+def options(count: int, *, played: bool = False) -> Options:
+    """A sandbox with so many nodes, real if this machine can have them and nobody asked for played ones."""
+    if played or missing():
+        return Options(played_nodes=count)
+    return Options(nodes=count)
+
+
+def missing() -> str:
+    """Why there can be no real nodes here; empty if nothing keeps them away."""
+    if reason := site.impossible():
+        return reason
+    lacking = [name for name in site.PROGRAMS if not isinstance(binaries.look(name), Found)]
+    return f"{', '.join(lacking)}: run `make setup`" if lacking else ""
+
+
+def ground(sandbox: Supervisor, client: Client, chosen: Options) -> Ground:
+    return Real(sandbox, client) if chosen.nodes else Played(client, chosen.played_nodes)
+
+
+class Real:
+    """Real nodes, kube-proxies and Pods."""
+
+    def __init__(self, sandbox: Supervisor, client: Client) -> None:
+        self._sandbox = sandbox
+        self._client = client
+        self.names = [node.name for node in sandbox.nodes]
+        self.kind = f"{len(self.names)} real nodes"
+
+    async def prepare(self) -> None:
+        *serving, _ = self.names
+        await self._client.request("POST", _DEPLOYMENTS.path(NAMESPACE), _deployment(serving))
+        async with asyncio.timeout(_PATIENCE):
+            while not await self._ready(len(serving)):  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+
+    def service(self, name: str, ports: Sequence[int]) -> Manifest:
+        return _service(name, ports, {"selector": _APP})
+
+    async def behind(self, name: str) -> None:
+        """The API server's own controllers do it."""
+
+    async def lose(self, node: str) -> None:
+        await asyncio.to_thread(self._sandbox.node(node).cut)
+
+    async def mend(self, node: str) -> None:
+        await self._sandbox.node(node).mend()
+
+    def entrance(self, greeting: str) -> str:
+        # Nodes put an address of their own in front of clients'.
+        peer = ipaddress.ip_address(_said(greeting)["peer"].rpartition(":")[0])
+        for node in self._sandbox.nodes:
+            if str(peer) == node.v4 or peer in node.plan.pods_v4:
+                return node.name
+        return ""
+
+    async def _ready(self, count: int) -> bool:
+        found = await self._client.request("GET", _DEPLOYMENTS.path(NAMESPACE, "echo"))
+        return bool(found.get("status", {}).get("readyReplicas") == count)
+
+
+class Played:
+    """Played nodes; the simulator answers in place of all Pods."""
+
+    def __init__(self, client: Client, count: int) -> None:
+        self._client = client
+        self.names = names(count)
+        self.kind = f"{count} played nodes"
+
+    async def prepare(self) -> None:
+        """The simulator is there."""
+
+    def service(self, name: str, ports: Sequence[int]) -> Manifest:
+        return _service(name, ports, {})
+
+    async def behind(self, name: str) -> None:
+        path = ENDPOINT_SLICES.path(NAMESPACE)
+        await self._client.request("POST", path, _slice(name, self.names), accepted=(201, 409))
+
+    async def lose(self, node: str) -> None:
+        await self._behave(node, "drop")
+
+    async def mend(self, node: str) -> None:
+        await self._behave(node, None)
+
+    def entrance(self, greeting: str) -> str:
+        return _said(greeting)["node"]
+
+    async def _behave(self, node: str, how: str | None) -> None:
+        patch = {"metadata": {"annotations": {BEHAVIOUR: how}}}
+        await self._client.request("PATCH", NODES.path(name=node), patch)
+        await asyncio.sleep(0.5)  # until the simulator has heard of it
+
+
+def _said(greeting: str) -> Mapping[str, str]:
+    words = (word.partition("=") for word in greeting.split())
+    return {key: value for key, _, value in words}
+
+
+def _service(name: str, ports: Sequence[int], spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [
+                {"name": f"p{target}", "port": port, "protocol": "TCP", "targetPort": target}
+                for port, target in zip(ports, _PORTS, strict=False)
+            ],
+            **spec,
+        },
+    }
+
+
+def _slice(service: str, nodes: Sequence[str]) -> Manifest:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "ports": [{"name": f"p{port}", "port": port, "protocol": "TCP"} for port in _PORTS],
+        "endpoints": [
+            {"addresses": [f"10.64.0.{n}"], "nodeName": node, "conditions": {"ready": True}}
+            for n, node in enumerate(nodes, 1)
+        ],
+    }
+
+
+def _deployment(nodes: Sequence[str]) -> Manifest:
+    """An echo server on each of these nodes."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": _APP},
+    }
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
+    chosen = {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
+    pod = {
+        "topologySpreadConstraints": [spread],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}},
+        "containers": [
+            {
+                "name": "echo",
+                "image": ECHO,
+                "imagePullPolicy": "Never",
+                "args": [f"--tcp={','.join(map(str, _PORTS))}", "--http=10200"],
+                "env": [
+                    {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                    {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                ],
+                "readinessProbe": {"httpGet": {"path": "/healthz", "port": 10200}, "periodSeconds": 1},
+            }
+        ],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "echo"},
+        "spec": {
+            "replicas": len(nodes),
+            "selector": {"matchLabels": _APP},
+            "template": {"metadata": {"labels": _APP}, "spec": pod},
+        },
+    }

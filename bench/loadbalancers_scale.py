@@ -1,0 +1,160 @@
+"""Many load balancers on one edge: how long until all serve, what they cost while nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from bench import audit, loadbalancers_nodes
+from bench.client import NAMESPACE
+from bench.loadbalancers import Balancers, noted, summed
+from bench.loadbalancers_clients import Addresses, Services, greeting, ingress
+from bench.loadbalancers_figures import Crowd, Measured
+from bench.usage import Usage, machine, private, usage
+from bench.world import world
+from windowbox.models.refs import SERVICES
+
+Say = Callable[[str], None]
+
+_NODES = 4
+_AT_ONCE = 32
+
+
+async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[Crowd]:
+    """Measure with so many Services, one size after the other, before played nodes."""
+    chosen = loadbalancers_nodes.options(_NODES, played=True)
+    chosen = chosen.model_copy(update={"addresses": (_prefix(),)})
+    say("starting a sandbox with played nodes")
+    async with world("loadbalancer", chosen) as here, contextlib.AsyncExitStack() as stack:
+        bench = Balancers(
+            here,
+            loadbalancers_nodes.ground(here.sandbox, here.client, chosen),
+            await stack.enter_async_context(Services.watched(here.client)),
+            await stack.enter_async_context(Addresses.followed(here.bus)),
+        )
+        await bench.ground.prepare()
+        found, there = [], 0
+        for size in sorted(set(sizes)):
+            found.append(await _crowd(bench, there, size, times, idle_seconds, say))
+            there = size
+        return found
+
+
+async def _crowd(bench: Balancers, there: int, size: int, times: int, idle_seconds: float, say: Say) -> Crowd:
+    say(f"{size} Services")
+    numbers = range(there, size)
+    await _each(map(_name, numbers), bench.ground.behind)
+    bench.here.audit.requests()
+    seconds, addresses = await _created(bench, [_name(number) for number in numbers])
+    await bench.here.quiet()
+    requests = bench.here.audit.requests()
+    unserved = await _unserved(addresses)
+    say(f"{size} Services: one more, {times} times")
+    one_more = await _one_more(bench, size, times)
+    await bench.here.quiet(patience=60)
+    say(f"{size} Services: idle for {idle_seconds:.0f} s")
+    before, others, started = await _usage(bench), machine(), time.perf_counter()
+    await asyncio.sleep(idle_seconds)
+    after, took = await _usage(bench), time.perf_counter() - started
+    used = {name: after[name].cpu - before[name].cpu for name in after.keys() & before.keys()}
+    elsewhere = machine() - others - sum(used.values())
+    pids = await _pids(bench)
+    memory = {name: round(private(pid), 1) for name, pid in pids.items()}
+    return Crowd(
+        services=size,
+        nodes=bench.ground.kind,
+        ready_seconds=round(seconds, 2),
+        unserved=unserved,
+        envoy_mb=memory.pop("envoy", 0.0),
+        memory_mb=memory,
+        idle_percent={name: round(100 * cpu / took, 2) for name, cpu in used.items()},
+        writes=round(audit.writes(audit.without_events(requests)) / len(numbers), 2),
+        requests=_per(requests, len(numbers)),
+        one_more=one_more,
+        elsewhere_percent=round(100 * elsewhere / took / (os.cpu_count() or 1), 1),
+    )
+
+
+async def _created(bench: Balancers, names: Sequence[str]) -> tuple[float, list[str]]:
+    """How long it takes until the status of each shows an address; and these."""
+    patience = 60 + 0.2 * len(names)
+    async with asyncio.TaskGroup() as group:
+        seeing = [group.create_task(bench.services.sees(name, ingress, patience)) for name in names]
+        await asyncio.sleep(0)
+        begun = time.perf_counter()
+
+        async def create(name: str) -> None:
+            manifest = bench.ground.service(name, [80])
+            await bench.here.client.request("POST", SERVICES.path(NAMESPACE), manifest)
+
+        await _each(names, create)
+    seen = [task.result() for task in seeing]
+    return max(when for when, _ in seen) - begun, [ingress(service) for _, service in seen]
+
+
+async def _one_more(bench: Balancers, size: int, times: int) -> Measured:
+    took: list[float] = []
+    failed: list[str] = []
+    for number in range(times):
+        with noted(failed):
+            name = f"more-{size}-{number}"
+            seconds, address = await bench.created(name)
+            took.append(seconds)
+            await bench.deleted(name, address)
+        await asyncio.sleep(0.5)
+    return summed(f"one more beside {size}: created → serves", took, 500, failed)
+
+
+async def _unserved(addresses: Iterable[str]) -> list[str]:
+    """Those where a client is not greeted, and why."""
+    reasons: list[str] = []
+
+    async def ask(address: str) -> None:
+        try:
+            await greeting(address, 80)
+        except OSError as error:
+            reasons.append(f"{address}: {error!r}")
+
+    await _each(addresses, ask)
+    return reasons
+
+
+async def _each(of: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
+    left = iter(of)
+
+    async def worker() -> None:
+        for one in left:
+            await act(one)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_AT_ONCE):
+            group.create_task(worker())
+
+
+async def _pids(bench: Balancers) -> dict[str, int]:
+    children = bench.here.sandbox.state.children.items()
+    pids = {name: child.pid for name, child in children if child.pid}
+    return pids | {"envoy" if n == 0 else f"envoy {n}": one.pid for n, one in enumerate(await bench.envoys())}
+
+
+async def _usage(bench: Balancers) -> dict[str, Usage]:
+    pids = await _pids(bench)
+    return {name: usage(pid) for name, pid in {**pids, "bench": os.getpid()}.items()}
+
+
+def _per(requests: Counter[str], count: int) -> dict[str, float]:
+    return {what: round(n / count, 2) for what, n in sorted(requests.items())}
+
+
+def _name(number: int) -> str:
+    return f"service-{number:05}"
+
+
+def _prefix() -> str:
+    """Room for two thousand addresses, where no other sandbox of this machine is likely to have any."""
+    pid = os.getpid()
+    return f"127.{96 + (pid >> 5 & 31)}.{(pid & 31) * 8}.0/21"
