@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.docker.traffic import backend, balancer
 from tests.rules import rule
 from tests.running import running, soon
 from windowbox.clients.docker import Engine
+from windowbox.clients.envoy import docker_routes
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
 from windowbox.errors import Malformed, Refused
@@ -170,3 +173,13 @@ async def test_an_address_that_the_host_has_itself_is_told(attachment: Attachmen
     await (await asyncio.create_subprocess_exec(*argv)).wait()
     told = await attachment.prepare([ADDRESS])
     assert told == {ADDRESS: f"this host has {ADDRESS} itself: as root: ip address del {ADDRESS} dev lo"}
+
+
+async def test_without_root_the_command_is_told(attachment: Attachment) -> None:
+    prefix, hop = ip_network("198.51.100.0/24"), ip_address("172.18.0.2")
+    os.seteuid(65534)
+    try:
+        told = await docker_routes.have_route(prefix, hop)
+    finally:
+        os.seteuid(0)
+    assert told == "as root: ip -4 route replace 198.51.100.0/24 via 172.18.0.2"

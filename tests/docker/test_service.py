@@ -73,7 +73,7 @@ async def test_other_ports_need_another_container(attachment: Attachment, host: 
 @rule("LB-14-docker")
 async def test_a_port_of_another_container_is_refused_in_words(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
-    await attachment.start(order(attachment, 80))
+    await traffic.live(await attachment.start(order(attachment, 80)))
     with pytest.raises(Refused, match="another container publishes that port"):
         await attachment.start(order(attachment, 80, name="other"))
     assert host.containers() == {"gardener-lb-f058bf43"}
