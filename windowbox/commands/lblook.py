@@ -55,6 +55,8 @@ class Balancer:
             return "drained"
         if not self.edge.backends or len(self.edge.problems) >= len(self.demand.ports):
             return "not served"
+        if self._trouble:
+            return "not served"
         return "in part" if self.edge.problems or self.demand.refusals else "serving"
 
     @property
@@ -69,10 +71,20 @@ class Balancer:
             case "in part" | "not served":
                 problems = self.edge.problems if self.edge else {}
                 lacking = [self.edge.lacking] if self.edge and self.edge.lacking else []
+                lacking += [self._trouble] if self._trouble else []
                 said = [*lacking, *(f"{place}: {why}" for place, why in sorted(problems.items())), *refused]
                 return "; ".join(said)
             case "waiting" | "leaving":
                 return self._last_word() or "; ".join(refused) or _NO_RUN
+
+    @property
+    def _trouble(self) -> str:
+        """Why nobody answers though there are backends."""
+        if self.told and self.told.vacant:
+            return "no Pod behind it is ready, so clients are turned away at once"
+        if self.told and self.told.backends and not self.told.healthy:
+            return "none of its backends is healthy: `windowbox lb show` tells why"
+        return ""
 
     def _last_word(self) -> str:
         return (self.last.note or self.last.outcome) if self.last else ""

@@ -67,6 +67,8 @@ class BalancerTold(Message):
     """One load balancer."""
 
     key: str
+    vacant: bool = False
+    """Nobody is behind the backends: clients are turned away at once."""
     backends: int = 0
     healthy: int = 0
     open: int = 0
@@ -155,6 +157,7 @@ def _balancer(
         seen[backend.name] = seen.get(backend.name, True) and backend.healthy
     return BalancerTold(
         key=subjects.key(balancer.ref),
+        vacant=bool(balancer.listeners) and all(one.vacant for one in balancer.listeners),
         backends=len(seen),
         healthy=sum(seen.values()),
         open=sum(place.open for place in places),
@@ -169,7 +172,10 @@ def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> P
         address=listener.address,
         port=listener.port,
         protocol=listener.protocol,
-        backends=tuple(_backend(one, found.get((one.address, one.port))) for one in listener.endpoints),
+        backends=tuple(
+            _backend(one, found.get((one.address, one.port)), vacant=listener.vacant)
+            for one in listener.endpoints
+        ),
         open=counted.active,
         total=counted.connections,
         received=counted.received,
@@ -180,11 +186,12 @@ def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> P
     )
 
 
-def _backend(endpoint: Endpoint, health: Health | None) -> BackendTold:
+def _backend(endpoint: Endpoint, health: Health | None, *, vacant: bool) -> BackendTold:
+    unknown = "no Pod behind it is ready" if vacant else "Envoy has not heard of it yet"
     return BackendTold(
         name=endpoint.name,
         address=endpoint.address,
         port=endpoint.port,
         healthy=health is not None and health.healthy,
-        reasons=health.reasons if health else ("Envoy has not heard of it yet",),
+        reasons=health.reasons if health else (unknown,),
     )
