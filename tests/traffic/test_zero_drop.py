@@ -81,6 +81,8 @@ def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
             service.wait(shows("80/TCP"))
             asking.until(partial(_is_refused, service, 81))
             # The node port has been taken back as well; connections through it are in the kernel's memory.
+            with steady(service.address, lasting=0) as client:
+                client.enough(250)
             clients.goes_on(held)
 
 
