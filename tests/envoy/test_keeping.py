@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -68,11 +69,14 @@ async def test_a_successor_takes_over_the_running_envoy_and_writes_nothing(
             [s async for s in first.settled([one])]
         (envoy,) = await attachment.found("edge")
         async with talk(place, PORT) as before:
-            successor = Edge(Processes(tmp_path / "envoys"))
+            successor = Edge(Processes(tmp_path / "envoys", program=tmp_path / "envoy"))
             async with running(successor.keep()):
                 assert await soon(successor.write([one])) is False
                 assert [s.problems async for s in successor.settled([one])] == [{}]
                 assert not await successor.outdated()
+                (tmp_path / "envoy").rename(tmp_path / "envoy-of-yesterday")
+                shutil.copy(tmp_path / "envoy-of-yesterday", tmp_path / "envoy")
+                assert await successor.outdated()
                 (found,) = await attachment.found("edge")
                 assert isinstance(found, Process)
                 assert isinstance(envoy, Process)

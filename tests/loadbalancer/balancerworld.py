@@ -61,12 +61,12 @@ class BalancerWorld:
 
     async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
         """A Service of type LoadBalancer has been created."""
-        ports = [{"name": "main", "port": port} | ({"nodePort": node_port} if node_port else {})]
+        port_ = {"name": "main", "port": port} | ({"nodePort": node_port} if node_port else {})
         body = {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name, **spec.pop("metadata", {})},
-            "spec": {"type": "LoadBalancer", "ports": ports, **spec},
+            "spec": {"type": "LoadBalancer", "ports": [port_], **spec},
         }
         return await self.kube.create(SERVICES, self.namespace, body)
 
@@ -123,6 +123,15 @@ class BalancerWorld:
 
         return await eventually(look)
 
+    async def complaint(self, name: str, words: str) -> str:
+        """What a Warning about the Service says in which these words are."""
+
+        async def look() -> str:
+            told = (f"{reason} {message}" for reason, message in await self.events(name))
+            return next((said for said in told if words in said), "")
+
+        return await eventually(look)
+
     async def node(self, name: str, addr: str) -> None:
         """A node is there."""
         with contextlib.suppress(Conflict):
@@ -151,7 +160,7 @@ class BalancerWorld:
         runtime = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["worker"]))
         registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}")
         opened = await stack.enter_async_context(clusters(runtime, registry))
-        attachment = Processes(self.folder / "edge")
+        attachment = Processes(self.folder / "edge", program=self.settings.envoy)
         parts = loadbalancer.assembled(bus, opened, registry, attachment, self.settings, Work())
         return parts, [
             *parts.tasks.values(),

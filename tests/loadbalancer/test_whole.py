@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.running import eventually
 from tests.servers import ControlPlane
+from windowbox.clients.envoy.process import Processes, packaged
 from windowbox.errors import WindowboxError
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.pool import Parts
@@ -223,3 +225,27 @@ async def remembered(world: BalancerWorld, name: str) -> bool:
 
 async def settled(parts: Parts) -> bool:
     return parts.book.settled()
+
+
+@rule("LB-15-12")
+async def test_another_envoy_takes_over_without_a_connection_refused(
+    world: BalancerWorld, tmp_path: Path
+) -> None:
+    async with world.worker():
+        await world.service("web", node_port=NODE_PORT)
+        where = await world.served("web")
+    [before] = await Processes(world.folder / "edge").found("edge")
+    newer = tmp_path / "newer-envoy"
+    shutil.copy(packaged(), newer)
+    world.settings = world.settings.model_copy(update={"envoy": newer})
+    heard: list[str] = []
+
+    async def replaced() -> bool:
+        heard.append(await greeting(where))
+        found = await Processes(world.folder / "edge", program=newer).found("edge")
+        return [one.generation for one in found] == [before.generation + 1]
+
+    async with world.worker():
+        await eventually(replaced)
+        assert await greeting(where) == "hello"
+    assert set(heard) == {"hello"}

@@ -49,6 +49,8 @@ class Container:
     """When its program was started last: tells one life from the next."""
     addresses: Mapping[str, Sequence[IPv4Address | IPv6Address]]
     """By Docker network."""
+    image: str
+    """The id of its image, whatever that is called by now."""
 
     @property
     def running(self) -> bool:
@@ -70,6 +72,12 @@ class Engine:
                 async with asyncio.timeout(_LIMIT):
                     self._host = (await self._docker.system.info())["Name"]
         return self._host
+
+    async def image(self, name: str) -> str:
+        """The id of the image of this name; Missing if it is not here."""
+        with _translated(f"look at image {name}"):
+            async with asyncio.timeout(_LIMIT):
+                return str((await self._docker.images.inspect(name))["Id"])
 
     async def ensure_image(self, image: str) -> None:
         """Have the image here; it is fetched only if it is not."""
@@ -304,6 +312,7 @@ def _container(told: Mapping[str, Any]) -> Container:
         state=told["State"]["Status"],
         life=told["State"]["StartedAt"],
         addresses={name: _addresses(endpoint) for name, endpoint in networks.items()},
+        image=told["Image"],
     )
 
 

@@ -205,6 +205,8 @@ class Owner:
         edge = Edge(self.attachment, name, labels=labels, on_start=self._started)
         keeping = group.create_task(edge.keep(), name=f"edge: keep {name}")
         self._edges[name] = Kept(edge, keeping)
+        if not self.attachment.fixed_ports:  # two could not have the same ports
+            group.create_task(_renew(edge), name=f"edge: renew {name}")
         return self._edges[name]
 
     def _started(self) -> None:
@@ -272,6 +274,15 @@ class Owner:
             self._changed.set()
 
         asyncio.get_running_loop().call_later(backoff(tries, first=1.0, longest=60.0), again)
+
+
+async def _renew(edge: Edge) -> None:
+    """Have a new Envoy in the place of one that an earlier version of windowbox, or of Envoy, has left."""
+    with contextlib.suppress(WindowboxError):
+        await edge.running.wait()
+        if await edge.outdated():
+            logger.info("%s: Envoy is not the one we would start; another takes over", edge.name)
+            await edge.replace()
 
 
 def _state(settled: Settled, lacking: str) -> EdgeState:

@@ -47,6 +47,9 @@ class Running(Protocol):
     async def ask(self, path: str, *, post: bool = False) -> bytes:
         """Ask the admin interface. Unreachable if nobody answers."""
 
+    async def outdated(self) -> bool:
+        """Whether another program than this would be started today."""
+
     async def ended(self) -> None:
         """Wait until it has ended, whatever the reason."""
 

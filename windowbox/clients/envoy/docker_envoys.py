@@ -39,6 +39,7 @@ class DockerEnvoy:
     files: Files
     engine: Engine
     routing: Routing
+    image: str
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         await self.files.write(files)
@@ -48,6 +49,11 @@ class DockerEnvoy:
 
     async def ask(self, path: str, *, post: bool = False) -> bytes:
         return await self.files.ask(path, post=post)
+
+    async def outdated(self) -> bool:
+        with contextlib.suppress(Missing):
+            return await self.engine.image(self.image) != self.container.image
+        return True  # it has to be fetched first
 
     async def ended(self) -> None:
         await self.engine.ended(self.container)
@@ -142,6 +148,7 @@ class DockerEnvoys:
             files=self._files(container),
             engine=self._engine,
             routing=self._routing,
+            image=self._household.image,
         )
 
     def _files(self, container: Container) -> Shared | Enclosed:

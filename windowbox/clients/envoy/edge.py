@@ -142,8 +142,10 @@ class Edge:
                 self._leaving.put_nowait(old)
 
     async def outdated(self) -> bool:
-        """Whether Envoy was started with another bootstrap than ours: `replace` is called for."""
+        """Whether Envoy is another than we would start, or has another bootstrap: `replace` is called for."""
         running = await self._attached()
+        if await running.outdated():
+            return True
         return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
 
     async def traffic(self) -> dict[str, Traffic]:

@@ -18,6 +18,7 @@ from windowbox.clients.envoy.attachments import Order, Running
 from windowbox.errors import Missing
 
 _PID = "envoy.pid"
+_PROGRAM = "program"
 _LOG = "envoy.log"
 _LARGEST_LOG = 4 << 20
 _PATIENCE = 2.0
@@ -39,7 +40,7 @@ class Processes:
         self._program = program or packaged()
 
     async def found(self, name: str) -> Sequence[Running]:
-        return [one for g in self._generations(name) if (one := Process.running_in(self._place(name, g)))]
+        return [one for g in self._generations(name) if (one := self._running(name, g))]
 
     async def names(self) -> Sequence[str]:
         if not self._folder.is_dir():
@@ -55,17 +56,21 @@ class Processes:
 
     async def start(self, order: Order) -> Running:
         place = self._place(order.name, order.generation)
-        if left := Process.running_in(place):
+        if left := self._running(order.name, order.generation):
             await left.end()
         self._forget_ended(order.name)
         place.mkdir(parents=True, mode=0o700)
         _write(place, order.files)
         argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", _LOG]
+        (place / _PROGRAM).write_text(_identity(self._program))
         child = _launched(place, argv)
-        return Process(place, child.pid, child)
+        return Process(place, child.pid, self._program, child)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         return await hostnetwork.prepare(addresses)
+
+    def _running(self, name: str, generation: int) -> Process | None:
+        return Process.running_in(self._place(name, generation), self._program)
 
     def _place(self, name: str, generation: int) -> Path:
         return self._folder / name / str(generation)
@@ -77,27 +82,30 @@ class Processes:
 
     def _forget_ended(self, name: str) -> None:
         for generation in self._generations(name):
-            if Process.running_in(self._place(name, generation)) is None:
+            if self._running(name, generation) is None:
                 shutil.rmtree(self._place(name, generation))
 
 
 class Process:
     """An Envoy that runs in a folder of this host, told from others by that."""
 
-    def __init__(self, place: Path, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self, place: Path, pid: int, program: Path, child: subprocess.Popen[bytes] | None = None
+    ) -> None:
         self.name = place.parent.name
         self.generation = int(place.name)
         self.pid = pid
         self._place = place
+        self._program = program
         self._child = child
 
     @classmethod
-    def running_in(cls, place: Path) -> Process | None:
+    def running_in(cls, place: Path, program: Path) -> Process | None:
         try:
             pid = int((place / _PID).read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return cls(place, pid) if _runs_in(place, pid) else None
+        return cls(place, pid, program) if _runs_in(place, pid) else None
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         await self._bound_log()
@@ -110,6 +118,11 @@ class Process:
 
     async def ask(self, path: str, *, post: bool = False) -> bytes:
         return await unixhttp.request(self._place / bootstrap.ADMIN, path, post=post)
+
+    async def outdated(self) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._place / _PROGRAM).read_text() != _identity(self._program)
+        return False
 
     async def ended(self) -> None:
         if sys.platform == "linux":
@@ -176,6 +189,12 @@ def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         )
     (place / _PID).write_text(f"{child.pid}\n")  # it does so itself, only later
     return child
+
+
+def _identity(program: Path) -> str:
+    """Tells a program from another that was put into its place."""
+    found = program.stat()
+    return f"{program} {found.st_ino} {found.st_mtime_ns}\n"
 
 
 def _write(place: Path, files: Mapping[str, bytes]) -> None:
