@@ -49,6 +49,8 @@ class Settling:
     def __init__(self) -> None:
         self.refused: dict[str, str] = {}
         """Listeners that Envoy has turned down, and what it said."""
+        self.digested = True
+        """Whether Envoy is known to have done with what was written last, be it taken or refused."""
         self._told = resources.NOTHING
         self._unproven: set[str] = set()
         self._endpoints: dict[str, str] = {}
@@ -57,7 +59,7 @@ class Settling:
 
     def expect(self, before: Configuration, after: Configuration) -> None:
         """From now on, `after` is to be served, by an Envoy that was told `before`."""
-        self._told = after
+        self._told, self.digested = after, False
         old, new = before.listeners, after.listeners
         self._unproven &= new.keys()
         self._unproven |= {name for name, listener in new.items() if old.get(name) != listener}
@@ -76,7 +78,7 @@ class Settling:
     def take_over(self, told: Configuration) -> None:
         """An Envoy that was told this before is running: what it serves is not proven again."""
         self.expect(told, told)
-        self._rejections = -1
+        self._rejections, self.digested = -1, True
 
     async def settled(
         self,
@@ -91,10 +93,12 @@ class Settling:
         proofs = _Proofs()
         try:
             while pending:
-                over = asyncio.get_running_loop().time() >= limit
+                begun = asyncio.get_running_loop().time()
+                over = begun >= limit
                 listeners = [one for lb in pending for one in lb.listeners]
                 thorough = over or pause > _UNASKED
                 view = await self._look(serving(), listeners, proofs, thorough=thorough)
+                took = asyncio.get_running_loop().time() - begun
                 looked_at, pending = pending, []
                 for lb in looked_at:
                     if over or not _awaited(lb, view):
@@ -102,7 +106,8 @@ class Settling:
                     else:
                         pending.append(lb)
                 if pending:
-                    await proofs.pause(pause)
+                    # An Envoy that is slow to answer has enough to do.
+                    await proofs.pause(max(pause, took))
                     pause = min(_LONGEST_PAUSE, pause * 2)
         finally:
             await proofs.stop()
@@ -153,6 +158,7 @@ class Settling:
         if running is None or standing is None or not standing.live:
             return _STARTING, frozenset()
         late = await self._not_taken(running, standing)
+        self.digested = not late
         return late, await admin.warming(running) if standing.warming and not late else frozenset()
 
     async def _not_taken(self, running: Running, standing: admin.Standing) -> str | None:
