@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from functools import partial
@@ -95,8 +96,13 @@ def _has_no_listeners(traffic: World, address: str) -> None:
 
 
 def _inotify_instances(pid: int) -> int:
-    handles = Path(f"/proc/{pid}/fd").iterdir()
-    return sum(os.readlink(handle) == "anon_inode:inotify" for handle in handles)
+    return sum(_leads_to(handle) == "anon_inode:inotify" for handle in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _leads_to(handle: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        return os.readlink(handle)
+    return ""
 
 
 def _children_ended(traffic: World) -> list[int]:
