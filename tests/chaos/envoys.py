@@ -15,7 +15,6 @@ from tests.running import eventually
 from windowbox.clients.envoy import admin
 from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import WindowboxError
-from workers.loadbalancer.owner import SHARED
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class Envoys:
 
     async def found(self) -> Sequence[Process]:
         """Those that run; one, if all is well."""
-        return [one for one in await self._attachment.found(SHARED) if isinstance(one, Process)]
+        return [one for one in await self._attachment.found("edge") if isinstance(one, Process)]
 
     async def _serving(self) -> Process | None:
         for envoy in await self.found():

@@ -29,6 +29,7 @@ from tests.chaos.havoc import Havoc, Plan
 from tests.chaos.nodes import Nodes
 from tests.chaos.services import Services
 from tests.chaos.witness import Witness
+from tests.running import eventually
 from windowbox.clients import kube
 from windowbox.clients.envoy import process as envoy
 from windowbox.clients.kube import Kube
@@ -79,6 +80,31 @@ class World:
         logger.warning("havoc: kill -9 %s, the owner of the edge", name)
         await self.sandbox.kill(name)
 
+    async def lose_objects(self) -> None:
+        """All objects vanish from the bus; the edge has a new owner before anybody brings them back."""
+        await self.calm()
+        logger.warning("havoc: the bus loses all objects, and the edge its owner")
+        watchers = [name for name in self.sandbox.names if name.startswith("watcher")]
+        for name in watchers:
+            await self.sandbox.stop(name)
+        async with connected(self.access) as bus:
+            await bus.purge(streams.OBJECTS, ">")
+        await self.kill_owner()
+        await eventually(self._owner)
+        await asyncio.sleep(2)
+        for name in watchers:
+            await self.sandbox.start(name)
+
+    async def calm(self) -> None:
+        """Wait until all is as usual, and keep the journal. It is then that forgetting does most harm."""
+        await self.sandbox.wait_ready()
+        await eventually(self._owner)
+        await eventually(self._some_serve)
+        await self.journal.save()
+
+    async def _some_serve(self) -> bool:
+        return len(self.witness.shown) > SERVICES / 2
+
     async def _owner(self) -> str | None:
         with contextlib.suppress(WindowboxError):
             async with connected(self.access, patience=2) as bus:
@@ -106,8 +132,8 @@ async def test_addresses_stay_and_clients_are_served_whatever_dies(tmp_path: Pat
 
 
 async def _break_everything(world: World) -> None:
-    more = [world.kill_owner] * OWNER_KILLS + [world.envoys.kill] * ENVOY_KILLS
-    havoc = Havoc(world.sandbox, PLAN, random.Random(SEED), world.journal.save, more)
+    more = [world.kill_owner] * OWNER_KILLS + [world.envoys.kill] * ENVOY_KILLS + [world.lose_objects]
+    havoc = Havoc(world.sandbox, PLAN, random.Random(SEED), world.calm, more)
     async with asyncio.TaskGroup() as group:
         group.create_task(world.services.run(PLAN.seconds))
         group.create_task(world.nodes.run(PLAN.seconds))
