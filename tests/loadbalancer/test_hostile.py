@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from tests.natsserver import NatsServer
 from tests.servers import ControlPlane
 from windowbox.models.lbsettings import LoadBalancerSettings
 
-NODE, NODE_PORT = "127.67.0.1", 31067
+PLACE = f"127.67.{os.getpid() % 250}"
+NODE, NODE_PORT = f"{PLACE}.1", 31067
 LONG = "x" * 10_000
 
 
@@ -23,7 +25,7 @@ LONG = "x" * 10_000
 async def world(
     control_plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> AsyncIterator[BalancerWorld]:
-    ranges = [{"prefixes": ["127.67.1.0/28"]}]
+    ranges = [{"prefixes": [f"{PLACE}.16/28"]}]
     async with (
         balancer_world(control_plane, nats, tmp_path, "hostile", ranges=ranges) as made,
         played_node(NODE, NODE_PORT, "hello"),
@@ -45,7 +47,7 @@ CASES = [
         "127.99.0.1 is none of the addresses",
     ),
     ("nonsense", annotated(address="not an address"), "", "not an address"),
-    ("taken", annotated(address="127.67.1.7"), "AddressTaken", "belongs to Service hostile/good"),
+    ("taken", annotated(address=f"{PLACE}.23"), "AddressTaken", "belongs to Service hostile/good"),
     ("long", annotated(address=LONG), "", "loadbalancer.windowbox/address"),
     ("proxy", annotated(proxy_protocol=LONG), "", "loadbalancer.windowbox/proxy-protocol"),
     ("sctp", {"ports": [{"port": 9, "protocol": "SCTP"}]}, "", "SCTP"),
@@ -55,7 +57,7 @@ CASES = [
 
 async def test_each_is_told_what_is_wrong_and_none_harms_another(world: BalancerWorld) -> None:
     async with world.worker() as parts:
-        await world.service("good", node_port=NODE_PORT, **annotated(address="127.67.1.7"))
+        await world.service("good", node_port=NODE_PORT, **annotated(address=f"{PLACE}.23"))
         where = await world.served("good")
         for name, asked, _, _ in CASES:
             ports = asked.get("ports")

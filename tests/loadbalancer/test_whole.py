@@ -31,7 +31,9 @@ from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.pool import Parts
 from workers.loadbalancer.qualifying import FINALIZER
 
-NODE, NODE_PORT = "127.66.0.1", 31066
+PLACE = f"127.66.{os.getpid() % 250}"
+"""Loopback addresses that no other run of the tests has."""
+NODE, NODE_PORT = f"{PLACE}.1", 31066
 
 
 @pytest_asyncio.fixture
@@ -39,7 +41,7 @@ async def world(
     control_plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> AsyncIterator[BalancerWorld]:
     """A cluster with one played node, and three addresses to give away."""
-    ranges = [{"prefixes": ["127.66.1.1/32", "127.66.1.2/31"]}]
+    ranges = [{"prefixes": [f"{PLACE}.17/32", f"{PLACE}.18/31"]}]
     async with (
         balancer_world(control_plane, nats, tmp_path, "balancers", ranges=ranges) as made,
         played_node(NODE, NODE_PORT, "hello"),
@@ -139,16 +141,18 @@ async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWo
 async def test_a_port_that_another_process_holds_is_told_and_served_once_free(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service(
-            "web", port=8066, metadata={"annotations": {"loadbalancer.windowbox/address": "127.66.1.2"}}
+            "web", port=8066, metadata={"annotations": {"loadbalancer.windowbox/address": f"{PLACE}.18"}}
         )
         await world.served("web")
-        with taken_port("127.66.1.1", 8066):
+        with taken_port(f"{PLACE}.17", 8066):
             await world.service(
-                "clash", port=8066, metadata={"annotations": {"loadbalancer.windowbox/address": "127.66.1.1"}}
+                "clash",
+                port=8066,
+                metadata={"annotations": {"loadbalancer.windowbox/address": f"{PLACE}.17"}},
             )
             said = await world.told("clash", "SyncLoadBalancerFailed")
-            assert "another process of this host holds port 8066/TCP of 127.66.1.1" in said
-        assert await world.served("clash") == "127.66.1.1"
+            assert f"another process of this host holds port 8066/TCP of {PLACE}.17" in said
+        assert await world.served("clash") == f"{PLACE}.17"
 
 
 async def test_a_successor_of_the_owner_changes_nothing(world: BalancerWorld) -> None:
@@ -205,8 +209,8 @@ async def test_a_node_that_moves_is_followed(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service("web", node_port=NODE_PORT)
         where = await world.served("web")
-        async with played_node("127.66.0.2", NODE_PORT, "moved"):
-            await world.node("one", "127.66.0.2")
+        async with played_node(f"{PLACE}.2", NODE_PORT, "moved"):
+            await world.node("one", f"{PLACE}.2")
 
             async def moved() -> bool:
                 return await greeting(where) == "moved"

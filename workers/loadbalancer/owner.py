@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,7 +16,6 @@ from bus.pool import backoff
 from bus.queue import Queue
 from bus.registry import MachinePlace, Registry
 from windowbox.clients.clusters import Clusters
-from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.settling import Settled
@@ -28,29 +27,17 @@ from windowbox.telemetry import metrics
 from workers.loadbalancer import details, wanted
 from workers.loadbalancer.adoption import Adoption
 from workers.loadbalancer.book import Book
+from workers.loadbalancer.edges import Edges
 from workers.loadbalancer.picture import Picture, Sight
 from workers.loadbalancer.routes import Machines
 from workers.loadbalancer.states import EdgeState, States
 
 logger = logging.getLogger(__name__)
 
-SHARED = "edge"
-"""The name of the Envoy that all Services share."""
-
 _PATIENCE = 30.0
 """Seconds that a new owner waits to hear of all clusters, before it takes what it does not see for gone."""
 _SWEEP = 60.0
 _ADOPT_AGAIN = 5.0
-
-
-@dataclass
-class Kept:
-    """An edge, and what keeps it running."""
-
-    edge: Edge
-    keeping: asyncio.Task[None]
-    routes: Mapping[str, str] | None = None
-    """Those that it was given; None if that is not known."""
 
 
 @dataclass
@@ -68,7 +55,7 @@ class Owner:
     machines: MachinePlace | None = None
     """Where the machines of the runtime cluster are, should its nodes run in Pods."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _edges: dict[str, Kept] = field(default_factory=dict)
+    _edges: Edges | None = None
     _settled: dict[ObjectRef, LoadBalancer] = field(default_factory=dict)
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
     _retrying: set[ObjectRef] = field(default_factory=set)
@@ -81,7 +68,7 @@ class Owner:
 
     def describe(self) -> dict[str, object]:
         """What `status` shows of the edges."""
-        return {"owned": sorted(self._edges), "load balancers": len(self._picture)}
+        return {"owned": self._edges.names if self._edges else [], "load balancers": len(self._picture)}
 
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
@@ -93,17 +80,14 @@ class Owner:
         async with answering, asyncio.TaskGroup() as group:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
                 group.create_task(task(), name=f"edge: {name}")
-            try:
-                await self._begin(sight)
-                await machines.complete()
-                group.create_task(self._sweep(sight), name="edge: sweep")
-                await self._serve(sight, machines, group)
-            finally:
-                for name in list(self._edges):
-                    self._edges.pop(name).keeping.cancel()
+            self._edges = Edges(self.attachment, self.settings, group, self._started)
+            await self._begin(sight)
+            await machines.complete()
+            group.create_task(self._sweep(sight), name="edge: sweep")
+            await self._serve(sight, machines, self._edges, group)
 
     async def _answer(self, question: bytes) -> bytes:
-        running = [kept.edge for kept in self._edges.values() if kept.edge.running.is_set()]
+        running = self._edges.running if self._edges else []
         return await details.told(question, running, self._picture, self.book.usage())
 
     async def _begin(self, sight: Sight) -> None:
@@ -117,15 +101,15 @@ class Owner:
                     self._changed.clear()
                     await self._changed.wait()
 
-    async def _serve(self, sight: Sight, machines: Machines, group: asyncio.TaskGroup) -> None:
+    async def _serve(self, sight: Sight, machines: Machines, edges: Edges, group: asyncio.TaskGroup) -> None:
         failures = 0
         adoption = Adoption(self.bus, self.book, self.clusters, self.registry, self.settings)
         while True:
             self._changed.clear()
             try:
                 await self._adopt(adoption)
-                await self._bring_about(sight, group)
-                await self._route(machines.routes(sight.backends()))
+                await self._bring_about(sight, edges, group)
+                await edges.route(machines.routes(sight.backends()))
                 failures = 0
             except WindowboxError as error:
                 failures += 1
@@ -163,67 +147,26 @@ class Owner:
                         await self.queue.remind(subjects.key(ref), Wish(reason="sweep"))
             await asyncio.sleep(_SWEEP)
 
-    async def _bring_about(self, sight: Sight, group: asyncio.TaskGroup) -> None:
+    async def _bring_about(self, sight: Sight, edges: Edges, group: asyncio.TaskGroup) -> None:
         if not self.book.settled() and not self._picture:
             return  # whose addresses are whose is not known yet: what serves, serves on
-        self._picture = picture = sight.picture()
-        edges = await self._grouped(picture)
-        for name, load_balancers in edges.items():
-            kept = self._edges.get(name) or self._keep(name, self._labels(load_balancers), group)
-            await kept.edge.write(load_balancers)
-        await self._let_go(picture, edges)
-        for name, load_balancers in edges.items():
-            self._look(self._edges[name].edge, load_balancers, sight, group)
-        metrics.load_balancers.set(len(picture))
-
-    async def _route(self, routes: Mapping[str, str]) -> None:
-        """Have the edges reach nodes that run in Pods."""
-        for kept in self._edges.values():
-            if kept.routes != routes:
-                await kept.edge.route(routes)
-                kept.routes = routes
-
-    async def _grouped(self, picture: Picture) -> dict[str, list[LoadBalancer]]:
-        """Which Envoy carries which load balancers."""
-        if not self._isolated:
-            # Where nobody has ever asked for a load balancer, no Envoy need run.
-            needed = picture or self._edges or SHARED in await self.attachment.names()
-            return {SHARED: list(picture.values())} if needed else {}
-        return {wanted.box_name(balancer.uid): [balancer] for balancer in picture.values()}
-
-    @property
-    def _isolated(self) -> bool:
-        # Published ports belong to one container: shared, each new Service would cut all others.
-        return self.settings.isolation or self.attachment.fixed_ports
-
-    def _labels(self, load_balancers: Sequence[LoadBalancer]) -> dict[str, str] | None:
-        if not self._isolated:
-            return None
-        return docker_boxes.service_labels(load_balancers[0].ref, self.settings.cluster_name)
-
-    def _keep(self, name: str, labels: Mapping[str, str] | None, group: asyncio.TaskGroup) -> Kept:
-        edge = Edge(self.attachment, name, labels=labels, on_start=self._started)
-        keeping = group.create_task(edge.keep(), name=f"edge: keep {name}")
-        self._edges[name] = Kept(edge, keeping)
-        if not self.attachment.fixed_ports:  # two could not have the same ports
-            group.create_task(_renew(edge), name=f"edge: renew {name}")
-        return self._edges[name]
+        await edges.digested()  # what changes meanwhile goes along
+        self._picture = sight.picture()
+        carried = await edges.write(self._picture)
+        await self._let_go(edges)
+        for edge, load_balancers in carried:
+            self._look(edge, load_balancers, sight, group)
+        metrics.load_balancers.set(len(self._picture))
 
     def _started(self) -> None:
         """An Envoy is there: all that it carries is to be looked at."""
         self._settled.clear()
-        for kept in self._edges.values():
-            kept.routes = None
         self._changed.set()
 
-    async def _let_go(self, picture: Picture, edges: Mapping[str, object]) -> None:
+    async def _let_go(self, edges: Edges) -> None:
         """Tell the Services that are carried no longer."""
-        for name in self._edges.keys() - edges.keys():
-            kept = self._edges.pop(name)
-            kept.keeping.cancel()
-            await kept.edge.end()
-        gone = self.states.known() - picture.keys()
-        if gone and (shared := self._edges.get(SHARED)) and not await shared.edge.taken():
+        gone = self.states.known() - self._picture.keys()
+        if gone and not await edges.taken():
             raise Unreachable("Envoy does not let go of what it is to serve no longer")
         for ref in gone:
             self._settled.pop(ref, None)
@@ -274,15 +217,6 @@ class Owner:
             self._changed.set()
 
         asyncio.get_running_loop().call_later(backoff(tries, first=1.0, longest=60.0), again)
-
-
-async def _renew(edge: Edge) -> None:
-    """Have a new Envoy in the place of one that an earlier version of windowbox, or of Envoy, has left."""
-    with contextlib.suppress(WindowboxError):
-        await edge.running.wait()
-        if await edge.outdated():
-            logger.info("%s: Envoy is not the one we would start; another takes over", edge.name)
-            await edge.replace()
 
 
 def _state(settled: Settled, lacking: str) -> EdgeState:

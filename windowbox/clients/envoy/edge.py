@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 _SHORT_LIFE = 5.0
 """Seconds. An Envoy that ends sooner is likely to do so again."""
 _LONGEST_PAUSE = 10.0
+_DIGESTION = 1.0
 _START = 30.0
 """Seconds that a new Envoy has until it serves, when it is to replace another."""
 
@@ -82,6 +83,7 @@ class Edge:
                     await self._until_ended()
                     logger.warning("%s: Envoy has ended; starting it again", self.name)
                 except WindowboxError as error:
+                    self._settling.failure = f"Envoy does not start: {error}"
                     logger.error("%s: Envoy does not start: %s", self.name, error)
                 lived = asyncio.get_running_loop().time() - begun
                 failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
@@ -115,6 +117,15 @@ class Edge:
     async def taken(self, patience: float = 3.0) -> bool:
         """Wait until Envoy has done what was last written, also with what was taken away."""
         return await self._settling.taken(patience, lambda: self._serving)
+
+    async def digested(self) -> None:
+        """Wait a while until Envoy has done with what was written last.
+
+        It reads all anew for each file that is written, also if there is a newer one already: of a thousand
+        listeners, that takes it longer than us.
+        """
+        if self._serving is not None and not self._settling.digested:
+            await self.taken(_DIGESTION)
 
     async def end(self) -> None:
         """End its Envoy for good. Nobody may keep it running meanwhile."""
@@ -209,6 +220,7 @@ class Edge:
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation
+        self._settling.failure = ""
         self._ended_by_us = False
         self.running.set()
         self._on_start()

@@ -51,6 +51,8 @@ class Settling:
         """Listeners that Envoy has turned down, and what it said."""
         self.digested = True
         """Whether Envoy is known to have done with what was written last, be it taken or refused."""
+        self.failure = ""
+        """Why there is no Envoy, if it does not start."""
         self._told = resources.NOTHING
         self._unproven: set[str] = set()
         self._endpoints: dict[str, str] = {}
@@ -135,7 +137,7 @@ class Settling:
         try:
             late, warming = await self._late(running)
         except TransientError:
-            late, warming = _STARTING, frozenset()
+            late, warming = self.failure or _STARTING, frozenset()
         if late:
             return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
         warm = {one.name: _WARMING for one in listeners if one.name in warming}
@@ -156,7 +158,7 @@ class Settling:
         """What Envoy has not yet done with what it was told, and which clusters it is still warming."""
         standing = await admin.standing(running) if running else None
         if running is None or standing is None or not standing.live:
-            return _STARTING, frozenset()
+            return self.failure or _STARTING, frozenset()
         late = await self._not_taken(running, standing)
         self.digested = not late
         return late, await admin.warming(running) if standing.warming and not late else frozenset()
