@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from bus import consumers, streams
 from bus.connection import Bus, Stored, WrongSequence
@@ -19,17 +19,24 @@ _GIVE_UP = streams.LEASE_SECONDS * 0.8
 """Without renewal for so long we stop by ourselves: before the server gives the lease to another."""
 
 
+Act = Callable[[], Awaitable[None]]
+
+
 class Lost(WindowboxError):
     """The lease is no longer ours."""
 
 
 class Leases:
-    """Leases of one process. `run` must be running for those who wait to be told."""
+    """Leases of one process. `run` must be running for those who wait to be told.
+
+    Those of one process who ask for a lease of the same name have it together: it is renewed once for all.
+    """
 
     def __init__(self, bus: Bus, owner: str) -> None:
         self._bus = bus
         self.owner = owner
         self._changed: dict[str, asyncio.Event] = {}
+        self._shares: dict[str, _Share] = {}
 
     async def run(self) -> None:
         """Listen to what becomes of the leases, for ever."""
@@ -42,30 +49,46 @@ class Leases:
                 logger.debug("leases: %s", error)
                 await asyncio.sleep(0.5)
 
-    async def while_held(self, name: str, act: Callable[[], Awaitable[None]]) -> None:
+    async def while_held(self, name: str, act: Act) -> None:
         """Do `act` whenever the lease is ours, and stop it when it is not. For ever."""
         while True:
-            await self._try(name, act)
+            await self.once(name, act)
 
-    async def once(self, name: str, act: Callable[[], Awaitable[None]]) -> None:
+    async def once(self, name: str, act: Act) -> None:
         """Do `act` to its end while the lease is ours, beginning anew if we lose it meanwhile."""
-        while not await self._try(name, act):
-            pass
+        async with self._shared(name) as share:
+            while not await share.do(act):
+                pass
 
-    async def _try(self, name: str, act: Callable[[], Awaitable[None]]) -> bool:
-        """Whether `act` has come to its end."""
-        subject = _subject(name)
+    @contextlib.asynccontextmanager
+    async def _shared(self, name: str) -> AsyncIterator[_Share]:
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = _Share()
+            share.keeping = asyncio.create_task(self._keep(name, share), name=f"lease {name}")
+        share.users += 1
         try:
-            sequence = await self._acquire(subject)
-            logger.info("owner of %s", name)
-            await self._hold(subject, sequence, act)
-            return True
-        except Lost:
-            logger.info("no longer owner of %s", name)
-        except TransientError as error:
-            logger.info("lease %s: %s", name, error)
-            await asyncio.sleep(0.5)
-        return False
+            yield share
+        finally:
+            share.users -= 1
+            if not share.users:
+                del self._shares[name]
+                share.keeping.cancel()
+                await asyncio.wait([share.keeping])
+
+    async def _keep(self, name: str, share: _Share) -> None:
+        """Have the lease as often and as long as can be."""
+        subject = _subject(name)
+        while True:
+            try:
+                sequence = await self._acquire(subject)
+                logger.info("owner of %s", name)
+                await self._hold(subject, sequence, share)
+            except Lost:
+                logger.info("no longer owner of %s", name)
+            except TransientError as error:
+                logger.info("lease %s: %s", name, error)
+                await asyncio.sleep(0.5)
 
     async def _acquire(self, subject: str) -> int:
         changed = self._changed.setdefault(subject, asyncio.Event())
@@ -79,17 +102,14 @@ class Leases:
                 async with asyncio.timeout(streams.LEASE_SECONDS):
                     await changed.wait()
 
-    async def _hold(self, subject: str, sequence: int, act: Callable[[], Awaitable[None]]) -> None:
-        acting = asyncio.ensure_future(act())
+    async def _hold(self, subject: str, sequence: int, share: _Share) -> None:
+        share.gained()
         try:
-            while not (await asyncio.wait([acting], timeout=_RENEW))[0]:
+            while True:
+                await asyncio.sleep(_RENEW)
                 sequence = await self._renew(subject, sequence)
-            await acting
         finally:
-            acting.cancel()
-            await asyncio.wait([acting])
-            if not acting.cancelled():
-                acting.exception()
+            await share.lost()
             await self._release(subject)
 
     async def _renew(self, subject: str, sequence: int) -> int:
@@ -120,6 +140,55 @@ class Leases:
     def _wake(self, subject: str) -> None:
         if subject in self._changed:
             self._changed[subject].set()
+
+
+class _Share:
+    """A lease, as those see it who have it together."""
+
+    keeping: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._held = asyncio.Event()
+        self._acts: set[asyncio.Future[None]] = set()
+
+    def gained(self) -> None:
+        self._held.set()
+
+    async def lost(self) -> None:
+        """Stop what is being done, and wait until it has stopped."""
+        self._held.clear()
+        for act in self._acts:
+            act.cancel()
+        if self._acts:
+            await asyncio.wait(self._acts)
+
+    async def do(self, act: Act) -> bool:
+        """Do `act` once the lease is ours. Whether it came to its end before the lease was lost."""
+        await self._until_held()
+        acting = asyncio.ensure_future(act())
+        self._acts.add(acting)
+        try:
+            await asyncio.wait([acting])
+            if acting.cancelled():
+                return False
+            acting.result()
+            return True
+        finally:
+            acting.cancel()
+            await asyncio.wait([acting])
+            self._acts.discard(acting)
+            if not acting.cancelled():
+                acting.exception()
+
+    async def _until_held(self) -> None:
+        held = asyncio.ensure_future(self._held.wait())
+        try:
+            await asyncio.wait([held, self.keeping], return_when=asyncio.FIRST_COMPLETED)
+            if self.keeping.done():
+                self.keeping.result()  # it only ever ends because of something nobody foresaw
+        finally:
+            held.cancel()
 
 
 def _subject(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import zlib
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ _CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 _LONGEST_PAUSE = 10.0
+_PARTS = 16
 
 Pair = tuple[str, str]
 """A cluster and a kind."""
@@ -186,7 +188,14 @@ class Watching:
 
 
 def _lease(cluster: str, kind: str) -> str:
-    return f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
+    """The lease of a kind of the runtime cluster, or of a part of all other clusters.
+
+    A lease is renewed every second, and everybody hears of it: a hundred clusters with one for each of their
+    kinds would cost more than all that happens in them.
+    """
+    if cluster == RUNTIME:
+        return f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
+    return f"watch.members.{zlib.crc32(cluster.encode()) % _PARTS}"
 
 
 def _serves(definition: Object, resource: Resource) -> bool:

@@ -10,6 +10,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+import pytest
+
 from bus import streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
@@ -68,6 +70,55 @@ async def test_a_graceful_stop_gives_the_lease_back(bus: Bus) -> None:
     last = await bus.last(f"KV_{streams.LEASES}", _LEASE)
     assert last is not None
     assert last.headers["KV-Operation"] == "DEL"
+
+
+async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
+    leases, began = Leases(bus, "both"), [asyncio.Event(), asyncio.Event()]
+
+    async def act(which: int) -> None:
+        began[which].set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            began[which].clear()
+
+    other = Owner(bus, "other", set())
+    works = [leases.while_held("thing", lambda n=n: act(n)) for n in range(2)]  # type: ignore[misc]
+    async with running(leases.run(), *works) as (_, first, second):
+        for one in began:
+            await soon(one.wait())
+        async with running(other.run()):
+            await stopped(first)
+            assert [one.is_set() for one in began] == [False, True]
+            written = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+            assert written
+            assert written.data == b"both"
+            await stopped(second)
+            await soon(other.began.wait())
+
+
+async def test_what_is_to_be_done_once_is_done_and_gives_the_lease_back(bus: Bus) -> None:
+    leases, done = Leases(bus, "me"), []
+
+    async def act() -> None:
+        done.append("done")
+
+    async with running(leases.run()):
+        await soon(leases.once("thing", act))
+    last = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+    assert last
+    assert (done, last.headers["KV-Operation"]) == (["done"], "DEL")
+
+
+async def test_what_fails_under_a_lease_is_told_to_those_who_asked_for_it(bus: Bus) -> None:
+    leases = Leases(bus, "me")
+
+    async def act() -> None:
+        raise ValueError("a bug")
+
+    async with running(leases.run()):
+        with pytest.raises(ValueError, match="a bug"):
+            await soon(leases.while_held("thing", act))
 
 
 async def test_many_contenders_hold_a_lease_one_after_another(bus: Bus) -> None:
