@@ -45,4 +45,7 @@ REASONS: dict[str, str] = {
     "DN-85": _BIND,
     "DN-93": "left out: zones and their servers are settings; nothing is guessed from answers",
     **dict.fromkeys(("DN-100", "DN-101"), _GO),
+    "LB-3-deletefailed": "of a Service that is gone no Event can be told; what it had goes all the same",
+    "LB-5-serial": "so by its making: the owner of the edge alone tells Envoy, one thing after the other",
+    "LB-9-range": "left out: addresses are those outside, which need no counterparts inside",
 }

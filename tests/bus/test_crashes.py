@@ -174,7 +174,7 @@ async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus
     assert overlaps(story.all) == []
 
 
-@rule("B-7")
+@rule("B-7", "LB-2-serial")
 async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str) -> None:
     queue, names = Queue(bus, POOL), [f"web-{number}" for number in range(8)]
     async with workers(nats_url, ack_wait=1.0) as crew:

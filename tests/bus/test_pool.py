@@ -50,7 +50,7 @@ async def test_many_wishes_for_one_object_are_one_item(bus: Bus) -> None:
     ]
 
 
-@rule("V-4", "B-7")
+@rule("V-4", "B-7", "LB-6-collapse")
 async def test_wishes_during_a_run_make_one_more_run(bus: Bus) -> None:
     story, queue = Story(), Queue(bus, POOL)
     handler = Telling(bus, story.add)
@@ -66,7 +66,7 @@ async def test_wishes_during_a_run_make_one_more_run(bus: Bus) -> None:
     assert len(await records(bus, "gated")) == 2
 
 
-@rule("B-7")
+@rule("B-7", "LB-2-serial")
 async def test_many_objects_are_worked_on_at_once(bus: Bus) -> None:
     story, queue = Story(), Queue(bus, POOL)
     handler = Telling(bus, story.add)
