@@ -104,6 +104,62 @@ def test_what_is_reported_and_what_is_written_are_told_alike() -> None:
     ) == ["report: Create Succeeded: all is well", "status: Create Succeeded: all is well"]
 
 
+ADDRESS = {"addresses": {"IPv4": "127.0.1.2", "IPv6": "fd00::2"}}
+EDGE = {"uid": "u", "digest": "d", "since": "2026-09-01T10:15:31.123+00:00", "backends": ["a", "b"]}
+SERVED = {"loadBalancer": {"ingress": [{"ip": "127.0.1.2", "ports": [{"port": 80, "protocol": "TCP"}]}]}}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        pytest.param(
+            Call(door="addresses", request={"take": {}}, answer=ADDRESS, effect=True),
+            ["addresses: 127.0.1.2, fd00::2"],
+            id="given",
+        ),
+        pytest.param(
+            Call(door="addresses", request={"take": {}}, answer={"addresses": {}, "note": "used up"}),
+            ["addresses: none: used up"],
+            id="not-given",
+        ),
+        pytest.param(
+            Call(door="addresses", request={"release": "web"}, answer=["127.0.1.2"]),
+            ["addresses: gave back 127.0.1.2"],
+            id="given-back",
+        ),
+        pytest.param(Call(door="addresses", request={"release": "web"}, answer=[]), [], id="nothing-back"),
+        pytest.param(Call(door="addresses", request={"version": "web"}, answer="7"), [], id="as-ever"),
+        pytest.param(Call(door="edge", request=None), ["edge: does not carry it yet"], id="no-edge"),
+        pytest.param(
+            Call(door="edge", request=None, answer=EDGE),
+            ["edge: as of 10:15:31.123, backends a, b"],
+            id="edge",
+        ),
+        pytest.param(
+            Call(door="edge", request=None, answer={**EDGE, "backends": [], "lacking": "no node",
+                                                    "problems": {"80/TCP": "taken"}}),
+            ["edge: as of 10:15:31.123, backends no node; 80/TCP: taken"],
+            id="edge-with-problems",
+        ),
+        pytest.param(
+            Call(door="report", effect=True, request={
+                "uid": "u", "patch": SERVED,
+                "events": [{"type": "Normal", "reason": "Ensured", "note": "all is well"}],
+            }),
+            ["report: 127.0.1.2 80/TCP", "event: Ensured: all is well"],
+            id="report",
+        ),
+        pytest.param(
+            Call(door="status", request={"loadBalancer": {"ingress": None}}, effect=True),
+            ["status: no address"],
+            id="emptied",
+        ),
+    ],
+)  # fmt: skip
+def test_what_runs_of_services_do_is_told(call: Call, said: list[str]) -> None:
+    assert told(call) == said
+
+
 def test_a_second_delivery_is_told() -> None:
     [moment] = story.told([], [run(delivery=2, waited=1.5)])
     assert moment.details[0] == "event; waited 1.5 s, took 12 ms, by host/1, delivery 2"

@@ -12,6 +12,7 @@ from bus.recordings import FORMAT, Deciding, Header, Recording, SeenObject, Zone
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.wbx"))
 DEMO = FOLDER / "demo.wbx"
+BALANCERS = FOLDER / "loadbalancer.wbx"
 
 KEY = "runtime.dnsrecords_extensions_gardener_cloud.demo.web"
 SUBJECT = f"object.{KEY}"

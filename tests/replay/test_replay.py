@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from bus import recordings
-from bus.messages import BODY, Call
-from tests.replay.samples import DEMO, FILES, recording, run, seen
+from bus.messages import BODY, Call, Wish
+from bus.pool import Outcome
+from tests.replay.samples import BALANCERS, DEMO, FILES, recording, run, seen
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
 from workers import replay
 from workers.dnsrecord import records
 from workers.dnsrecord.actuator import DNSRecordActuator
+from workers.doors import Doors
 from workers.lifecycle.kinds import Run, Status
+from workers.loadbalancer import words
+from workers.loadbalancer.runs import Seen, ServiceRuns
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -73,6 +77,57 @@ async def test_whoever_reaches_past_the_doors_is_noticed() -> None:
     demo = recordings.read(DEMO)
     result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Sneaky)})
     assert "'delete' past its doors" in result.differences[0].stopped
+
+
+def test_the_load_balancers_go_from_their_first_day_to_their_last() -> None:
+    outcomes = {run.outcome for run in recordings.read(BALANCERS).runs}
+    assert {"ensured", "drained", "waiting", "let go", "deleted", "gone"} <= outcomes
+
+
+class Clinging(ServiceRuns):
+    """Never lets go of a Service that is deleted."""
+
+    async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
+        return Outcome("waiting for the edge to let go")
+
+
+class Hasty(ServiceRuns):
+    """Takes no address, and says that all is well."""
+
+    async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
+        await self._hold(seen, doors)
+        return Outcome("ensured")
+
+
+@pytest.mark.parametrize(
+    ("broken", "door", "outcomes"),
+    [
+        pytest.param(Clinging, "patch", {"deleted", "let go"}, id="finalizers-stay"),
+        pytest.param(Hasty, "addresses", {"ensured", "waiting", "waiting for the edge", "drained"},
+                     id="no-addresses"),
+    ],
+)  # fmt: skip
+async def test_a_broken_run_of_a_service_is_noticed(
+    broken: type[ServiceRuns], door: str, outcomes: set[str]
+) -> None:
+    recorded = recordings.read(BALANCERS)
+    instead = {"loadbalancer": replay.service_runs(recorded.header.settings, broken)}
+    result = await replay.replayed(recorded, instead)
+    assert {difference.run.outcome for difference in result.differences} == outcomes
+    assert door in {
+        effect.door
+        for difference in result.differences
+        for effect in difference.recorded
+        if effect not in difference.now
+    }
+
+
+async def test_another_word_to_people_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "ensured", words.updated)
+    result = await replay.replayed(recordings.read(BALANCERS))
+    assert result.differences
+    for difference in result.differences:
+        assert [effect.door for effect in difference.now if effect not in difference.recorded] == ["report"]
 
 
 REPORTED = Call(door="reported", request=None, answer={"intent": None, "sequence": 0})

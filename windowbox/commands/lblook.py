@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus
+from bus.connection import ApiError, Bus
 from bus.messages import Announcement, EventIntent, RunRecord
 from windowbox.errors import Missing
 from windowbox.models.lbsettings import LoadBalancerSettings
@@ -23,6 +23,7 @@ from workers.loadbalancer.states import EdgeState
 
 State = Literal["serving", "in part", "drained", "not served", "waiting", "leaving"]
 
+_STREAM_NOT_FOUND = 10059
 _NO_RUN = "no run was noted yet: `windowbox status` shows whether a worker of pool loadbalancer is there"
 _NO_OWNER = "no worker owns the edge, so nobody knows: see `windowbox status`"
 
@@ -139,6 +140,17 @@ class Told:
 
 async def look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None = None) -> Look:
     """All load balancers, or one, as far as the bus knows."""
+    try:
+        return await _look(bus, settings, only)
+    except ApiError as error:
+        if error.code != _STREAM_NOT_FOUND:
+            raise
+        raise Missing(
+            "the bus holds nothing yet: no watcher has ever mirrored a cluster to it. Start `windowbox watch`"
+        ) from error
+
+
+async def _look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None) -> Look:
     edge = await details.asked(bus, subjects.key(only) if only else None)
     states = {key: state async for key, state in _states(bus)}
     balancers = [

@@ -34,7 +34,7 @@ def told(call: Call) -> str | None:
 
 def status(patch: dict[str, Any]) -> str | None:
     """A status in short; None if it is not that of a Service."""
-    if not patch.keys() & {"loadBalancer", "conditions"}:
+    if "lastOperation" in patch or not patch.keys() & {"loadBalancer", "conditions"}:
         return None
     said = []
     if "loadBalancer" in patch:
