@@ -105,7 +105,7 @@ def crowds(found: Sequence[Crowd]) -> list[RenderableType]:
             f"{one.elsewhere_percent:.0f}",
         )  # fmt: skip
     more = [one.one_more for one in found if one.one_more]
-    unserved = [Text(f"does not serve: {reason}") for one in found for reason in one.unserved[:5]]
+    unserved = [Text(f"does not serve: {reason}") for one in found for reason in one.unserved]
     parts: list[RenderableType] = [table, *unserved, *_idle(found)]
     return [*parts, _measured("One more of them", more), *_failures(more)] if more else parts
 

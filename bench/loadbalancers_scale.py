@@ -22,6 +22,7 @@ Say = Callable[[str], None]
 
 _NODES = 4
 _AT_ONCE = 32
+_SHOWN = 5
 
 
 async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[Crowd]:
@@ -53,6 +54,8 @@ async def _crowd(bench: Balancers, there: int, size: int, times: int, idle_secon
     await bench.here.quiet()
     requests = bench.here.audit.requests()
     unserved = await _unserved(addresses)
+    if len(unserved) > _SHOWN:
+        unserved = [f"{len(unserved)} do not serve; among them:", *unserved[:_SHOWN]]
     say(f"{size} Services: one more, {times} times")
     one_more = await _one_more(bench, size, times)
     await bench.here.quiet(patience=60)

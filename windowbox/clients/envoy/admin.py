@@ -72,6 +72,16 @@ async def standing(running: Running) -> Standing:
     )
 
 
+async def versions(running: Running) -> tuple[str, str]:
+    """Which clusters and listeners it has tried last, taken or not.
+
+    With many endpoints this costs Envoy much less than `standing`: statistics are brought together first.
+    """
+    answer = orjson.loads(await running.ask(f"/config_dump?name_regex={quote('^$')}"))
+    found = {one["@type"].rpartition(".")[2]: one.get("version_info", "") for one in answer["configs"]}
+    return found.get("ClustersConfigDump", ""), found.get("ListenersConfigDump", "")
+
+
 async def about(running: Running) -> tuple[str, int]:
     """Which version it is, and for how many seconds it has run."""
     answer = orjson.loads(await running.ask("/server_info"))

@@ -124,8 +124,7 @@ class Edge:
         It reads all anew for each file that is written, also if there is a newer one already: of a thousand
         listeners, that takes it longer than us.
         """
-        if self._serving is not None and not self._settling.digested:
-            await self.taken(_DIGESTION)
+        await self._settling.digest(_DIGESTION, lambda: self._serving)
 
     async def end(self) -> None:
         """End its Envoy for good. Nobody may keep it running meanwhile."""

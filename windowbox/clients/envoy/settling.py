@@ -19,6 +19,7 @@ _AT_ONCE = 64
 _CONNECT_TIMEOUT = 1.0
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
+_FIRST_BITE = 0.005
 _UNASKED = 0.03
 """Once pauses are as long as this, Envoy is asked why there are no connections."""
 
@@ -126,6 +127,19 @@ class Settling:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
         return False
+
+    async def digest(self, patience: float, serving: Callable[[], Running | None]) -> None:
+        """Wait until the Envoy has read what it was told, be it taken or refused."""
+        wanted = tuple(
+            resources.version(self._told.files[f]) for f in (bootstrap.CLUSTERS, bootstrap.LISTENERS)
+        )
+        pause = _FIRST_BITE
+        with contextlib.suppress(TimeoutError, TransientError):
+            async with asyncio.timeout(patience):
+                while not self.digested and (running := serving()) is not None:
+                    await asyncio.sleep(pause)
+                    pause = min(_LONGEST_PAUSE, pause * 2)
+                    self.digested = self.digested or await admin.versions(running) == wanted
 
     async def _look(
         self, running: Running | None, listeners: Collection[Listener], proofs: _Proofs, *, thorough: bool
