@@ -34,6 +34,7 @@ async def answering(
 
     with translated(f"subscribe to {subject}"):
         subscription = await bus.client.subscribe(subject, cb=take)
+        await bus.client.flush()  # from here on, the server knows whom to ask
     try:
         yield
     finally:

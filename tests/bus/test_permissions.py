@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from bus import consumers, intents, presence, streams, subjects
+from bus import consumers, intents, presence, questions, streams, subjects
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.messages import OPERATION, UID, VERSION, Announcement, StatusIntent, Wish
@@ -62,6 +62,12 @@ FORBIDDEN: dict[Role, list[str]] = {
     "watcher": [
         "work.dnsrecord.x",
         "work.patch.x",
+        "work.loadbalancer.x",
+        "run.loadbalancer.x",
+        "$KV.addresses.address.x",
+        "$KV.edges.x",
+        "$KV.leases.edge",
+        "windowbox.edge",
         "trigger.dnsrecord.x",
         "later.dnsrecord.x",
         "due.dnsrecord.x",
@@ -81,6 +87,10 @@ FORBIDDEN: dict[Role, list[str]] = {
     "worker": [
         "object.x",
         "run.patch.x",
+        "windowbox.edge",
+        "$JS.API.STREAM.PURGE.KV_addresses",
+        "$JS.API.STREAM.DELETE.KV_edges",
+        "$JS.API.CONSUMER.DELETE.WORK.pool-loadbalancer",
         "later.patch.x",
         "due.dnsrecord.x",
         "$KV.leases.watch.runtime.x",
@@ -98,6 +108,11 @@ FORBIDDEN: dict[Role, list[str]] = {
         "object.x",
         "intent.x",
         "work.dnsrecord.x",
+        "work.loadbalancer.x",
+        "$KV.addresses.address.x",
+        "$KV.edges.x",
+        "$KV.leases.edge",
+        "windowbox.edge",
         "trigger.dnsrecord.x",
         "run.dnsrecord.x",
         "$KV.clusters.x",
@@ -114,6 +129,10 @@ FORBIDDEN: dict[Role, list[str]] = {
     "operator": [
         "intent.x",
         "run.dnsrecord.x",
+        "run.loadbalancer.x",
+        "$KV.addresses.address.x",
+        "$KV.edges.x",
+        "$KV.leases.edge",
         "start.dnsrecord.x",
         "later.dnsrecord.x",
         "due.dnsrecord.x",
@@ -154,6 +173,14 @@ async def test_a_process_cannot_listen_to_what_is_meant_for_others(
         await speaker.client.subscribe(subject)
 
         assert f'for subscription to "{subject.lower()}"' in await speaker.refusal()
+
+
+@pytest.mark.parametrize("role", ["watcher", "patcher"])
+async def test_only_workers_may_answer_for_an_edge(shared: RoleServer, role: Role) -> None:
+    async with shared.speaking(role) as speaker:
+        await speaker.client.subscribe(questions.EDGE)
+
+        assert f'for subscription to "{questions.EDGE}"' in await speaker.refusal()
 
 
 @pytest.mark.parametrize("role", get_args(Role))
@@ -228,7 +255,8 @@ async def test_a_watcher_may_do_all_that_it_does(own: RoleServer, caplog: pytest
 
 
 @pytest.mark.parametrize(
-    ("role", "pool"), [pytest.param("worker", "dnsrecord"), pytest.param("patcher", "patch")]
+    ("role", "pool"),
+    [("worker", "dnsrecord"), ("worker", "loadbalancer"), ("patcher", "patch")],
 )
 async def test_a_pool_may_do_all_that_it_does(
     own: RoleServer, role: Role, pool: str, caplog: pytest.LogCaptureFixture

@@ -1,0 +1,86 @@
+"""What the owner of an edge may do on the bus, and questions that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bus import questions, streams
+from bus.buckets import Bucket
+from bus.connection import connected
+from bus.leases import Leases
+from tests import servers
+from tests.bus.roles import RoleServer, role_server
+from tests.running import running, soon
+from windowbox.errors import Unreachable
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Iterator[RoleServer]:
+    if reason := servers.missing("nats-server"):
+        pytest.skip(reason)
+    with role_server(tmp_path) as server:
+        yield server
+
+
+async def test_the_operator_asks_and_the_worker_answers(
+    roles: RoleServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(question: bytes) -> bytes:
+        if question == b"fail":
+            raise Unreachable("Envoy has just ended")
+        return b"all is well with " + question
+
+    async with (
+        connected(roles.access("worker")) as worker,
+        connected(roles.access("operator")) as operator,
+        questions.answering(worker, questions.EDGE, answer),
+    ):
+        assert await questions.ask(operator, questions.EDGE, b"web") == b"all is well with web"
+        with pytest.raises(Unreachable, match="Envoy has just ended"):
+            await questions.ask(operator, questions.EDGE, b"fail")
+
+    assert complaints(caplog) == []
+
+
+async def test_where_nobody_owns_the_edge_one_is_told_so_at_once(roles: RoleServer) -> None:
+    async with connected(roles.access("operator")) as operator:
+        assert await questions.ask(operator, questions.EDGE) is None
+
+
+async def test_a_worker_keeps_addresses_and_states_and_owns_an_edge(
+    roles: RoleServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(roles.access("watcher")) as watcher:
+        await streams.ensure(watcher)
+    async with connected(roles.access("worker")) as bus:
+        for name in (streams.ADDRESSES, streams.EDGES):
+            await keep(Bucket(bus, name))
+        leases, owned = Leases(bus, "me"), asyncio.Event()
+
+        async def own() -> None:
+            owned.set()
+            await asyncio.Event().wait()
+
+        async with running(leases.run(), leases.while_held("edge", own)):
+            await soon(owned.wait())
+
+    assert complaints(caplog) == []
+
+
+async def keep(bucket: Bucket) -> None:
+    """Write, read, and remove."""
+    async with running(bucket.run()):
+        await soon(bucket.complete.wait())
+        sequence = await bucket.put("a", b"1", 0)
+        await bucket.catch_up()
+        assert (await bucket.get("a")).value == b"1"
+        await bucket.delete("a", sequence)
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
