@@ -35,7 +35,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "env": Entry("windowbox.commands.sandbox:env", "Variables for kubectl, nats and dig."),
         "logs": Entry("windowbox.commands.sandbox:logs", "What a process of the sandbox says."),
         "doctor": Entry("windowbox.commands.doctor:doctor", "What is wrong here, and how to mend it."),
-        "demo": Entry("windowbox.commands.demo:demo", "See a record travel from cluster to DNS."),
+        "demo": Entry("windowbox.commands.demo:demo", "See records and load balancers at work."),
     },
     "Processes: what a deployment runs": {
         "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +17,7 @@ import yaml
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.commands import demotraffic
+from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, SERVICES, Resource
 from windowbox.sandbox.nodes import power
@@ -52,11 +54,15 @@ class Demo:
 
     async def until(self, resource: Resource, holds: Callable[[Object], bool]) -> Object:
         """Our object of this kind, once it is like this."""
-        async with asyncio.timeout(_PATIENCE):
-            async for found in self._seen(resource):
-                if holds(found):
-                    return found
-        raise AssertionError("a watch has ended sooner than its patience")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                async for found in self._seen(resource):
+                    if holds(found):
+                        return found
+        raise Unreachable(
+            f"{resource.kind} {self.namespace}/{self.name} is not what it should be after {_PATIENCE:g} s: "
+            "`windowbox doctor` and `windowbox lb list` tell more"
+        )
 
     async def _seen(self, resource: Resource) -> AsyncIterator[Object]:
         found = await self.cluster.get(resource, self.namespace, self.name)
@@ -116,13 +122,15 @@ async def _balance(demo: Demo, manifest: dict[str, Any]) -> str:
 
 async def _first_answer(address: str) -> None:
     """With a policy of Local, nodes say only after a moment that they have Pods of the Service."""
-    async with asyncio.timeout(_PATIENCE):
-        while True:
-            try:
-                await demotraffic.greeted(address, 80)
-                return
-            except OSError:
-                await asyncio.sleep(0.02)
+    limit = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            await demotraffic.greeted(address, 80)
+            return
+        except OSError as error:
+            if time.monotonic() > limit:
+                raise Unreachable(f"{address} answers nobody: {error}; see `windowbox lb list`") from error
+        await asyncio.sleep(0.02)
 
 
 async def _greet(address: str) -> None:

@@ -1,0 +1,48 @@
+"""The demo's load balancer, on real nodes: what it shows is what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.nodes import worldwithnodes
+from tests.nodes.worldwithnodes import NodeWorld
+from windowbox.commands import demolb
+from windowbox.sandbox import state as states
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
+    yield from worldwithnodes.fixture(tmp_path_factory, nodes=2, watchers=1, workers=1, patchers=1)
+
+
+def shown(world: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:
+    state = states.read(world.sandbox.folder)
+    assert state
+    asyncio.run(demolb.show(world.kubeconfig, state))
+    return capsys.readouterr().out
+
+
+def test_nothing_fails_while_a_node_dies_and_a_port_is_added_and_a_second_run_shows_the_same(
+    world: NodeWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = shown(world, capsys), shown(world, capsys)
+    assert "in its status after" in first
+    assert "had its address already" in second
+    for said in (first, second):
+        assert "node-2 loses its power" in said
+        assert "node-2 is back" in said
+        assert "port 81 added under traffic" in said
+        assert re.findall(r"connections made, (\d+) failed", said) == ["0", "0"]
+        assert "0 broke" in said
+        assert len(re.findall(r"answered by echo-", said)) == 3
+
+
+def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    demolb.left_out("They need real nodes, and those need Linux, and root")
+    said = capsys.readouterr().out
+    assert said.startswith("\nLeft out: load balancers")
+    assert "Linux, and root" in said
