@@ -25,19 +25,25 @@ class Envoys:
     def __init__(self, folder: Path) -> None:
         self.down = Outages()
         self.problems: list[str] = []
+        self._folder = folder
         self._attachment = Processes(folder)
         self._killed: set[int] = set()
 
     async def run(self) -> None:
         """Note when an Envoy ends and when the next one serves, for ever."""
+        seen: set[int] = set()
         while True:
-            envoy = await eventually(self._serving, patience=120)
+            envoy = await eventually(lambda: self._other_than(seen), patience=600)
             assert envoy
-            self.down.end()
-            await envoy.ended()
-            self.down.begin()  # for `kill` a moment ago
-            if envoy.pid not in self._killed:
-                self.problems.append(f"an Envoy that nobody killed has ended: {envoy.pid}")
+            seen.add(envoy.pid)
+            with (self._folder / "edge" / str(envoy.generation) / "envoy.log").open() as log:
+                live = asyncio.create_task(self._until_live(envoy))
+                await envoy.ended()
+                live.cancel()
+                self.down.begin()  # for `kill` a moment ago
+                if envoy.pid not in self._killed:
+                    said = "".join(line for line in log if "work-in-progress" not in line)
+                    self.problems.append(f"an Envoy that nobody killed has ended: {said[-2000:]}")
 
     async def kill(self) -> None:
         """End the Envoy as a crash would, if there is one."""
@@ -52,9 +58,13 @@ class Envoys:
         """Those that run; one, if all is well."""
         return [one for one in await self._attachment.found("edge") if isinstance(one, Process)]
 
-    async def _serving(self) -> Process | None:
-        for envoy in await self.found():
+    async def _other_than(self, seen: set[int]) -> Process | None:
+        return next((one for one in await self.found() if one.pid not in seen), None)
+
+    async def _until_live(self, envoy: Process) -> None:
+        while True:
             with contextlib.suppress(WindowboxError, asyncio.IncompleteReadError):
                 if (await admin.standing(envoy)).live:
-                    return envoy
-        return None
+                    self.down.end()
+                    return
+            await asyncio.sleep(0.05)
