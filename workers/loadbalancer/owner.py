@@ -57,6 +57,8 @@ class Owner:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _edges: Edges | None = None
     _settled: dict[ObjectRef, LoadBalancer] = field(default_factory=dict)
+    _told: set[ObjectRef] = field(default_factory=set)
+    """The Services that were asked to look, at least once."""
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
     _retrying: set[ObjectRef] = field(default_factory=set)
     _picture: Picture = field(default_factory=dict)
@@ -65,6 +67,8 @@ class Owner:
     def __post_init__(self) -> None:
         self.registry.on_change(self._changed.set)
         self.book.on_change(self._changed.set)
+        self.states.bucket.on_change(self._heard)
+        self.states.bucket.on_regress(self._started)
 
     def describe(self) -> dict[str, object]:
         """What `status` shows of the edges."""
@@ -74,7 +78,7 @@ class Owner:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
         machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
-        self._settled, self._tries, self._picture = {}, {}, {}
+        self._settled, self._told, self._tries, self._picture = {}, set(), {}, {}
         self._adopted = False
         answering = questions.answering(self.bus, questions.EDGE, self._answer)
         async with answering, asyncio.TaskGroup() as group:
@@ -94,12 +98,19 @@ class Owner:
         """Learn all that is known, so that nothing that serves is taken for gone."""
         await sight.complete()
         await self.states.bucket.complete.wait()
-        serving = {ref.cluster for ref in self.states.known()}
+        await self.book.complete.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while sight.unheard() & serving:
+                while sight.unheard() & self._serving(sight):
                     self._changed.clear()
                     await self._changed.wait()
+
+    def _serving(self, sight: Sight) -> set[str]:
+        """The clusters that have load balancers already, as far as one can know."""
+        if not self.book.settled():
+            return sight.clusters()  # the bus has forgotten, or never knew
+        states = {ref.cluster for ref in self.states.known()}
+        return states | {holder.cluster for _, holder in self.book.holders()}
 
     async def _serve(self, sight: Sight, machines: Machines, edges: Edges, group: asyncio.TaskGroup) -> None:
         failures = 0
@@ -152,14 +163,29 @@ class Owner:
             return  # whose addresses are whose is not known yet: what serves, serves on
         await edges.digested()  # what changes meanwhile goes along
         self._picture = sight.picture()
+        self._forget_others()
         carried = await edges.write(self._picture)
         await self._let_go(edges)
         for edge, load_balancers in carried:
             self._look(edge, load_balancers, sight, group)
         metrics.load_balancers.set(len(self._picture))
 
+    def _heard(self, key: str, state: bytes | None) -> None:
+        """See that there is a state of what is carried, and of nothing else, whoever wrote it or took it."""
+        ref = subjects.ref(key)
+        if (ref in self._picture) != bool(state):
+            self._settled.pop(ref, None)
+            self._changed.set()
+
+    def _forget_others(self) -> None:
+        """What is looked at in the background is not told any more, if it has gone meanwhile."""
+        for ref in (self._settled.keys() | self._told | self._tries.keys()) - self._picture.keys():
+            self._settled.pop(ref, None)
+            self._told.discard(ref)
+            self._tries.pop(ref, None)
+
     def _started(self) -> None:
-        """An Envoy is there: all that it carries is to be looked at."""
+        """An Envoy is there, or the bus has forgotten: all that is carried is to be looked at."""
         self._settled.clear()
         self._changed.set()
 
@@ -169,7 +195,6 @@ class Owner:
         if gone and not await edges.taken():
             raise Unreachable("Envoy does not let go of what it is to serve no longer")
         for ref in gone:
-            self._settled.pop(ref, None)
             await self.states.remove(ref)
             await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
 
@@ -196,9 +221,13 @@ class Owner:
 
     async def _say(self, ref: ObjectRef, settled: Settled, sight: Sight) -> None:
         state = _state(settled, sight.lacking(ref.cluster))
-        if not state.same(self.states.of(ref)):
+        new = not state.same(self.states.of(ref))
+        if new:
             await self.states.put(ref, state)
+        # A former owner may have died before it asked the Service to look.
+        if new or ref not in self._told:
             await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
+            self._told.add(ref)
         if settled.problems:
             self._try_again(ref)
         else:

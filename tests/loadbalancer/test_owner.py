@@ -1,0 +1,101 @@
+"""What the owner of the edges says of load balancers, whatever becomes of it, of the bus, and of others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from bus import consumers, streams, subjects
+from bus.connection import Access, connected
+from bus.messages import RunRecord
+from tests.loadbalancer.balancerworld import BalancerWorld, balancer_world
+from tests.natsserver import NatsServer
+from tests.running import eventually
+from tests.servers import ControlPlane
+from windowbox.errors import TransientError
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.pool import Parts
+from workers.loadbalancer.states import EdgeState
+
+PLACE = f"127.67.{os.getpid() % 250}"
+
+
+@pytest_asyncio.fixture
+async def world(
+    control_plane: ControlPlane, nats: NatsServer, tmp_path: Path
+) -> AsyncIterator[BalancerWorld]:
+    """A cluster without nodes."""
+    ranges = [{"prefixes": [f"{PLACE}.16/29"]}]
+    async with balancer_world(control_plane, nats, tmp_path, "owned", ranges=ranges) as made:
+        yield made
+
+
+def ref(world: BalancerWorld, name: str) -> ObjectRef:
+    return ObjectRef(RUNTIME, SERVICES.id, world.namespace, name)
+
+
+async def stands(parts: Parts, service: ObjectRef) -> bool:
+    with contextlib.suppress(TransientError):  # the bus may be away
+        return await parts.owner.states.get(service) is not None
+    return False
+
+
+async def test_a_state_that_comes_too_late_does_not_stay(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        await world.service("web")
+        await world.served("web")
+        late = ref(world, "late")
+        await parts.owner.states.put(late, EdgeState(uid="1", digest="2", since="3"))
+
+        async def gone() -> bool:
+            return await parts.owner.states.get(late) is None
+
+        await eventually(gone)
+
+
+async def test_a_state_that_another_took_away_comes_back(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        await world.service("web")
+        await world.served("web")
+        await parts.owner.states.remove(ref(world, "web"))
+        await eventually(lambda: stands(parts, ref(world, "web")))
+
+
+async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        await world.service("web")
+        where = await world.served("web")
+        world.nats.wipe()
+        world.nats.start()
+        await eventually(lambda: stands(parts, ref(world, "web")))
+        nothing = {"status": {"loadBalancer": None}}
+        await world.kube.merge(SERVICES, world.namespace, "web", nothing, part="status")
+        assert await world.served("web") == where
+
+
+async def test_a_new_owner_has_every_service_look_at_what_a_former_one_may_not_have_told(
+    world: BalancerWorld,
+) -> None:
+    async with world.worker():
+        await world.service("web")
+        await world.served("web")
+    before = await told_by_the_edge(world, "web")
+    async with world.worker():
+
+        async def told() -> bool:
+            return await told_by_the_edge(world, "web") > before
+
+        await eventually(told)
+
+
+async def told_by_the_edge(world: BalancerWorld, name: str) -> int:
+    """How many runs of the Service there were because the edge had asked for them."""
+    subject = subjects.run("loadbalancer", subjects.key(ref(world, name)))
+    async with connected(Access(world.nats.url)) as bus:
+        found = consumers.snapshot(bus, streams.JOURNAL, [subject], history=True)
+        runs = [RunRecord.model_validate_json(stored.data) async for stored in found]
+    return sum(run.wish.reason == "edge" for run in runs)
