@@ -8,7 +8,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from bench.loadbalancers_clients import (
 )
 from bench.loadbalancers_figures import BalancerFigures, Measured
 from bench.loadbalancers_nodes import Ground
-from bench.usage import machine
+from bench.usage import machine, usage
 from bench.world import World, world
 from windowbox.clients.envoy.process import Processes
 from windowbox.errors import WindowboxError
@@ -39,6 +39,7 @@ Say = Callable[[str], None]
 _NODES = 4
 _RATE = 200
 _PATIENCE = 30.0
+_ENOUGH = 3
 
 
 async def run(times: int, say: Say, *, played: bool = False) -> BalancerFigures:
@@ -61,7 +62,7 @@ async def run(times: int, say: Say, *, played: bool = False) -> BalancerFigures:
 async def _measured(bench: Balancers, times: int, say: Say, untried: str) -> BalancerFigures:
     say(f"cold edge, {times} times")
     cold = await bench.cold(times)
-    begun, before, own = time.perf_counter(), machine(), bench.own_cpu()
+    begun, before, own = time.perf_counter(), machine(), await bench.own_cpu()
     await bench.created("standing")
     bench.here.audit.requests()
     say(f"warm edge, {times} Services one after the other")
@@ -72,7 +73,7 @@ async def _measured(bench: Balancers, times: int, say: Say, untried: str) -> Bal
     changes = await bench.changes(times)
     say("one of the nodes swallows every packet")
     lost = await bench.with_a_node_lost(times)
-    elsewhere = machine() - before - (bench.own_cpu() - own)
+    elsewhere = machine() - before - (await bench.own_cpu() - own)
     return BalancerFigures(
         nodes=bench.ground.kind,
         untried=untried,
@@ -91,6 +92,7 @@ class Balancers:
     ground: Ground
     services: Services
     addresses: Addresses
+    _early: int = 0
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     async def created(self, name: str) -> tuple[float, str]:
@@ -102,8 +104,14 @@ class Balancers:
         await self.here.client.request("POST", SERVICES.path(NAMESPACE), manifest)
         _, service = await seen
         address = ingress(service)
-        served, _ = await reached(address, 80)
+        served, failed = await reached(address, 80)
+        self._early += bool(failed)
         return served - begun, address
+
+    def early(self) -> int:
+        """How often a status came before the traffic, since this was asked last."""
+        early, self._early = self._early, 0
+        return early
 
     async def deleted(self, name: str, address: str) -> float:
         """How long it takes until the address of a Service that is deleted is free."""
@@ -117,7 +125,7 @@ class Balancers:
         born: list[float] = []
         died: list[float] = []
         failed: list[str] = []
-        for _ in range(times):
+        for _ in attempts(times, failed):
             with noted(failed):
                 name = self._name()
                 took, address = await self.created(name)
@@ -126,7 +134,7 @@ class Balancers:
                 died.append(await self.deleted(name, address))
                 await self._settled()
         return (
-            summed("created → serves, warm edge", born, 300, failed),
+            summed("created → serves, warm edge", born, 300, failed, early=self.early()),
             summed("deleted → address free", died, 500, failed),
         )
 
@@ -134,7 +142,7 @@ class Balancers:
         node, failed, took = self.ground.names[-1], list[str](), list[float]()
         await self.ground.lose(node)
         try:
-            for _ in range(times):
+            for _ in attempts(times, failed):
                 with noted(failed):
                     name = self._name()
                     seconds, address = await self.created(name)
@@ -142,20 +150,26 @@ class Balancers:
                     await self.deleted(name, address)
         finally:
             await self.ground.mend(node)
-        return summed(f"the same, one of {len(self.ground.names)} nodes black-holed", took, 1500, failed)
+        return summed(
+            f"the same, one of {len(self.ground.names)} nodes black-holed",
+            took,
+            1500,
+            failed,
+            early=self.early(),
+        )
 
     async def cold(self, times: int) -> Measured:
         """The first Service of all, each time."""
         took: list[float] = []
         failed: list[str] = []
-        for _ in range(times):
+        for _ in attempts(times, failed):
             with noted(failed):
                 await self._cool()
                 name = self._name()
                 seconds, address = await self.created(name)
                 took.append(seconds)
                 await self.deleted(name, address)
-        return summed("created → serves, cold edge", took, 1000, failed)
+        return summed("created → serves, cold edge", took, 1000, failed, early=self.early())
 
     async def changes(self, times: int) -> list[Measured]:
         """Nodes and ports that come and go, under a client that never rests."""
@@ -215,7 +229,10 @@ class Balancers:
                 await self._settled()
                 errors[what] += caller.failed[known:]
                 calls[what] += len(caller.served) - served + len(caller.failed) - known
-        return [summed(what, took[what], 300, failed[what], calls[what], errors[what]) for what in acts]
+        return [
+            summed(what, took[what], 300, failed[what], connections=calls[what], errors=errors[what])
+            for what in acts
+        ]
 
     async def _exclude(self, node: str, value: str | None) -> None:
         patch = {"metadata": {"labels": {EXCLUDED: value}}}
@@ -249,8 +266,10 @@ class Balancers:
     async def envoys(self) -> list[Any]:
         return list(await Processes(self._edge).found("edge"))
 
-    def own_cpu(self) -> float:
-        return sum(used.cpu for used in self.here.usage().values())
+    async def own_cpu(self) -> float:
+        """Seconds of CPU of all that belongs to the sandbox, but for what runs in Pods."""
+        envoys = [usage(envoy.pid).cpu for envoy in await self.envoys()]
+        return sum(used.cpu for used in self.here.usage().values()) + sum(envoys)
 
     @property
     def _edge(self) -> Any:
@@ -258,6 +277,13 @@ class Balancers:
 
     def _name(self) -> str:
         return f"web-{next(self._numbers)}"
+
+
+def attempts(times: int, failed: list[str]) -> Iterator[int]:
+    """So many; fewer if one after the other fails, which would take for ever."""
+    for number in range(times):
+        if len(failed) < _ENOUGH:
+            yield number
 
 
 @contextlib.contextmanager
@@ -269,13 +295,5 @@ def noted(failed: list[str]) -> Any:
         failed.append(str(error) or "not after a long time")
 
 
-def summed(
-    what: str,
-    took: list[float],
-    aim: float,
-    failed: list[str],
-    connections: int = 0,
-    errors: list[str] | None = None,
-) -> Measured:
-    spread = Spread.of(took) if took else None
-    return Measured(what, len(took), aim, spread, failed, connections, errors or [])
+def summed(what: str, took: list[float], aim: float, failed: list[str], **more: Any) -> Measured:
+    return Measured(what, len(took), aim, Spread.of(took) if took else None, failed, **more)

@@ -28,6 +28,8 @@ class Measured:
     """Those that a client opened meanwhile."""
     errors: Sequence[str] = ()
     """What went wrong with them."""
+    early: int = 0
+    """How often a status came before the traffic: a client who acted upon it found nobody."""
 
     @property
     def reached(self) -> bool:
@@ -82,7 +84,9 @@ class Crowd:
 def latencies(figures: BalancerFigures) -> list[RenderableType]:
     said = f" (real ones need {figures.untried})" if figures.untried else ""
     return [
-        _measured(f"Load balancers before {figures.nodes}{said}", figures.measured),
+        _measured(
+            f"Load balancers before {figures.nodes}{said}; milliseconds, aims for p50", figures.measured
+        ),
         Text(
             f"API writes for each load balancer, from its creation to its end: {figures.writes:.2f} "
             f"(aim: 3); {_listed(figures.requests)}\n"
@@ -107,7 +111,11 @@ def crowds(found: Sequence[Crowd]) -> list[RenderableType]:
     more = [one.one_more for one in found if one.one_more]
     unserved = [Text(f"does not serve: {reason}") for one in found for reason in one.unserved]
     parts: list[RenderableType] = [table, *unserved, *_idle(found)]
-    return [*parts, _measured("One more of them", more), *_failures(more)] if more else parts
+    return (
+        [*parts, _measured("One more of them; milliseconds, aims for p50", more), *_failures(more)]
+        if more
+        else parts
+    )
 
 
 def _idle(found: Sequence[Crowd]) -> list[RenderableType]:
@@ -121,22 +129,25 @@ def _idle(found: Sequence[Crowd]) -> list[RenderableType]:
 
 
 def _measured(title: str, found: Sequence[Measured]) -> Table:
-    table = table_of(
-        title, "what", "times", "p50 ms", "p95 ms", "max ms", "aim (p50)", "", "connections", "errors"
-    )
+    table = table_of(title, "what", "times", "p50", "p95", "max", "aim", "", "clients", "errors")
+    table.columns[0].no_wrap = True
     for one in found:
         spread = one.spread
         shown = [f"{v:.0f}" for v in (spread.p50, spread.p95, spread.max)] if spread else ["–"] * 3
         aim = f"{one.aim_ms:.0f}" if one.aim_ms is not None else ""
         table.add_row(
-            one.what, str(one.count), *shown, aim, "reached" if one.reached else "missed",
+            one.what, str(one.count), *shown, aim, "✓" if one.reached else "missed",
             str(one.connections or ""), str(len(one.errors)) if one.connections else "",
         )  # fmt: skip
     return table
 
 
 def _failures(found: Sequence[Measured]) -> list[RenderableType]:
-    return [Text(f"{one.what}: {reason}") for one in found for reason in [*one.failed[:3], *one.errors[:3]]]
+    early = [
+        f"{one.early} times the status came before the traffic: {one.what}" for one in found if one.early
+    ]
+    reasons = [f"{one.what}: {said}" for one in found for said in [*one.failed[:3], *one.errors[:3]]]
+    return [Text(line) for line in (*early, *reasons)]
 
 
 def _listed(requests: Mapping[str, float]) -> str:

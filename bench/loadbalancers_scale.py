@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from bench import audit, loadbalancers_nodes
 from bench.client import NAMESPACE
-from bench.loadbalancers import Balancers, noted, summed
+from bench.loadbalancers import Balancers, attempts, noted, summed
 from bench.loadbalancers_clients import Addresses, Services, greeting, ingress
 from bench.loadbalancers_figures import Crowd, Measured
 from bench.usage import Usage, machine, private, usage
@@ -102,14 +102,14 @@ async def _created(bench: Balancers, names: Sequence[str]) -> tuple[float, list[
 async def _one_more(bench: Balancers, size: int, times: int) -> Measured:
     took: list[float] = []
     failed: list[str] = []
-    for number in range(times):
+    for number in attempts(times, failed):
         with noted(failed):
             name = f"more-{size}-{number}"
             seconds, address = await bench.created(name)
             took.append(seconds)
             await bench.deleted(name, address)
         await asyncio.sleep(0.5)
-    return summed(f"one more beside {size}: created → serves", took, 500, failed)
+    return summed(f"one more beside {size}: created → serves", took, 500, failed, early=bench.early())
 
 
 async def _unserved(addresses: Iterable[str]) -> list[str]:

@@ -57,3 +57,38 @@ def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
 def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
     found = bench(tmp_path, "scale", "-n", "20", "--workers", "1", "--workers", "2")
     assert [(each["workers"], each["count"]) for each in found] == [(1, 20), (2, 20)]
+
+
+def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    found = bench(tmp_path, "loadbalancer", "-n", "1", "--played")
+    assert found["nodes"] == "4 played nodes"
+    measured = {one["what"]: one for one in found["measured"]}
+    assert [(one["count"], one["failed"], one["errors"]) for one in measured.values()] == [(1, [], [])] * 8
+    under_load = [what for what, one in measured.items() if one["connections"]]
+    assert under_load == [
+        "node leaves → no more clients",
+        "node comes → has clients",
+        "port added → serves",
+        "port removed → refuses",
+    ]
+    # To hold on to it, to say where it is, to let go.
+    assert found["writes"] == 3
+
+
+def test_many_load_balancers_are_measured_in_crowds(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    sizes = ("--services", "2", "--services", "5")
+    found = bench(tmp_path, "loadbalancer", "--scale", *sizes, "-n", "1", "--idle", "0.5")
+    assert [(one["services"], one["unserved"], one["one_more"]["count"]) for one in found] == [
+        (2, [], 1),
+        (5, [], 1),
+    ]
+    assert all(one["envoy_mb"] > 1 and one["memory_mb"]["worker-1"] > 1 for one in found)
+    assert all({"envoy", "worker-1", "watcher-1"} <= one["idle_percent"].keys() for one in found)
+
+
+def servers_of_nodes(*programs: str) -> None:
+    """Skip where nodes cannot be played."""
+    if reason := servers.missing(*programs):
+        pytest.skip(reason)
