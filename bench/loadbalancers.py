@@ -134,8 +134,8 @@ class Balancers:
                 died.append(await self.deleted(name, address))
                 await self._settled()
         return (
-            summed("created → serves, warm edge", born, 300, failed, early=self.early()),
-            summed("deleted → address free", died, 500, failed),
+            summed("create", born, 300, failed, early=self.early()),
+            summed("delete → free", died, 500, failed),
         )
 
     async def with_a_node_lost(self, times: int) -> Measured:
@@ -151,7 +151,7 @@ class Balancers:
         finally:
             await self.ground.mend(node)
         return summed(
-            f"the same, one of {len(self.ground.names)} nodes black-holed",
+            "create, dead node",
             took,
             1500,
             failed,
@@ -169,7 +169,7 @@ class Balancers:
                 seconds, address = await self.created(name)
                 took.append(seconds)
                 await self.deleted(name, address)
-        return summed("created → serves, cold edge", took, 1000, failed, early=self.early())
+        return summed("create, cold edge", took, 1000, failed, early=self.early())
 
     async def changes(self, times: int) -> list[Measured]:
         """Nodes and ports that come and go, under a client that never rests."""
@@ -194,9 +194,7 @@ class Balancers:
             await self._exclude(node, None)
             return await caller.entered(node, begun) - begun
 
-        return await self._by_turns(
-            times, caller, {"node leaves → no more clients": out, "node comes → has clients": back}
-        )
+        return await self._by_turns(times, caller, {"node out": out, "node in": back})
 
     async def _ports_change(self, times: int, address: str, caller: Caller) -> list[Measured]:
         async def added() -> float:
@@ -209,9 +207,7 @@ class Balancers:
             await self._ports("changing", [80])
             return await refused(address, 81) - begun
 
-        return await self._by_turns(
-            times, caller, {"port added → serves": added, "port removed → refuses": removed}
-        )
+        return await self._by_turns(times, caller, {"port added": added, "port removed": removed})
 
     async def _by_turns(
         self, times: int, caller: Caller, acts: dict[str, Callable[[], Awaitable[float]]]

@@ -130,7 +130,8 @@ def _idle(found: Sequence[Crowd]) -> list[RenderableType]:
 
 def _measured(title: str, found: Sequence[Measured]) -> Table:
     table = table_of(title, "what", "times", "p50", "p95", "max", "aim", "", "clients", "errors")
-    table.columns[0].no_wrap = True
+    for column in table.columns:
+        column.no_wrap = True
     for one in found:
         spread = one.spread
         shown = [f"{v:.0f}" for v in (spread.p50, spread.p95, spread.max)] if spread else ["–"] * 3

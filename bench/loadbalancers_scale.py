@@ -109,7 +109,7 @@ async def _one_more(bench: Balancers, size: int, times: int) -> Measured:
             took.append(seconds)
             await bench.deleted(name, address)
         await asyncio.sleep(0.5)
-    return summed(f"one more beside {size}: created → serves", took, 500, failed, early=bench.early())
+    return summed(f"create, beside {size}", took, 500, failed, early=bench.early())
 
 
 async def _unserved(addresses: Iterable[str]) -> list[str]:

@@ -67,10 +67,10 @@ def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: 
     assert [(one["count"], one["failed"], one["errors"]) for one in measured.values()] == [(1, [], [])] * 8
     under_load = [what for what, one in measured.items() if one["connections"]]
     assert under_load == [
-        "node leaves → no more clients",
-        "node comes → has clients",
-        "port added → serves",
-        "port removed → refuses",
+        "node out",
+        "node in",
+        "port added",
+        "port removed",
     ]
     # To hold on to it, to say where it is, to let go.
     assert found["writes"] == 3
