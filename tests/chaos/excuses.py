@@ -12,8 +12,8 @@ from tests.chaos.nodes import Nodes
 
 _SHORTLY = 1.0
 """Seconds. What happens so shortly after something was away may still be because of it."""
-_CHECKED = 5.0
-"""Seconds until Envoy has found out that a node answers health checks again."""
+_CHECKS_PER_SECOND = 50
+"""Envoy makes no more than a few at once, so the more endpoints, the later it finds out that one is back."""
 _HEARD = 5.0
 """Seconds from the promise of a port until nodes have heard of it, too."""
 _LOST = 2
@@ -58,7 +58,12 @@ class Excuses:
         promised = self.callers.witness.since[failure.uid, failure.place]
         if not self.callers.served_before(failure) and began < promised + _HEARD:
             yield "the nodes have not heard yet"
-        if self.callers.silent.touch(began, ended, _CHECKED):
+        if self.callers.silent.touch(began, ended, self._checked()):
             yield "no node answered"
         if failure.what == "greeting" and self.nodes.broken.touch(began, ended, _SHORTLY):
             yield "the node broke"
+
+    def _checked(self) -> float:
+        """Seconds until Envoy has found out that a node answers health checks again."""
+        ports = sum(len(wanted.ports) for wanted in self.callers.services.living.values())
+        return 3.0 + ports * self.nodes.count / _CHECKS_PER_SECOND

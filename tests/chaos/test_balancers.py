@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 LONG = os.environ.get("CHAOS") == "long"
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
-SERVICES = 60 if LONG else 16
+SERVICES = 48 if LONG else 16
 NODES = 4
 PREFIX = "0/26" if LONG else "0/27"
 PLAN = (
