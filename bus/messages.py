@@ -51,6 +51,8 @@ class StatusIntent(Message):
     events: tuple[EventIntent, ...] = ()
     version: str = ""
     """The version of the object that the report was made on: where it still stands, the report may go."""
+    shown: bool = False
+    """The object shows the status already: only the events are to be told."""
     memo: dict[str, Any] = {}
     """What the next run should know of this one. Nobody writes it anywhere."""
 

@@ -48,7 +48,8 @@ class StatusPatcher:
             kube = await self._clusters.get(ref.cluster)
             await self._pace.wait()
             item.check()
-            if intent.patch and (refusal := await self._write(kube, ref, intent)):
+            wanted = intent.patch and not intent.shown
+            if wanted and (refusal := await self._write(kube, ref, intent)):
                 return self._counted(ref.kind, Outcome(refusal))
             for event in intent.events:
                 await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
@@ -62,6 +63,8 @@ class StatusPatcher:
         except PermanentError as error:
             logger.error("%s: the status cannot be written: %s", ref, error)
             return self._counted(ref.kind, Outcome("refused", self._again(item, error).again, str(error)))
+        if not wanted:
+            return self._counted(ref.kind, Outcome("told"))
         item.calls.append(Call(door="status", request=intent.patch, effect=True))
         state = str(intent.patch.get("lastOperation", {}).get("state", ""))
         return self._counted(ref.kind, Outcome("written", note=state))

@@ -82,11 +82,14 @@ class Desk:
             },
         )
 
-    async def report(self, about: Object, *, event: EventIntent | None = None, **status: Any) -> None:
+    async def report(
+        self, about: Object, *, event: EventIntent | None = None, shown: bool = False, **status: Any
+    ) -> None:
         key = self.key(about)
         before = await intents.last(self.bus, key)
         version = about.resource_version
-        intent = StatusIntent(uid=about.uid, patch=status, events=(event,) if event else (), version=version)
+        events = (event,) if event else ()
+        intent = StatusIntent(uid=about.uid, patch=status, events=events, version=version, shown=shown)
         await intents.report(self.bus, key, intent, before.sequence)
 
     def key(self, about: Object) -> str:

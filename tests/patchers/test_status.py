@@ -182,6 +182,17 @@ async def test_what_happens_again_is_told_once_and_counted(desk: Desk) -> None:
     assert about["involvedObject"]["kind"] == "DNSRecord"
 
 
+async def test_a_status_that_is_shown_already_is_not_written_again(desk: Desk) -> None:
+    record = await desk.record()
+    news = EventIntent(type="Normal", reason="Updated", note="other nodes")
+    async with desk.open():
+        await desk.report(record, event=news, shown=True, observedGeneration=7)
+        await desk.outcome(record, "told")
+        assert await _told(desk, record, 1) == 1
+        found = await desk.api.get(DNSRECORDS, "default", record.name)
+    assert found.resource_version == record.resource_version
+
+
 async def _told(desk: Desk, record: Object, times: int) -> int:
     """How often something was told about the object, once it is `times`."""
     async with asyncio.timeout(30):

@@ -195,19 +195,20 @@ class ServiceRuns:
         doors: Doors,
     ) -> None:
         """Report, unless the same has been said."""
-        status = {} if statuses.shown(seen.object, patch) else patch
+        shown = statuses.shown(seen.object, patch)
         before = seen.reported if seen.memo else None
-        if before and before.patch == patch and before.memo == memo:
-            if status:  # wiped by somebody, or not yet written
+        if before and before.memo == memo and (before.patch == patch or not events):
+            if shown:
+                return
+            if before.patch == patch and not before.shown:  # wiped by somebody, or not yet written
                 await self._world.remind(seen.ref, doors)
-            return
-        if not status and not events and before and before.memo == memo:
-            return
+                return
         intent = StatusIntent(
             uid=seen.object.uid,
             patch=patch,
             events=tuple(events),
             version=seen.object.resource_version,
+            shown=shown,
             memo=memo,
         )
         await self._world.report(seen.ref, intent, seen.sequence, doors)

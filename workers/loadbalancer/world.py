@@ -39,7 +39,7 @@ class ServiceWorld:
         async def act() -> None:
             await intents.report(self._bus, subjects.key(ref), intent, expected)
 
-        said = intent.model_dump(mode="json", exclude={"version"}, exclude_defaults=True)
+        said = intent.model_dump(mode="json", exclude={"version", "shown"}, exclude_defaults=True)
         await doors.call("report", said, act, effect=True)
 
     async def remind(self, ref: ObjectRef, doors: Doors) -> None:
