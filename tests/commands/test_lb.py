@@ -198,8 +198,12 @@ async def test_trace_tells_of_the_finalizer_the_address_the_edge_and_the_status(
 async def test_top_tells_of_the_edge(asked: Asked) -> None:
     await asked.world.service("web", node_port=NODE_PORT)
     await asked.world.served("web")
-    edge = (await asked.json("top", "--once"))["edge"]
-    assert edge["count"] == 1
+
+    async def look() -> Any:
+        edge = (await asked.json("top", "--once"))["edge"]
+        return edge if edge and edge["count"] == 1 else None
+
+    edge = await eventually(look)
     assert edge["ranges"] == [{"range": "127.67.1.0/29", "family": "IPv4", "used": 1, "total": 7}]
     assert "1 load balancer\n" in await asked("top", "--once")
 
