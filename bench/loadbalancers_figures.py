@@ -98,8 +98,8 @@ def latencies(figures: BalancerFigures) -> list[RenderableType]:
 
 def crowds(found: Sequence[Crowd]) -> list[RenderableType]:
     table = table_of(
-        "Many load balancers on one edge", "Services", "all ready, s", "Envoy, MB", "ours, MB each",
-        "idle, % of a core", "Envoy's part", "API writes each", "used by others, %",
+        "Many load balancers on one edge (idle: Envoy and windowbox, % of a core)", "Services",
+        "ready, s", "Envoy, MB", "ours, MB", "idle", "of Envoy", "API writes", "others, %",
     )  # fmt: skip
     for one in found:
         memory = ", ".join(f"{mb:.0f}" for name, mb in sorted(one.memory_mb.items()) if is_ours(name))
@@ -129,15 +129,13 @@ def _idle(found: Sequence[Crowd]) -> list[RenderableType]:
 
 
 def _measured(title: str, found: Sequence[Measured]) -> Table:
-    table = table_of(title, "what", "times", "p50", "p95", "max", "aim", "", "clients", "errors")
-    for column in table.columns:
-        column.no_wrap = True
+    table = table_of(title, "what", "times", "p50 / p95 / max", "aim", "", "clients", "errors")
     for one in found:
         spread = one.spread
-        shown = [f"{v:.0f}" for v in (spread.p50, spread.p95, spread.max)] if spread else ["–"] * 3
+        shown = " / ".join(f"{v:.0f}" for v in (spread.p50, spread.p95, spread.max)) if spread else "–"
         aim = f"{one.aim_ms:.0f}" if one.aim_ms is not None else ""
         table.add_row(
-            one.what, str(one.count), *shown, aim, "✓" if one.reached else "missed",
+            one.what, str(one.count), shown, aim, "✓" if one.reached else "missed",
             str(one.connections or ""), str(len(one.errors)) if one.connections else "",
         )  # fmt: skip
     return table

@@ -20,6 +20,8 @@ _CONNECT_TIMEOUT = 1.0
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
 _FIRST_BITE = 0.005
+_ASKING = 0.3
+"""Seconds that endpoints have to answer before new ones come along. Who is dead must not hold up others."""
 _UNASKED = 0.03
 """Once pauses are as long as this, Envoy is asked why there are no connections."""
 
@@ -129,17 +131,26 @@ class Settling:
         return False
 
     async def digest(self, patience: float, serving: Callable[[], Running | None]) -> None:
-        """Wait until the Envoy has read what it was told, be it taken or refused."""
-        wanted = tuple(
-            resources.version(self._told.files[f]) for f in (bootstrap.CLUSTERS, bootstrap.LISTENERS)
-        )
+        """Wait until the Envoy has read what it was told, be it taken or refused, and asked its endpoints.
+
+        While it reads, it hears no answers: endpoints that were just asked would seem not to answer in time.
+        """
+        read = False
         pause = _FIRST_BITE
         with contextlib.suppress(TimeoutError, TransientError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(patience) as limit:
                 while not self.digested and (running := serving()) is not None:
                     await asyncio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
-                    self.digested = self.digested or await admin.versions(running) == wanted
+                    if not read and await self._has_read(running):
+                        read = True
+                        limit.reschedule(asyncio.get_running_loop().time() + _ASKING)
+                    self.digested = self.digested or (read and not await admin.warming(running))
+        self.digested = self.digested or read
+
+    async def _has_read(self, running: Running) -> bool:
+        files = (self._told.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
+        return await admin.versions(running) == tuple(map(resources.version, files))
 
     async def _look(
         self, running: Running | None, listeners: Collection[Listener], proofs: _Proofs, *, thorough: bool
@@ -174,8 +185,9 @@ class Settling:
         if running is None or standing is None or not standing.live:
             return self.failure or _STARTING, frozenset()
         late = await self._not_taken(running, standing)
-        self.digested = not late
-        return late, await admin.warming(running) if standing.warming and not late else frozenset()
+        warming = await admin.warming(running) if standing.warming and not late else frozenset()
+        self.digested = not late and not warming
+        return late, warming
 
     async def _not_taken(self, running: Running, standing: admin.Standing) -> str | None:
         if standing.clusters != resources.version(self._told.files[bootstrap.CLUSTERS]):
