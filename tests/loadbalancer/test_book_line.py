@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bus.connection import Bus
 from tests.loadbalancer.books import BOTH, opened, range_of, service, settled, take, taken
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.answers import Taken, Waiting
 from workers.loadbalancer.book import Book
+from workers.loadbalancer.holders import Waiter
 
 TWO = "10.0.0.16/31"
 
@@ -170,3 +173,25 @@ async def test_many_who_wait_are_all_served_in_the_end(bus: Bus) -> None:
         woken = {name: asyncio.Event() for name in names}
         await asyncio.gather(*(live(name, (book, other)[at % 2]) for at, name in enumerate(names)))
         assert sorted(served) == sorted(names)
+
+
+@pytest.mark.parametrize("meanwhile", ["the-book-becomes-complete", "an-address-is-given-back"])
+async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    complete = meanwhile == "the-book-becomes-complete"
+    async with opened(bus, range_of(TWO)) as book, opened(bus, range_of(TWO)) as another:
+        if not complete:
+            await book.adopt_all([])
+            await full(book)
+        joining = book.join_line
+
+        async def late(ref: ObjectRef, waiter: Waiter) -> float:
+            if complete:
+                await another.adopt_all([])
+            else:
+                assert (await another.release(service("first"))).wake == ()
+            return await joining(ref, waiter)
+
+        monkeypatch.setattr(book, "join_line", late)
+        assert isinstance(await take(book, "third"), Taken)

@@ -109,6 +109,7 @@ class Book:
         for address in sorted(self.ledger.addresses(ref)):
             if await self.free(address, ref, uid, keep_uid):
                 freed.append(address)
+        await self.hear_of_waiting(freed)
         waiter = self.ledger.waiters.get(ref)
         if waiter and uid in (None, waiter.uid) and keep_uid != waiter.uid:
             await self.leave_line(ref)
@@ -137,6 +138,7 @@ class Book:
 
         await self._ready()
         freed = [address for address, _ in self.held(ref) if await self._rewrite(address, left)]
+        await self.hear_of_waiting(freed)
         return Released(tuple(freed), self.wake(freed, ref))
 
     async def free(
@@ -302,6 +304,11 @@ class Book:
     def wake(self, freed: Sequence[str], besides: ObjectRef) -> tuple[ObjectRef, ...]:
         """Who is to be looked at now that `freed` were given back by `besides`."""
         return tuple(self.ledger.servable(freed, besides))
+
+    async def hear_of_waiting(self, freed: Collection[str]) -> None:
+        """Know of all who began to wait before this was freed: those who come later see it for themselves."""
+        if freed:
+            await self.bucket.catch_up()
 
     async def report_loss(self) -> None:
         """The marker is gone, and those who knew it were not told: tell them."""

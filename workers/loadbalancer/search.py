@@ -35,6 +35,7 @@ class Search:
         self._chosen: dict[Family, str] = {}
         self._troubles: list[Waiting | Refused] = []
         self._line = Waiter(uid=asking.uid, since=time.time())
+        self._awaits_book = False
 
     async def answer(self) -> Answer:
         if refused := self._impossible():
@@ -43,11 +44,13 @@ class Search:
             await self._look(address)
         for wanted in self._asking.families:
             await self._serve(wanted)
-        freed = await self._give_back()
         waited = self._asking.ref in self._ledger.waiters
-        if self._line.families or self._line.addresses:
-            await self._book.join_line(self._asking.ref, self._line)
-        else:
+        waits = bool(self._line.families or self._line.addresses)
+        if waits:
+            await self._join_line()
+        freed = await self._give_back()
+        await self._book.hear_of_waiting(freed)
+        if not waits:
             await self._book.leave_line(self._asking.ref)
         wake = self._book.wake(freed, self._asking.ref) if freed or waited else ()
         return self._told(wake)
@@ -211,9 +214,18 @@ class Search:
         self._troubles.append(answers.used_up(wanted, total, self._since(), self._ahead(wanted)))
         self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
 
+    async def _join_line(self) -> None:
+        """Wait with the others, unless what it waits for came a moment ago: nobody would tell it again."""
+        ref = self._asking.ref
+        await self._book.join_line(ref, self._line)
+        await self._book.bucket.catch_up()
+        if self._book.settled() and (self._awaits_book or ref in self._book.servable()):
+            raise LookAgain
+
     async def _wait_for_the_book(self, wanted: Family) -> None:
         if self._ledger.marker is None:
             await self._book.report_loss()
+        self._awaits_book = True
         self._troubles.append(answers.rebuilding(self._since()))
         self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
 
