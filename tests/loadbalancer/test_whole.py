@@ -138,6 +138,23 @@ async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWo
         assert not address(later)
 
 
+async def test_who_waits_gets_an_address_though_nobody_lives_to_wake_it(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        await eventually(lambda: settled(parts))
+        for number in range(3):
+            await parts.book.take(_ghost(number), f"uid-{number}", ["IPv4"])
+        await world.service("late")
+        await world.told("late", "SyncLoadBalancerFailed")
+        [(address, holder), *_] = parts.book.holders()
+        await parts.book.free(address, holder.ref)
+        assert await world.served("late") == address
+
+
+def _ghost(number: int) -> ObjectRef:
+    """A Service of a cluster that nobody asks whether it exists."""
+    return ObjectRef("elsewhere", SERVICES.id, "ghosts", f"ghost-{number}")
+
+
 async def test_a_port_that_another_process_holds_is_told_and_served_once_free(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service(
