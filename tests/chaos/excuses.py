@@ -29,7 +29,8 @@ class Excuses:
     def faults(self) -> list[str]:
         """In words, all failures without an excuse."""
         told = {failure: self._excuse(failure) for failure in self.callers.failures}
-        faults = [str(failure) for failure, excuse in told.items() if not excuse]
+        known = self.callers.services.by_uid
+        faults = [f"{known[one.uid].name} {one}" for one, excuse in told.items() if not excuse]
         lost = Counter(told.values())["the node broke"]
         most = _LOST * len(self.nodes.broken.spans)
         return faults + (

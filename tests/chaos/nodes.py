@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from windowbox.models.refs import NODES
 from windowbox.sandbox.played import nodes
 from windowbox.sandbox.played.seen import BEHAVIOUR
 from workers.loadbalancer.nodes import DRAINED, EXCLUDED
+
+logger = logging.getLogger(__name__)
 
 _NOTICE = 5.0
 """Seconds from the announcement that a node will go until it does: health checks alone take three."""
@@ -82,4 +85,5 @@ class Nodes:
         await self._merge(name, {"metadata": {"labels": {EXCLUDED: value}}})
 
     async def _merge(self, name: str, patch: dict[str, Any]) -> None:
+        logger.warning("%s: %s", name, patch)
         await insist(lambda: self.kube.merge(NODES, "", name, patch))
