@@ -18,6 +18,7 @@ from tests.running import eventually
 from tests.servers import ControlPlane
 from windowbox.errors import TransientError
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer import wanted
 from workers.loadbalancer.pool import Parts
 from workers.loadbalancer.states import EdgeState
 
@@ -99,3 +100,20 @@ async def told_by_the_edge(world: BalancerWorld, name: str) -> int:
         found = consumers.snapshot(bus, streams.JOURNAL, [subject], history=True)
         runs = [RunRecord.model_validate_json(stored.data) async for stored in found]
     return sum(run.wish.reason == "edge" for run in runs)
+
+
+async def test_an_envoy_that_cannot_start_holds_up_no_other_service(world: BalancerWorld) -> None:
+    world.settings = world.settings.model_copy(update={"isolation": True})
+    broken = await world.service("broken")
+    folders = world.folder / "edge"
+    folders.mkdir(parents=True)
+    (folders / wanted.box_name(broken.uid)).write_text("where its folder would have to be")
+    async with world.worker():
+        said = await world.complaint("broken", "Envoy does not start")
+        assert "write to" in said
+        await world.service("web")
+        await world.served("web")
+        await world.delete("web")
+        await world.gone("web")
+        await world.delete("broken")
+        await world.gone("broken")

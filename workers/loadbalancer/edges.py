@@ -72,13 +72,15 @@ class Edges:
         await asyncio.gather(*(kept.edge.digested() for kept in self._kept.values()))
 
     async def taken(self) -> bool:
-        """Wait until all Envoys have done what they were told, also with what was taken away."""
-        return all([await kept.edge.taken() for kept in self._kept.values()])
+        """Wait until nothing is served any more that was taken away."""
+        if self._isolated:
+            return True  # what served it has ended
+        return all(await asyncio.gather(*(edge.taken() for edge in self.running)))
 
     async def route(self, routes: Mapping[str, str]) -> None:
-        """Have nodes that run in Pods reached."""
+        """Have nodes that run in Pods reached. Of an Envoy that starts later, `started` tells."""
         for kept in self._kept.values():
-            if kept.routes != routes:
+            if kept.edge.running.is_set() and kept.routes != routes:
                 await kept.edge.route(routes)
                 kept.routes = routes
 
@@ -115,7 +117,9 @@ class Edges:
         """End the Envoys that have nothing to carry, also those that a former owner has left."""
         for name in self._kept.keys() - wanted_names.keys():
             kept = self._kept.pop(name)
+            self._tidied = False  # should it not end now, it is found again
             kept.keeping.cancel()
+            await asyncio.wait([kept.keeping])
             await kept.edge.end()
         if not self._tidied:
             for name in set(await self._attachment.names()) - wanted_names.keys():

@@ -19,7 +19,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.settling import Settled
-from windowbox.errors import TransientError, Unreachable, WindowboxError
+from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
@@ -38,6 +38,7 @@ _PATIENCE = 30.0
 """Seconds that a new owner waits to hear of all clusters, before it takes what it does not see for gone."""
 _SWEEP = 60.0
 _ADOPT_AGAIN = 5.0
+_SOON = 1.0
 
 
 @dataclass
@@ -62,11 +63,12 @@ class Owner:
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
     _retrying: set[ObjectRef] = field(default_factory=set)
     _picture: Picture = field(default_factory=dict)
-    _adopted: bool = False
+    _doubtful: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it has to be learned which addresses are in use."""
 
     def __post_init__(self) -> None:
         self.registry.on_change(self._changed.set)
-        self.book.on_change(self._changed.set)
+        self.book.on_change(self._look_at_book)
         self.states.bucket.on_change(self._heard)
         self.states.bucket.on_regress(self._started)
 
@@ -79,7 +81,6 @@ class Owner:
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
         machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
         self._settled, self._told, self._tries, self._picture = {}, set(), {}, {}
-        self._adopted = False
         answering = questions.answering(self.bus, questions.EDGE, self._answer)
         async with answering, asyncio.TaskGroup() as group:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
@@ -87,6 +88,7 @@ class Owner:
             self._edges = Edges(self.attachment, self.settings, group, self._started)
             await self._begin(sight)
             await machines.complete()
+            group.create_task(self._adopt(), name="edge: adopt")
             group.create_task(self._sweep(sight), name="edge: sweep")
             await self._serve(sight, machines, self._edges, group)
 
@@ -114,39 +116,48 @@ class Owner:
 
     async def _serve(self, sight: Sight, machines: Machines, edges: Edges, group: asyncio.TaskGroup) -> None:
         failures = 0
-        adoption = Adoption(self.bus, self.book, self.clusters, self.registry, self.settings)
         while True:
             self._changed.clear()
+            pause: float | None = None
             try:
-                await self._adopt(adoption)
                 await self._bring_about(sight, edges, group)
                 await edges.route(machines.routes(sight.backends()))
+                await self._wake()
                 failures = 0
             except WindowboxError as error:
                 failures += 1
-                logger.warning("edge: %s; again in %.1f s", error, backoff(failures, first=0.2, longest=10))
-                asyncio.get_running_loop().call_later(
-                    backoff(failures, first=0.2, longest=10), self._changed.set
-                )
-            await self._changed.wait()
+                pause = backoff(failures, first=0.2, longest=10)
+                logger.warning("edge: %s; again in %.1f s", error, pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
 
-    async def _adopt(self, adoption: Adoption) -> None:
-        """Learn which addresses are in use: at the beginning, and when the bus has forgotten it."""
-        if self._adopted and not self.book.needs_adoption():
-            return
-        try:
-            for ref in await adoption.adopt():
-                await self.queue.wish(subjects.key(ref), Wish(reason="address"))
-            self._adopted = True
-        except TransientError as error:
-            if not self.book.settled():
-                raise
-            # What the book says is most likely true; whoever serves must not wait.
-            logger.warning("%s", error)
-            asyncio.get_running_loop().call_later(_ADOPT_AGAIN, self._changed.set)
+    async def _adopt(self) -> None:
+        """Learn which addresses are in use: at the beginning, and whenever the bus has forgotten it.
+
+        Clusters that do not answer take their time; whoever serves must not wait for them.
+        """
+        adoption = Adoption(self.bus, self.book, self.clusters, self.registry, self.settings)
+        self._doubtful.set()
+        while True:
+            await self._doubtful.wait()
+            self._doubtful.clear()
+            try:
+                for ref in await adoption.adopt():
+                    await self.queue.wish(subjects.key(ref), Wish(reason="address"))
+            except WindowboxError as error:
+                logger.warning("edge: %s", error)
+                await asyncio.sleep(_ADOPT_AGAIN if self.book.settled() else _SOON)
+                self._doubtful.set()
+
+    async def _wake(self) -> None:
+        """Have those looked at who wait though there is an address: whoever was to wake them may have died,
+        or have looked a moment before they came."""
+        for ref in self.book.servable():
+            await self.queue.remind(subjects.key(ref), Wish(reason="address"))
 
     async def _sweep(self, sight: Sight) -> None:
-        """Now and then look for addresses that nobody has any more, and for those who wait in vain."""
+        """Now and then look for addresses that nobody has any more."""
         while True:
             with contextlib.suppress(WindowboxError):
                 if self.book.settled():
@@ -154,7 +165,7 @@ class Owner:
                     overdue = [kept.ref for kept in self.book.expired(now)]
                     holding = [holder.ref for _, holder in self.book.holders() if not holder.until]
                     orphans = [ref for ref in [*holding, *self.book.waiting()] if sight.lost(ref)]
-                    for ref in dict.fromkeys([*overdue, *orphans, *self.book.servable()]):
+                    for ref in dict.fromkeys([*overdue, *orphans]):
                         await self.queue.remind(subjects.key(ref), Wish(reason="sweep"))
             await asyncio.sleep(_SWEEP)
 
@@ -169,6 +180,11 @@ class Owner:
         for edge, load_balancers in carried:
             self._look(edge, load_balancers, sight, group)
         metrics.load_balancers.set(len(self._picture))
+
+    def _look_at_book(self) -> None:
+        if self.book.needs_adoption():
+            self._doubtful.set()
+        self._changed.set()
 
     def _heard(self, key: str, state: bytes | None) -> None:
         """See that there is a state of what is carried, and of nothing else, whoever wrote it or took it."""

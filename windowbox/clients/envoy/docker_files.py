@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy import bootstrap, unixhttp
+from windowbox.clients.envoy import bootstrap, folders, unixhttp
 from windowbox.clients.envoy.docker_boxes import FOLDER
 from windowbox.errors import Refused, Unreachable
 
@@ -46,10 +46,11 @@ class Shared:
         self._folder = folder
 
     async def write(self, files: Mapping[str, bytes]) -> None:
-        for name, content in files.items():
-            new = self._folder / f".new-{name}"
-            new.write_bytes(content)
-            os.replace(new, self._folder / name)
+        with folders.writing(self._folder):
+            for name, content in files.items():
+                new = self._folder / f".new-{name}"
+                new.write_bytes(content)
+                os.replace(new, self._folder / name)
 
     async def read(self, file: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
@@ -66,10 +67,11 @@ class Shared:
 
     def prepare(self, files: Mapping[str, bytes]) -> None:
         """An empty folder with these files, before the container is there."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(mode=0o700, parents=True)
-        for name, content in files.items():
-            (self._folder / name).write_bytes(content)
+        with folders.writing(self._folder):
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(mode=0o700, parents=True)
+            for name, content in files.items():
+                (self._folder / name).write_bytes(content)
 
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

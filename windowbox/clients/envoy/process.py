@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from windowbox.clients.envoy import bootstrap, hostnetwork, unixhttp
+from windowbox.clients.envoy import bootstrap, folders, hostnetwork, unixhttp
 from windowbox.clients.envoy.attachments import Order, Running
-from windowbox.errors import Missing
+from windowbox.errors import Missing, Unreachable
 
 _PID = "envoy.pid"
 _PROGRAM = "program"
@@ -58,12 +58,13 @@ class Processes:
         place = self._place(order.name, order.generation)
         if left := self._running(order.name, order.generation):
             await left.end()
-        self._forget_ended(order.name)
-        place.mkdir(parents=True, mode=0o700)
-        _write(place, order.files)
         argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", _LOG]
-        (place / _PROGRAM).write_text(_identity(self._program))
-        child = _launched(place, argv)
+        with folders.writing(place):
+            self._forget_ended(order.name)
+            place.mkdir(parents=True, mode=0o700)
+            _write(place, order.files)
+            (place / _PROGRAM).write_text(_identity(self._program))
+            child = _launched(place, argv)
         return Process(place, child.pid, self._program, child)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
@@ -103,13 +104,14 @@ class Process:
     def running_in(cls, place: Path, program: Path) -> Process | None:
         try:
             pid = int((place / _PID).read_text())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         return cls(place, pid, program) if _runs_in(place, pid) else None
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         await self._bound_log()
-        _write(self._place, files)
+        with folders.writing(self._place):
+            _write(self._place, files)
 
     async def read(self, file: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
@@ -138,8 +140,11 @@ class Process:
                 self._send(signal.SIGTERM)
                 await self.ended()
         self._send(signal.SIGKILL)
-        async with asyncio.timeout(_PATIENCE):
-            await self.ended()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.ended()
+        except TimeoutError as error:
+            raise Unreachable(f"{self.name}: Envoy (pid {self.pid}) does not end, not even killed") from error
 
     async def route(self, routes: Mapping[str, str]) -> None:
         await hostnetwork.route(self._place.parent / "routes.json", routes)
