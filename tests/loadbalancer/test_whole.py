@@ -26,7 +26,8 @@ from tests.rules import rule
 from tests.running import eventually
 from tests.servers import ControlPlane
 from windowbox.clients.envoy.process import Processes, packaged
-from windowbox.errors import WindowboxError
+from windowbox.errors import Refused, WindowboxError
+from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.pool import Parts
 from workers.loadbalancer.qualifying import FINALIZER
@@ -101,7 +102,7 @@ async def test_a_service_of_the_same_name_is_another(world: BalancerWorld) -> No
         await world.served("web")
         await world.delete("web")
         await world.gone("web")
-        second = await world.service("web", node_port=NODE_PORT)
+        second = await eventually(lambda: created(world, "web"))
         assert second.uid != first.uid
         assert await greeting(await world.served("web")) == "hello"
 
@@ -270,3 +271,10 @@ async def test_another_envoy_takes_over_without_a_connection_refused(
         await eventually(replaced)
         assert await greeting(where) == "hello"
     assert set(heard) == {"hello"}
+
+
+async def created(world: BalancerWorld, name: str) -> Object | None:
+    """The Service; None while the API server still keeps its node port for the one before."""
+    with contextlib.suppress(Refused):
+        return await world.service(name, node_port=NODE_PORT)
+    return None
