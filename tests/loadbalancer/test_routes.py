@@ -200,7 +200,8 @@ async def test_a_route_stays_while_the_bus_knows_nothing_of_machines(nats: NatsS
             async def read_anew() -> bool:
                 # A machine of which nothing was known is seen: the view has begun afresh.
                 await see(bus, "m2", "172.18.0.9")
-                return made.machines.routes({"a": [node("m2", "10.1.0.9")]}) != {}
+                both = [node("m1", "10.1.0.5"), node("m2", "10.1.0.9")]
+                return "10.1.0.9/32" in made.machines.routes({"a": both})
 
             await eventually(read_anew)
             assert await bus.last(streams.OBJECTS, _subject("m1")) is None

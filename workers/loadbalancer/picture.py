@@ -54,6 +54,7 @@ class Sight:
         )
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
         self._made: dict[ObjectRef, _Made] = {}
+        self._backends: dict[str, list[Backend]] = {}
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -75,12 +76,14 @@ class Sight:
         return self.clusters() - (self._services.listed & self._nodes.listed)
 
     def backends(self) -> dict[str, list[Backend]]:
-        """The nodes that traffic goes to, by cluster."""
+        """The nodes that traffic goes to, by cluster. Where the bus has forgotten them, as they were last."""
         found: dict[str, list[Backend]] = {cluster: [] for cluster in self.clusters()}
         for ref, node in sorted(self._nodes.items(), key=lambda one: one[0].name):
             if ref.cluster in found and isinstance(node, Backend):
                 found[ref.cluster].append(node)
-        return found
+        unheard = found.keys() - self._nodes.listed
+        self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
+        return self._backends
 
     def lost(self, ref: ObjectRef) -> bool:
         """Whether there is no such load balancer any more, as far as the bus tells."""

@@ -100,6 +100,7 @@ class Machines:
         self._runtime = runtime
         self._pods: View[Hosts] = View(bus, MACHINE_PODS.id, lambda _, pod: hosts(pod), changed=changed)
         self._last: dict[ObjectRef, Hosts] = {}
+        self._asked: set[ObjectRef] = set()
         self._told: Mapping[Node, str] = {}
 
     async def run(self) -> None:
@@ -117,11 +118,13 @@ class Machines:
         if self._runtime:
             places[RUNTIME] = self._runtime
         found = ways(nodes, places, self._machine)
+        self._forget_others()
         self._tell(found.missing)
         return found.routes
 
     def _machine(self, place: MachinePlace, name: str) -> Hosts | None:
         ref = ObjectRef(place.cluster, MACHINE_PODS.id, place.namespace, name)
+        self._asked.add(ref)
         found = self._pods.get(ref)
         if found is not None:
             self._last[ref] = found
@@ -129,6 +132,15 @@ class Machines:
             self._last.pop(ref, None)
         # What the bus has forgotten is where it was.
         return self._last.get(ref)
+
+    def _forget_others(self) -> None:
+        """Machines come and go, each with a name of its own."""
+        asked, self._asked = self._asked, set()
+        self._last = {
+            ref: found
+            for ref, found in self._last.items()
+            if ref in asked or ref.cluster not in self._pods.listed
+        }
 
     def _tell(self, missing: Mapping[Node, str]) -> None:
         new = [f"{node}: it {why}" for node, why in missing.items() if self._told.get(node) != why]

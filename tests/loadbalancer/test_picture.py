@@ -1,0 +1,70 @@
+"""What the owner of the edges sees of the world, while the bus knows less than it did."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import orjson
+
+from bus import subjects
+from bus.connection import Access, Bus, connected
+from bus.messages import OPERATION, UID, VERSION
+from bus.registry import Registry
+from tests.loadbalancer.books import range_of
+from tests.loadbalancer.objects import node
+from tests.natsserver import NatsServer, made_anew
+from tests.running import eventually, running, soon
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.book import Book
+from workers.loadbalancer.picture import Sight
+
+
+async def see(bus: Bus, name: str) -> None:
+    headers = {OPERATION: "LISTED", UID: name, VERSION: "1"}
+    ref = ObjectRef(RUNTIME, NODES.id, "", name)
+    await bus.publish(subjects.seen(ref), orjson.dumps(node(name).raw), headers)
+
+
+async def list_all(bus: Bus) -> None:
+    for kind in (SERVICES, NODES):
+        await bus.publish(subjects.listed(RUNTIME, kind.id), b"")
+
+
+@contextlib.asynccontextmanager
+async def sight(bus: Bus) -> AsyncIterator[Sight]:
+    registry, book = Registry(bus), Book(bus, [range_of("10.0.0.16/28")])
+    made = Sight(bus, registry, book, LoadBalancerSettings(), lambda: None)
+    async with running(registry.run(), *(task() for task in made.tasks.values())):
+        await soon(made.complete())
+        yield made
+
+
+def names(seen: Sight) -> list[str]:
+    return [backend.name for backend in seen.backends()[RUNTIME]]
+
+
+async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        await see(bus, "one")
+        await list_all(bus)
+        async with sight(bus) as seen:
+            assert names(seen) == ["one"]
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+
+            async def forgotten() -> bool:
+                return RUNTIME in seen.unheard()
+
+            await eventually(forgotten)
+            assert names(seen) == ["one"]
+            await see(bus, "two")
+            await list_all(bus)
+
+            async def heard() -> bool:
+                return names(seen) == ["two"]
+
+            await eventually(heard)
