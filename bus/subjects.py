@@ -53,7 +53,7 @@ SEEN_ALL = "object.*.*.>"
 
 
 def listed(cluster: str, kind: str) -> str:
-    """Says that everything of this kind has been announced (`*` for all clusters)."""
+    """Says that everything of this kind has been announced, or that all is gone (`*` for all clusters)."""
     return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}"
 
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus
-from bus.messages import Announcement
+from bus.messages import OPERATION, Announcement
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
@@ -71,7 +71,11 @@ class View(Generic[T]):
                 self._replica, self.listed = fresh, listed
                 self.complete.set()
             elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
-                listed.add(cluster)
+                if stored.headers.get(OPERATION) == "DELETED":
+                    listed.discard(cluster)
+                    fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"), self._index)
+                else:
+                    listed.add(cluster)
             else:
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)
@@ -87,6 +91,11 @@ class Replica(Generic[T]):
     def __init__(self) -> None:
         self.entries: dict[str, T] = {}
         self.by_index: dict[Hashable, set[str]] = {}
+
+    def forget(self, prefix: str, index: Callable[[T], Hashable]) -> None:
+        """Leave out all whose subjects begin like this."""
+        for subject in [one for one in self.entries if one.startswith(prefix)]:
+            self.put(subject, None, index)
 
     def put(self, subject: str, entry: T | None, index: Callable[[T], Hashable]) -> None:
         before = self.entries.pop(subject, None)

@@ -13,6 +13,7 @@ from typing import Any
 from bus import streams, subjects
 from bus.connection import Bus
 from bus.leases import Leases
+from bus.messages import OPERATION
 from bus.registry import Registry
 from watchers.mirror import Mirror
 from windowbox.clients.clusters import Clusters
@@ -28,6 +29,8 @@ _CRDS = Resource(
 )
 _LONGEST_PAUSE = 10.0
 _PARTS = 16
+_HEARD = 2.0
+"""Seconds after which all who read along have heard what was said."""
 
 Pair = tuple[str, str]
 """A cluster and a kind."""
@@ -112,10 +115,14 @@ class Watching:
         await self.leases.once(_lease(cluster, kind), lambda: self._purge(cluster, kind))
 
     async def _purge(self, cluster: str, kind: str) -> None:
+        listed = subjects.listed(cluster, kind)
         while True:
             try:
-                await self.bus.purge(streams.OBJECTS, subjects.listed(cluster, kind))
-                return await self.bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+                # Nobody who reads along is told of a purge.
+                end = await self.bus.publish(listed, b"", {OPERATION: "DELETED"})
+                await self.bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+                await asyncio.sleep(_HEARD)
+                return await self.bus.purge(streams.OBJECTS, listed, (end or 0) + 1)
             except WindowboxError as error:
                 logger.warning("%s %s: still on the bus: %s", cluster, kind, error)
                 await asyncio.sleep(1)

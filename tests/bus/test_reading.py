@@ -139,3 +139,18 @@ async def test_a_bus_that_is_not_there_is_given_up(nats: NatsServer) -> None:
     with pytest.raises(Unreachable, match="cannot be reached"):
         async with asyncio.timeout(20), connected(Access(nats.url), patience=0.5):
             pass
+
+
+async def test_a_view_forgets_a_cluster_that_has_left(bus: Bus) -> None:
+    changed = asyncio.Event()
+    view: View[str] = View(bus, NAMESPACES.id, color_of, index=lambda color: color, changed=changed.set)
+    all_of_it = subjects.listed("runtime", NAMESPACES.id)
+    await announce(bus, "one", "red")
+    await bus.publish(all_of_it, b"")
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        assert (view.refs("red"), view.listed) == ([space("one")], {"runtime"})
+        changed.clear()
+        await bus.publish(all_of_it, b"", {OPERATION: "DELETED"})
+        await soon(changed.wait())
+        assert (list(view.items()), view.refs("red"), view.listed) == ([], [], set())

@@ -20,6 +20,7 @@ from bus import presence, streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.registry import Member, Registry, SecretKey
+from bus.views import View
 from tests.natsserver import NatsServer, made_anew
 from tests.running import eventually, running
 from tests.servers import ControlPlane
@@ -189,6 +190,28 @@ async def test_a_cluster_joins_and_leaves(bus: Bus, control_plane: ControlPlane,
             await one.registry.leave("shoot--a.b")
             await eventually(lambda: is_forgotten(bus, there, one, which))
         assert one.state() == "watching"
+
+
+async def test_who_reads_along_forgets_a_cluster_that_has_left(
+    bus: Bus, control_plane: ControlPlane, records: Records
+) -> None:
+    await store_kubeconfig(records, portable(control_plane))
+    view: View[str] = View(bus, DNSRECORDS.id, lambda ref, _: ref.name)
+    async with watcher(bus, records.kube) as one, running(view.run()):
+        await records.create("web")
+        await one.registry.join(member("shoot", records))
+
+        async def seen() -> bool:
+            return "shoot" in view.listed and view.get(records.ref("web", "shoot")) == "web"
+
+        await eventually(seen)
+        await one.registry.leave("shoot")
+
+        async def forgotten() -> bool:
+            return "shoot" not in view.listed and view.get(records.ref("web", "shoot")) is None
+
+        await eventually(forgotten)
+        assert view.get(records.ref("web")) == "web"
 
 
 async def test_a_cluster_that_cannot_be_used_disturbs_no_other(

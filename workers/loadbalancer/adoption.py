@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus
-from bus.messages import Announcement
+from bus.messages import OPERATION, Announcement
 from bus.registry import Registry
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import TransientError, WindowboxError
@@ -70,7 +70,8 @@ class Adoption:
     async def _remembered(self, cluster: str, error: WindowboxError) -> list[Object]:
         """What the bus remembers of a cluster that does not answer."""
         assert self._since is not None
-        if await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id)) is None:
+        listed = await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id))
+        if listed is None or listed.headers.get(OPERATION) == "DELETED":
             if time.monotonic() - self._since < _PATIENCE:
                 raise TransientError(f"addresses of cluster {cluster} are not known: {error}") from error
             logger.warning("addresses of cluster %s are not known, others may get them: %s", cluster, error)
