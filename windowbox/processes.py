@@ -21,7 +21,7 @@ from bus.connection import Bus, connected
 from bus.leases import Leases
 from bus.pool import PROCESS, Pool
 from bus.queue import Queue
-from bus.registry import MachinePlace, Member, Registry
+from bus.registry import Registry
 from bus.routing import Router, dues
 from patchers.status import StatusPatcher
 from watchers.watching import Watching
@@ -30,20 +30,16 @@ from windowbox.clients.clusters import Clusters, clusters
 from windowbox.clients.envoy import opening as attachments
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import WindowboxError
-from windowbox.models import cloudconfig
-from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import MACHINE_PODS
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, tracing
 from workers.dnsrecord import pool as dnsrecord
 from workers.joining.joining import Joining
 from workers.loadbalancer import pool as loadbalancer
+from workers.loadbalancer import takeover
 from workers.loadbalancer.book import Book
 
 logger = logging.getLogger(__name__)
 
-_INFRASTRUCTURE = "infrastructure"
-"""What the cluster is called in which the machines of the one we serve are."""
 
 
 @dataclass
@@ -143,48 +139,25 @@ def _take_part(made: Process) -> None:
 
 
 async def _work_on_load_balancers(made: Process, stack: contextlib.AsyncExitStack) -> None:
-    settings, machines = await _taken_over(made, made.settings.loadbalancer)
-    attachment = await stack.enter_async_context(attachments.opened(settings))
+    found = takeover.taken_over(made.settings.loadbalancer)
+    attachment = await stack.enter_async_context(attachments.opened(found.settings))
     parts = loadbalancer.assembled(
-        made.bus, made.clusters, made.registry, attachment, settings, made.settings.work, machines
+        made.bus,
+        made.clusters,
+        made.registry,
+        attachment,
+        found.settings,
+        made.settings.work,
+        found.machines,
     )
+    if member := found.infrastructure:
+        made.tasks["infrastructure"] = lambda: takeover.join(made.registry, member)
     made.tasks |= parts.tasks
     _add_pool(made, parts.pool, loadbalancer.POOL)
     _add_sweeps(made, parts.router, loadbalancer.POOL)
     made.gauges.append(lambda: _measure_addresses(parts.book))
     made.details["edge"] = parts.owner.describe
     made.tasks["edge"] = lambda: made.leases.while_held("edge", parts.owner.run)
-
-
-async def _taken_over(
-    made: Process, settings: LoadBalancerSettings
-) -> tuple[LoadBalancerSettings, MachinePlace | None]:
-    """The settings, with what the configuration of cloud-controller-manager-local says."""
-    if settings.cloud_config is None:
-        return settings, None
-    config = cloudconfig.load(settings.cloud_config)
-    if config.load_balancer.image:
-        settings = settings.model_copy(update={"image": config.load_balancer.image})
-    infrastructure = config.runtime_cluster
-    if infrastructure is None:
-        return settings, None
-    namespace = infrastructure.namespace
-    member = Member(
-        id=_INFRASTRUCTURE,
-        file=infrastructure.kubeconfig,
-        kinds=(MACHINE_PODS.id,),
-        namespace=namespace,
-        origin="settings",
-    )
-    made.tasks["infrastructure"] = lambda: _join(made, member)
-    return settings, MachinePlace(cluster=_INFRASTRUCTURE, namespace=namespace)
-
-
-async def _join(made: Process, member: Member) -> None:
-    """Let a cluster take part that the settings name, as soon as there is a bus to say it on."""
-    await made.registry.complete.wait()
-    if made.registry.members.get(member.id) != member:
-        await made.registry.join(member)
 
 
 async def _measure_addresses(book: Book) -> None:

@@ -103,6 +103,7 @@ async def test_a_service_of_the_same_name_is_another(world: BalancerWorld) -> No
         await world.delete("web")
         await world.gone("web")
         second = await eventually(lambda: created(world, "web"))
+        assert second
         assert second.uid != first.uid
         assert await greeting(await world.served("web")) == "hello"
 

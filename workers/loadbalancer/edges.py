@@ -58,6 +58,11 @@ class Edges:
     def running(self) -> list[Edge]:
         return [kept.edge for kept in self._kept.values() if kept.edge.running.is_set()]
 
+    async def resume(self) -> None:
+        """Have what was served before served again, should its Envoy have died while nobody owned it."""
+        if not self._isolated and await self._attachment.kept(_SHARED):
+            self._keep(_SHARED, ())
+
     async def write(self, picture: Picture) -> list[tuple[Edge, list[LoadBalancer]]]:
         """Have all of it carried, and nothing else. Returns who carries what."""
         groups = await self._grouped(picture)

@@ -86,6 +86,7 @@ class Owner:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
                 group.create_task(task(), name=f"edge: {name}")
             self._edges = Edges(self.attachment, self.settings, group, self._started)
+            await self._edges.resume()
             await self._begin(sight)
             await machines.complete()
             group.create_task(self._adopt(), name="edge: adopt")

@@ -1,0 +1,60 @@
+"""What the configuration of cloud-controller-manager-local says, for those who put us in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from bus.registry import MachinePlace, Member, Registry
+from windowbox.errors import WindowboxError
+from windowbox.models import cloudconfig
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.refs import MACHINE_PODS
+
+logger = logging.getLogger(__name__)
+
+_INFRASTRUCTURE = "infrastructure"
+"""What the cluster is called in which the machines of the one we serve are."""
+_AGAIN = 1.0
+
+
+@dataclass(frozen=True)
+class TakenOver:
+    """The settings, and where the machines of the runtime cluster are, should they be Pods of another."""
+
+    settings: LoadBalancerSettings
+    infrastructure: Member | None = None
+    machines: MachinePlace | None = None
+
+
+def taken_over(settings: LoadBalancerSettings) -> TakenOver:
+    """The settings, with what the file says that `cloud_config` names."""
+    if settings.cloud_config is None:
+        return TakenOver(settings)
+    config = cloudconfig.load(settings.cloud_config)
+    if config.load_balancer.image:
+        settings = settings.model_copy(update={"image": config.load_balancer.image})
+    if config.runtime_cluster is None:
+        return TakenOver(settings)
+    namespace = config.runtime_cluster.namespace
+    infrastructure = Member(
+        id=_INFRASTRUCTURE,
+        file=config.runtime_cluster.kubeconfig,
+        kinds=(MACHINE_PODS.id,),
+        namespace=namespace,
+        origin="settings",
+    )
+    return TakenOver(settings, infrastructure, MachinePlace(cluster=_INFRASTRUCTURE, namespace=namespace))
+
+
+async def join(registry: Registry, member: Member) -> None:
+    """Let a cluster take part that the settings name."""
+    await registry.complete.wait()
+    while registry.members.get(member.id) != member:
+        try:
+            await registry.join(member)
+            return
+        except WindowboxError as error:
+            logger.info("cluster %s cannot join yet: %s", member.id, error)
+            await asyncio.sleep(_AGAIN)
