@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from bus import consumers, streams, subjects
+from bus import consumers, intents, streams, subjects
 from bus.connection import Access, connected
 from bus.messages import RunRecord
 from tests.loadbalancer.balancerworld import BalancerWorld, balancer_world
@@ -117,3 +117,18 @@ async def test_an_envoy_that_cannot_start_holds_up_no_other_service(world: Balan
         await world.gone("web")
         await world.delete("broken")
         await world.gone("broken")
+
+
+async def test_of_a_service_that_is_no_load_balancer_any_more_nothing_stays(world: BalancerWorld) -> None:
+    world.settings = world.settings.model_copy(update={"grace": 0.5})
+    async with world.worker() as parts:
+        await world.service("web")
+        await world.served("web")
+        await world.merge("web", {"spec": {"type": "ClusterIP"}})
+
+        async def nothing() -> bool:
+            async with connected(Access(world.nats.url)) as bus:
+                reported = await intents.last(bus, subjects.key(ref(world, "web")))
+            return reported.intent is None and not parts.book.holders()
+
+        await eventually(nothing)

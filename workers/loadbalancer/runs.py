@@ -86,6 +86,9 @@ class ServiceRuns:
             await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], doors)
             return _again("failed", wish, error, first=5.0)
         await self._addresses.release_expired(ref, seen.now, doors)
+        if reported and seen.memo.get("gone") and wish.reason != "event":
+            # It has been written long since, and nobody tells us when such a Service goes.
+            await self._world.forget(ref, reported.uid, doors)
         return Outcome("not ours")
 
     # What a Service asks for.
@@ -195,8 +198,10 @@ class ServiceRuns:
         doors: Doors,
     ) -> None:
         """Report, unless the same has been said."""
-        shown = statuses.shown(seen.object, patch)
         before = seen.reported if seen.memo else None
+        # What the Service shows may be older than what was reported last.
+        newest = before is None or before.patch == patch
+        shown = newest and statuses.shown(seen.object, patch)
         if before and before.memo == memo and (before.patch == patch or not events):
             if shown:
                 return
