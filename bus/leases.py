@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 
 from bus import consumers, streams
 from bus.connection import Bus, Stored, WrongSequence
@@ -24,6 +26,16 @@ Act = Callable[[], Awaitable[None]]
 
 class Lost(WindowboxError):
     """The lease is no longer ours."""
+
+
+def check() -> None:
+    """Stop here if the lease for which this is done may be another's: we have been away for too long.
+
+    Whoever was stopped for a while would otherwise go on for a moment before it hears that it has lost.
+    """
+    share = _ACTING_FOR.get()
+    if share is not None and not share.held():
+        raise Lost("the lease may be another's by now")
 
 
 class Leases:
@@ -81,7 +93,7 @@ class Leases:
         subject = _subject(name)
         while True:
             try:
-                sequence = await self._acquire(subject)
+                sequence = await self._acquire(subject, share)
                 logger.info("owner of %s", name)
                 await self._hold(subject, sequence, share)
             except Lost:
@@ -90,14 +102,14 @@ class Leases:
                 logger.info("lease %s: %s", name, error)
                 await asyncio.sleep(0.5)
 
-    async def _acquire(self, subject: str) -> int:
+    async def _acquire(self, subject: str, share: _Share) -> int:
         changed = self._changed.setdefault(subject, asyncio.Event())
         while True:
             changed.clear()
             last = await self._bus.last(_STREAM, subject)
             if last is None or _free(last):
                 with contextlib.suppress(WrongSequence):
-                    return await self._write(subject, last.sequence if last else 0)
+                    return await self._write(subject, last.sequence if last else 0, share)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(streams.LEASE_SECONDS):
                     await changed.wait()
@@ -107,26 +119,28 @@ class Leases:
         try:
             while True:
                 await asyncio.sleep(_RENEW)
-                sequence = await self._renew(subject, sequence)
+                sequence = await self._renew(subject, sequence, share)
         finally:
             await share.lost()
             await self._release(subject)
 
-    async def _renew(self, subject: str, sequence: int) -> int:
+    async def _renew(self, subject: str, sequence: int, share: _Share) -> int:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _GIVE_UP - _RENEW
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await self._write(subject, sequence)
+                    return await self._write(subject, sequence, share)
             except (TransientError, TimeoutError) as error:
                 if isinstance(error, WrongSequence) or loop.time() >= deadline:
                     raise Lost(subject) from error
                 await asyncio.sleep(0.1)
 
-    async def _write(self, subject: str, expected: int) -> int:
+    async def _write(self, subject: str, expected: int, share: _Share) -> int:
+        asked = time.monotonic()
         sequence = await self._bus.publish(subject, self.owner.encode(), expect_last=expected)
         assert sequence is not None  # no message id, so never a duplicate
+        share.renewed = asked
         return sequence
 
     async def _release(self, subject: str) -> None:
@@ -149,8 +163,13 @@ class _Share:
 
     def __init__(self) -> None:
         self.users = 0
+        self.renewed = 0.0
+        """When the server was last asked to give it to us, and did."""
         self._held = asyncio.Event()
         self._acts: set[asyncio.Future[None]] = set()
+
+    def held(self) -> bool:
+        return self._held.is_set() and time.monotonic() - self.renewed < _GIVE_UP
 
     def gained(self) -> None:
         self._held.set()
@@ -166,7 +185,7 @@ class _Share:
     async def do(self, act: Act) -> bool:
         """Do `act` once the lease is ours. Whether it came to its end before the lease was lost."""
         await self._until_held()
-        acting = asyncio.ensure_future(act())
+        acting = self._begin(act)
         self._acts.add(acting)
         try:
             await asyncio.wait([acting])
@@ -181,6 +200,13 @@ class _Share:
             if not acting.cancelled():
                 acting.exception()
 
+    def _begin(self, act: Act) -> asyncio.Future[None]:
+        before = _ACTING_FOR.set(self)
+        try:
+            return asyncio.ensure_future(act())
+        finally:
+            _ACTING_FOR.reset(before)
+
     async def _until_held(self) -> None:
         held = asyncio.ensure_future(self._held.wait())
         try:
@@ -189,6 +215,10 @@ class _Share:
                 self.keeping.result()  # it only ever ends because of something nobody foresaw
         finally:
             held.cancel()
+
+
+_ACTING_FOR: ContextVar[_Share | None] = ContextVar("_ACTING_FOR", default=None)
+"""The lease for which a task, and all that it starts, is at work."""
 
 
 def _subject(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus import subjects
+from bus import leases, subjects
 from bus.buckets import Bucket
 from bus.messages import Message
 from windowbox.models.refs import ObjectRef
@@ -39,9 +39,11 @@ class States:
         return EdgeState.model_validate_json(found.value) if found.value else None
 
     async def put(self, ref: ObjectRef, state: EdgeState) -> None:
+        leases.check()
         await self.bucket.put(subjects.key(ref), state.encoded(), None)
 
     async def remove(self, ref: ObjectRef) -> None:
+        leases.check()
         await self.bucket.delete(subjects.key(ref), None)
 
     def of(self, ref: ObjectRef) -> EdgeState | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from bus import leases
 from windowbox.clients.docker import Container, Engine
 from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Order
@@ -42,6 +43,7 @@ class DockerEnvoy:
     image: str
 
     async def write(self, files: Mapping[str, bytes]) -> None:
+        leases.check()  # what a successor wrote is newer
         await self.files.write(files)
 
     async def read(self, file: str) -> bytes | None:

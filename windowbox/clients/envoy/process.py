@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bus import leases
 from windowbox.clients.envoy import bootstrap, folders, hostnetwork, unixhttp
 from windowbox.clients.envoy.attachments import Order, Running
 from windowbox.errors import Missing, Unreachable
@@ -110,6 +111,7 @@ class Process:
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         await self._bound_log()
+        leases.check()  # what a successor wrote is newer
         with folders.writing(self._place):
             _write(self._place, files)
 
