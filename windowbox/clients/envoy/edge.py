@@ -22,6 +22,8 @@ _SHORT_LIFE = 5.0
 """Seconds. An Envoy that ends sooner is likely to do so again."""
 _LONGEST_PAUSE = 10.0
 _DIGESTION = 1.0
+_HASTE = 4.0
+"""Seconds after a change in which endpoints that do not answer are asked often."""
 _START = 30.0
 """Seconds that a new Envoy has until it serves, when it is to replace another."""
 
@@ -70,6 +72,7 @@ class Edge:
         self._settling = Settling()
         self._generation = 0
         self._without_files = False
+        self._calming: asyncio.Task[None] | None = None
 
     async def keep(self) -> None:
         """Have an Envoy running, for ever. One that runs already is taken over as it is."""
@@ -139,7 +142,7 @@ class Edge:
         await self.running.wait()
         async with self._lock:
             old = self._serving
-            new = await self._attachment.start(self._order(self._generation + 1))
+            new = await self._start(self._generation + 1)
             try:
                 await self._until_live(new)
             except BaseException:
@@ -196,7 +199,7 @@ class Edge:
                 self._settling.take_over(told)
             else:
                 self._generation = self._generation or 1
-                newest = await self._attachment.start(self._order(self._generation))
+                newest = await self._start(self._generation)
                 self._settling.begin_anew(told)
             self._prepared.clear()
             await self._prepare({one.address for one in told.published})
@@ -239,15 +242,18 @@ class Edge:
                 self._serving = None
                 self.running.clear()
 
-    def _order(self, generation: int) -> Order:
+    async def _start(self, generation: int) -> Running:
         folder, told = self._attachment.folder, self._told or resources.NOTHING
-        return Order(
+        own = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder)}
+        order = Order(
             name=self.name,
             generation=generation,
-            files={bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder), **told.files},
+            files={**own, **told.files, **resources.asking_often()},
             published=told.published,
             labels=self._labels,
         )
+        self._calm_down_later()
+        return await self._attachment.start(order)
 
     async def _prepare(self, addresses: set[str]) -> None:
         if lacking := sorted(addresses - self._prepared):
@@ -268,10 +274,30 @@ class Edge:
         if self._attachment.fixed_ports and set(before.published) != set(after.published):
             await self._end()
         self._in_doubt = self._serving is not None
+        if self._is_new(steps):
+            steps = [resources.asking_often(), *(_without(step, bootstrap.RUNTIME) for step in steps)]
+            self._calm_down_later()
         for step in steps:
-            if self._serving is not None:
+            if self._serving is not None and step:
                 await self._serving.write(step)
         self._in_doubt = False
+
+    def _is_new(self, steps: Sequence[Mapping[str, bytes]]) -> bool:
+        """Whether there are endpoints that have not been asked yet."""
+        return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS} for step in steps)
+
+    def _calm_down_later(self) -> None:
+        """Of many, Envoy asks each but seldom. That who missed the first question must not wait so long."""
+        if self._calming:
+            self._calming.cancel()
+        self._calming = asyncio.create_task(self._calm_down(), name=f"{self.name}: calm down")
+
+    async def _calm_down(self) -> None:
+        await asyncio.sleep(_HASTE)
+        async with self._lock:
+            if self._serving is not None and self._told is not None:
+                with contextlib.suppress(WindowboxError):
+                    await self._serving.write({bootstrap.RUNTIME: self._told.files[bootstrap.RUNTIME]})
 
     def _again(self, after: Configuration) -> list[dict[str, bytes]]:
         # What was refused is tried again when the file is written again, and not before.
@@ -326,3 +352,7 @@ async def _read(running: Running) -> Configuration:
     clusters = await running.read(bootstrap.CLUSTERS)
     found = {name: await running.read(name) for name in resources.file_names(clusters)}
     return resources.parsed({name: content for name, content in found.items() if content is not None})
+
+
+def _without(step: Mapping[str, bytes], file: str) -> dict[str, bytes]:
+    return {name: content for name, content in step.items() if name != file}

@@ -113,6 +113,11 @@ def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]
     return [first, last] if first else [last]
 
 
+def asking_often() -> dict[str, bytes]:
+    """What makes Envoy look again soon at endpoints that did not answer, for as long as it stands there."""
+    return {bootstrap.RUNTIME: _file([_runtime(_INTERVALS[0])])}
+
+
 def check_interval(checks: int) -> int:
     """Milliseconds between two checks of an endpoint, so that all together are no more than a host bears.
 
