@@ -8,6 +8,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # More arguments for what is run: make test ARGS="tests/sandbox -x"
 ARGS ?=
+# How many tests run at once; they wait more than they work.
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench chaos up down generate coverage-of-contract programs
@@ -28,7 +31,7 @@ down: ## End the sandbox
 	@test ! -x $(BIN)/windowbox || $(BIN)/windowbox down $(ARGS)
 
 test: programs ## Run all tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 check: programs ## Everything that has to pass before a commit
 	$(BIN)/ruff format --check .
@@ -36,7 +39,7 @@ check: programs ## Everything that has to pass before a commit
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 format: $(STAMP) ## Put the code into its form
 	$(BIN)/ruff format .

@@ -15,6 +15,16 @@ from tests.natsserver import NatsServer
 from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
+_WHOLE_MACHINE = frozenset({"nodes", "traffic", "docker", "sandbox", "played", "commands"})
+"""Packages whose tests look at all of the machine, or fill it: one after the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run at once, those of a package stay together: they share servers."""
+    for item in items:
+        package = item.path.relative_to(Path(__file__).parent).parts[0]
+        item.add_marker(pytest.mark.xdist_group("machine" if package in _WHOLE_MACHINE else package))
+
 
 @pytest.fixture
 def nats_url(tmp_path: Path) -> Iterator[str]:
