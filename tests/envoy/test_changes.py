@@ -8,6 +8,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from tests.envoy.clients import counting, flow, greeting, talk
@@ -16,6 +17,9 @@ from tests.envoy.test_serving import PORT, listener
 from tests.envoy.world import World, balancer
 from tests.rules import rule
 from tests.running import eventually, soon
+from windowbox.clients.envoy import bootstrap, resources
+from windowbox.clients.envoy.attachments import Running
+from windowbox.clients.envoy.process import Processes
 
 
 @rule("LB-15-4", "LB-11-1")
@@ -213,3 +217,24 @@ async def _refused(address: str, port: int) -> bool:
         writer.close()
         return False
     return True
+
+
+async def test_what_is_new_among_many_is_asked_often_for_a_while(world: World, attachment: Processes) -> None:
+    nodes, address = await world.nodes(2), world.address()
+    many = [listener(address, nodes, port=20_000 + number) for number in range(200)]
+    await world.serve(*many)
+    (envoy,) = await attachment.found("edge")
+
+    async def usual() -> bool:
+        return await _least_interval(envoy) == resources.check_interval(400)
+
+    await eventually(usual)
+    await world.serve(*many, listener(address, nodes))
+    assert await _least_interval(envoy) < resources.check_interval(402)
+    await eventually(usual)
+
+
+async def _least_interval(envoy: Running) -> int:
+    """Milliseconds for which Envoy has to leave an endpoint alone."""
+    [layer] = orjson.loads(await envoy.read(bootstrap.RUNTIME) or b"")["resources"]
+    return int(layer["layer"]["health_check"]["min_interval"])

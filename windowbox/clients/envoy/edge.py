@@ -72,12 +72,13 @@ class Edge:
         self._settling = Settling()
         self._generation = 0
         self._without_files = False
-        self._calming: asyncio.Task[None] | None = None
+        self._hasty = asyncio.Event()
 
     async def keep(self) -> None:
         """Have an Envoy running, for ever. One that runs already is taken over as it is."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._see_off(group), name=f"{self.name}: see off")
+            group.create_task(self._calm_down(), name=f"{self.name}: calm down")
             failures = 0
             while True:
                 begun = asyncio.get_running_loop().time()
@@ -252,7 +253,7 @@ class Edge:
             published=told.published,
             labels=self._labels,
         )
-        self._calm_down_later()
+        self._hasty.set()
         return await self._attachment.start(order)
 
     async def _prepare(self, addresses: set[str]) -> None:
@@ -276,7 +277,7 @@ class Edge:
         self._in_doubt = self._serving is not None
         if self._is_new(steps):
             steps = [resources.asking_often(), *(_without(step, bootstrap.RUNTIME) for step in steps)]
-            self._calm_down_later()
+            self._hasty.set()
         for step in steps:
             if self._serving is not None and step:
                 await self._serving.write(step)
@@ -286,18 +287,17 @@ class Edge:
         """Whether there are endpoints that have not been asked yet."""
         return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS} for step in steps)
 
-    def _calm_down_later(self) -> None:
-        """Of many, Envoy asks each but seldom. That who missed the first question must not wait so long."""
-        if self._calming:
-            self._calming.cancel()
-        self._calming = asyncio.create_task(self._calm_down(), name=f"{self.name}: calm down")
-
     async def _calm_down(self) -> None:
-        await asyncio.sleep(_HASTE)
-        async with self._lock:
-            if self._serving is not None and self._told is not None:
-                with contextlib.suppress(WindowboxError):
-                    await self._serving.write({bootstrap.RUNTIME: self._told.files[bootstrap.RUNTIME]})
+        """Of many, Envoy asks each but seldom. Who missed the first question must not wait so long."""
+        while True:
+            await self._hasty.wait()
+            while self._hasty.is_set():  # once more, if something has changed again meanwhile
+                self._hasty.clear()
+                await asyncio.sleep(_HASTE)
+            async with self._lock:
+                if self._serving is not None and self._told is not None:
+                    with contextlib.suppress(WindowboxError):
+                        await self._serving.write({bootstrap.RUNTIME: self._told.files[bootstrap.RUNTIME]})
 
     def _again(self, after: Configuration) -> list[dict[str, bytes]]:
         # What was refused is tried again when the file is written again, and not before.
