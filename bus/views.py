@@ -67,6 +67,7 @@ class View(Generic[T]):
         listed: set[str] = set()
         filters = [subjects.seen_kind("*", self._kind), subjects.listed("*", self._kind)]
         async for stored in consumers.follow(self._bus, streams.OBJECTS, filters):
+            different = True
             if stored is None:
                 self._replica, self.listed = fresh, listed
                 self.complete.set()
@@ -80,8 +81,9 @@ class View(Generic[T]):
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)
                 entry = None if seen.gone or seen.omitted else self._extract(ref, seen.object())
-                fresh.put(stored.subject, entry, self._index)
-            if self._replica is fresh:
+                different = fresh.put(stored.subject, entry, self._index)
+            # Most versions of an object differ in what nobody here looks at.
+            if self._replica is fresh and different:
                 self._changed()
 
 
@@ -97,7 +99,8 @@ class Replica(Generic[T]):
         for subject in [one for one in self.entries if one.startswith(prefix)]:
             self.put(subject, None, index)
 
-    def put(self, subject: str, entry: T | None, index: Callable[[T], Hashable]) -> None:
+    def put(self, subject: str, entry: T | None, index: Callable[[T], Hashable]) -> bool:
+        """Take it in. False if the same was known already."""
         before = self.entries.pop(subject, None)
         if before is not None:
             same = self.by_index[index(before)]
@@ -107,6 +110,7 @@ class Replica(Generic[T]):
         if entry is not None:
             self.entries[subject] = entry
             self.by_index.setdefault(index(entry), set()).add(subject)
+        return before != entry
 
 
 @lru_cache(maxsize=1 << 16)

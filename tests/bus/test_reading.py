@@ -154,3 +154,18 @@ async def test_a_view_forgets_a_cluster_that_has_left(bus: Bus) -> None:
         await bus.publish(all_of_it, b"", {OPERATION: "DELETED"})
         await soon(changed.wait())
         assert (list(view.items()), view.refs("red"), view.listed) == ([], [], set())
+
+
+async def test_a_view_tells_only_of_what_it_looks_at(bus: Bus) -> None:
+    changes: list[int] = []
+    view: View[str] = View(
+        bus, NAMESPACES.id, color_of, index=lambda color: color, changed=lambda: changes.append(1)
+    )
+    await announce(bus, "one", "red")
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        before = len(changes)
+        await announce(bus, "one", "red")
+        await announce(bus, "one", "blue")
+        await eventually(lambda: became(view, "one", "blue"))
+    assert len(changes) == before + 1
