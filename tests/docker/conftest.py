@@ -13,8 +13,8 @@ from tests.docker.host import IMAGE, NETWORK, RANGE4, RANGE6, Host
 from tests.e2e.engine import Unable
 from windowbox.clients import docker
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy import docker_attachments
 from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import choice
 from windowbox.models.lbsettings import LoadBalancerSettings
 
 
@@ -54,7 +54,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LoadBalancerSett
 @pytest.fixture
 def attach(settings: LoadBalancerSettings) -> Callable[[Engine], Attachment]:
     """Makes the attachment as a windowbox does that has just been started."""
-    return lambda engine: docker_attachments.chosen(engine, settings)
+    return lambda engine: choice.chosen(engine, settings)
 
 
 @pytest.fixture

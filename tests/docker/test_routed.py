@@ -15,8 +15,8 @@ from tests.docker.traffic import backend, balancer
 from tests.rules import rule
 from tests.running import running, soon
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy import docker_routes
 from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import routes
 from windowbox.clients.envoy.edge import Edge
 from windowbox.errors import Malformed, Refused
 from windowbox.models.loadbalancers import Endpoint, Listener
@@ -179,7 +179,7 @@ async def test_without_root_the_command_is_told(attachment: Attachment) -> None:
     prefix, hop = ip_network("198.51.100.0/24"), ip_address("172.18.0.2")
     os.seteuid(65534)
     try:
-        told = await docker_routes.have_route(prefix, hop)
+        told = await routes.have_route(prefix, hop)
     finally:
         os.seteuid(0)
     assert told == "as root: ip -4 route replace 198.51.100.0/24 via 172.18.0.2"

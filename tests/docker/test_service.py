@@ -12,8 +12,8 @@ from tests.docker import traffic
 from tests.docker.host import BACKEND4, Host
 from tests.docker.traffic import Backend, backend, balancer
 from tests.rules import rule
-from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Attachment, Order
+from windowbox.clients.envoy.docker import boxes
 from windowbox.errors import Refused
 from windowbox.models.refs import ObjectRef
 
@@ -43,9 +43,7 @@ async def test_teardown_finds_it_by_name_network_and_labels(attachment: Attachme
 
 async def test_the_cluster_of_a_service_may_be_another_one(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
-    shoots = docker_boxes.service_labels(
-        ObjectRef("shoot--garden--a", "services", "shop", "web"), runtime="kind"
-    )
+    shoots = boxes.service_labels(ObjectRef("shoot--garden--a", "services", "shop", "web"), runtime="kind")
     await attachment.start(dataclasses.replace(order(attachment, 80), labels=shoots))
     labels = ("label=kubernetes.io/cluster=shoot--garden--a", "label=gardener.cloud/service=shop/web")
     assert host.containers(*labels) == {NAME}

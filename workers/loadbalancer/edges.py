@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import boxes
 from windowbox.clients.envoy.edge import Edge
 from windowbox.errors import WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
@@ -105,7 +105,7 @@ class Edges:
     def _keep(self, name: str, load_balancers: Sequence[LoadBalancer]) -> Kept:
         labels = None
         if self._isolated:
-            labels = docker_boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
+            labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
         edge = Edge(self._attachment, name, labels=labels, on_start=self._restarted)
         keeping = self._group.create_task(edge.keep(), name=f"edge: keep {name}")
         self._kept[name] = Kept(edge, keeping)

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from windowbox.clients import docker
-from windowbox.clients.envoy import docker_attachments
 from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import choice
 from windowbox.clients.envoy.process import Processes
 from windowbox.errors import Malformed
 from windowbox.models.lbsettings import LoadBalancerSettings
@@ -18,7 +18,7 @@ async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
     """The attachment, for as long as it is needed; the Envoys go on without it."""
     if settings.attachment != "process":
         async with docker.opened(settings.docker) as engine:
-            yield docker_attachments.chosen(engine, settings)
+            yield choice.chosen(engine, settings)
     elif settings.folder is None:
         raise Malformed("loadbalancer.folder is not set: name a folder for Envoy's files")
     else:

@@ -10,13 +10,14 @@ from typing import Any
 import orjson
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import bootstrap, docker_boxes
+from windowbox.clients.envoy import bootstrap
 from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.docker_boxes import FOLDER, Household
-from windowbox.clients.envoy.docker_envoys import DockerEnvoy, DockerEnvoys
-from windowbox.clients.envoy.docker_files import Files
-from windowbox.clients.envoy.docker_host import aliases
-from windowbox.clients.envoy.docker_routes import SCRIPT, Inside
+from windowbox.clients.envoy.docker import boxes
+from windowbox.clients.envoy.docker.boxes import FOLDER, Household
+from windowbox.clients.envoy.docker.envoys import DockerEnvoy, DockerEnvoys
+from windowbox.clients.envoy.docker.files import Files
+from windowbox.clients.envoy.docker.host import aliases
+from windowbox.clients.envoy.docker.routes import SCRIPT, Inside
 
 _ASKED = "asked-"
 # The script is there only if there are routes; where it fails, Envoy serves what needs none.
@@ -55,8 +56,8 @@ class DockerPerService:
         return asked(await self._envoys.kept(name))
 
     async def start(self, order: Order) -> DockerEnvoy:
-        body = docker_boxes.envoy(self._household, order, command=[*_COMMAND, *bootstrap.arguments(FOLDER)])
-        ports = docker_boxes.publishing(order.published)
+        body = boxes.envoy(self._household, order, command=[*_COMMAND, *bootstrap.arguments(FOLDER)])
+        ports = boxes.publishing(order.published)
         body["ExposedPorts"] = ports["ExposedPorts"]
         body["HostConfig"] |= {
             "NetworkMode": self._network,
@@ -64,7 +65,7 @@ class DockerPerService:
             "CapAdd": ["NET_ADMIN"],
         }
         inner = Order(order.name, order.generation, inward(order.files), order.published, order.labels)
-        box = docker_boxes.service_box(order.name)
+        box = boxes.service_box(order.name)
         return _inward(await self._envoys.start(inner, box, body))
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:

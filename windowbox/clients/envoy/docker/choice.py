@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from windowbox.clients.docker import Engine
 from windowbox.clients.envoy.attachments import Attachment
-from windowbox.clients.envoy.docker_boxes import Household
-from windowbox.clients.envoy.docker_host import DockerHost
-from windowbox.clients.envoy.docker_routed import DockerRouted
-from windowbox.clients.envoy.docker_service import DockerPerService
+from windowbox.clients.envoy.docker.boxes import Household
+from windowbox.clients.envoy.docker.host import DockerHost
+from windowbox.clients.envoy.docker.perservice import DockerPerService
+from windowbox.clients.envoy.docker.routed import DockerRouted
 from windowbox.models.lbsettings import LoadBalancerSettings
 
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from bus import leases
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import docker_boxes
 from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.docker_boxes import Household
-from windowbox.clients.envoy.docker_files import Enclosed, Files, Shared
+from windowbox.clients.envoy.docker import boxes
+from windowbox.clients.envoy.docker.boxes import Household
+from windowbox.clients.envoy.docker.files import Enclosed, Files, Shared
 from windowbox.errors import Missing, WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class DockerEnvoys:
 
     async def names(self) -> Sequence[str]:
         containers = await self._engine.labelled(self._household.labels)
-        return sorted({edge for c in containers if c.running and (edge := docker_boxes.edge_of(c))})
+        return sorted({edge for c in containers if c.running and (edge := boxes.edge_of(c))})
 
     async def found(self, name: str) -> list[DockerEnvoy]:
         """Those that run, oldest generation first; also those that the engine is about to start again."""
@@ -109,8 +109,8 @@ class DockerEnvoys:
 
     async def containers(self, name: str) -> list[Container]:
         """Those of one edge, running or not, oldest generation first."""
-        found = await self._engine.labelled(docker_boxes.edge_labels(self._household, name))
-        return sorted(found, key=docker_boxes.generation_of)
+        found = await self._engine.labelled(boxes.edge_labels(self._household, name))
+        return sorted(found, key=boxes.generation_of)
 
     async def start(
         self,
@@ -127,7 +127,7 @@ class DockerEnvoys:
         await self._engine.remove(box)
         if folder := self._place(order.name, order.generation):
             Shared(folder).prepare(order.files)
-            body["HostConfig"]["Mounts"] = [docker_boxes.mount(str(folder))]
+            body["HostConfig"]["Mounts"] = [boxes.mount(str(folder))]
         container = await self._engine.create(box, body)
         try:
             if not folder:
@@ -144,8 +144,8 @@ class DockerEnvoys:
 
     def _envoy(self, container: Container) -> DockerEnvoy:
         return DockerEnvoy(
-            name=docker_boxes.edge_of(container) or "",
-            generation=docker_boxes.generation_of(container),
+            name=boxes.edge_of(container) or "",
+            generation=boxes.generation_of(container),
             container=container,
             files=self._files(container),
             engine=self._engine,
@@ -154,7 +154,7 @@ class DockerEnvoys:
         )
 
     def _files(self, container: Container) -> Shared | Enclosed:
-        edge, generation = docker_boxes.edge_of(container) or "", docker_boxes.generation_of(container)
+        edge, generation = boxes.edge_of(container) or "", boxes.generation_of(container)
         folder = self._place(edge, generation)
         return Shared(folder) if folder else Enclosed(self._engine, container.id)
 

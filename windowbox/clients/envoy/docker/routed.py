@@ -14,12 +14,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import docker_boxes, docker_routes, hostnetwork
+from windowbox.clients.envoy import hostnetwork
 from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.docker_boxes import FOLDER, Household
-from windowbox.clients.envoy.docker_envoys import DockerEnvoy, DockerEnvoys
-from windowbox.clients.envoy.docker_host import same_host
-from windowbox.clients.envoy.docker_routes import SCRIPT, Inside
+from windowbox.clients.envoy.docker import boxes, routes
+from windowbox.clients.envoy.docker.boxes import FOLDER, Household
+from windowbox.clients.envoy.docker.envoys import DockerEnvoy, DockerEnvoys
+from windowbox.clients.envoy.docker.host import same_host
+from windowbox.clients.envoy.docker.routes import SCRIPT, Inside
 from windowbox.errors import Conflict, Missing
 from windowbox.models.lbsettings import Network
 
@@ -67,8 +68,8 @@ class DockerRouted:
         return await self._envoys.kept(name)
 
     async def start(self, order: Order) -> DockerEnvoy:
-        body = docker_boxes.envoy(self._household, order)
-        box = docker_boxes.shared_box(self._household, order.name, order.generation)
+        body = boxes.envoy(self._household, order)
+        box = boxes.shared_box(self._household, order.name, order.generation)
         async with self._one_at_a_time:
             network = await self._networked()
             await self._have_host_routes(network)
@@ -86,7 +87,7 @@ class DockerRouted:
         } | await self._own(addresses)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
-        edge = docker_boxes.edge_of(container) or ""
+        edge = boxes.edge_of(container) or ""
         async with self._one_at_a_time:
             network = await self._networked()
             await Inside(self._engine, network.id, self._prefixes).set(edge, routes)
@@ -94,10 +95,10 @@ class DockerRouted:
     async def left(self, container: Container) -> None:
         async with self._one_at_a_time:
             if not await self._envoys.names():
-                await self._engine.remove(docker_boxes.network_box(self._household))
+                await self._engine.remove(boxes.network_box(self._household))
                 if await same_host(self._engine):
                     for prefix in self._prefixes:
-                        await docker_routes.drop_route(prefix)
+                        await routes.drop_route(prefix)
 
     def _problem(self, address: IPv4Address | IPv6Address, told: Mapping[Network, str]) -> str | None:
         for prefix in self._prefixes:
@@ -124,13 +125,13 @@ class DockerRouted:
             hop = _hop(network.addresses.get(self._network, ()), prefix.version)
             if hop is None:
                 told[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: make it again"
-            elif command := await docker_routes.have_route(prefix, hop):
+            elif command := await routes.have_route(prefix, hop):
                 told[prefix] = command
         return told
 
     async def _networked(self) -> Container:
         """The container that has the network, running. One at a time."""
-        box = docker_boxes.network_box(self._household)
+        box = boxes.network_box(self._household)
         try:
             found = await self._engine.look(box)
             if found.state == "restarting":
@@ -145,9 +146,7 @@ class DockerRouted:
         await self._engine.ensure_image(self._household.image)
         await self._engine.remove(box)
         try:
-            made = await self._engine.create(
-                box, docker_boxes.network(self._household, self._network, _FOR_EVER)
-            )
+            made = await self._engine.create(box, boxes.network(self._household, self._network, _FOR_EVER))
         except Conflict:
             # Another process of ours was faster.
             return await self._engine.look(box)

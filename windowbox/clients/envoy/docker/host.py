@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import docker_boxes, hostnetwork
+from windowbox.clients.envoy import hostnetwork
 from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.docker_boxes import FOLDER, Household
-from windowbox.clients.envoy.docker_envoys import DockerEnvoy, DockerEnvoys
+from windowbox.clients.envoy.docker import boxes
+from windowbox.clients.envoy.docker.boxes import FOLDER, Household
+from windowbox.clients.envoy.docker.envoys import DockerEnvoy, DockerEnvoys
 from windowbox.errors import Refused
 
 
@@ -41,9 +42,9 @@ class DockerHost:
         return await self._envoys.kept(name)
 
     async def start(self, order: Order) -> DockerEnvoy:
-        body = docker_boxes.envoy(self._household, order)
+        body = boxes.envoy(self._household, order)
         body["HostConfig"]["NetworkMode"] = "host"
-        box = docker_boxes.shared_box(self._household, order.name, order.generation)
+        box = boxes.shared_box(self._household, order.name, order.generation)
         return await self._envoys.start(order, box, body)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
@@ -51,7 +52,7 @@ class DockerHost:
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
         if self._folder and await same_host(self._engine):
-            name = docker_boxes.edge_of(container) or ""
+            name = boxes.edge_of(container) or ""
             await hostnetwork.route(self._folder / name / "routes.json", routes)
         elif routes:
             raise Refused(

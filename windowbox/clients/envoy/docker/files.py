@@ -11,7 +11,7 @@ from typing import Protocol
 
 from windowbox.clients.docker import Engine
 from windowbox.clients.envoy import bootstrap, folders, unixhttp
-from windowbox.clients.envoy.docker_boxes import FOLDER
+from windowbox.clients.envoy.docker.boxes import FOLDER
 from windowbox.errors import Refused, Unreachable
 
 _LIMIT = 10.0
