@@ -41,7 +41,6 @@ from workers.loadbalancer.book import Book
 logger = logging.getLogger(__name__)
 
 
-
 @dataclass
 class Process:
     """What all processes have: the bus, the clusters, leases, and an ear for those who ask."""
