@@ -15,15 +15,15 @@ from tests.natsserver import NatsServer
 from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
-_WHOLE_MACHINE = frozenset({"nodes", "traffic", "docker", "sandbox", "played", "commands"})
-"""Packages whose tests look at all of the machine, or fill it: one after the other."""
+_WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands"})
+"""Packages whose sandboxes have real nodes: one after the other, for a host has few inotify instances."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run at once, those of a package stay together: they share servers."""
     for item in items:
         package = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group("machine" if package in _WHOLE_MACHINE else package))
+        item.add_marker(pytest.mark.xdist_group("nodes" if package in _WITH_NODES else package))
 
 
 @pytest.fixture
