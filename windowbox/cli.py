@@ -50,7 +50,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
     },
     "Looking: what happened, and why": {
         "trace": Entry("windowbox.commands.trace:trace", "The way of one object, step by step."),
-        "lb": Entry("windowbox.commands.lb:lb", "Load balancers: where, to whom, how much, why not."),
+        "lb": Entry("windowbox.commands.balancers.command:lb", "Load balancers: where, whither, why not."),
         "top": Entry("windowbox.commands.top:top", "Pools, lag and rates, live."),
         "record": Entry("windowbox.commands.recordings:record", "Write what happened to a file."),
         "replay": Entry("windowbox.commands.recordings:replay", "Run a recording again and compare."),

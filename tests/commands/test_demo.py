@@ -10,7 +10,7 @@ import pytest
 
 from tests.nodes import worldwithnodes
 from tests.nodes.worldwithnodes import NodeWorld
-from windowbox.commands import demolb
+from windowbox.commands.balancers import demo
 from windowbox.sandbox import state as states
 
 
@@ -22,7 +22,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
 def shown(world: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:
     state = states.read(world.sandbox.folder)
     assert state
-    asyncio.run(demolb.show(world.kubeconfig, state))
+    asyncio.run(demo.show(world.kubeconfig, state))
     return capsys.readouterr().out
 
 
@@ -42,7 +42,7 @@ def test_nothing_fails_while_a_node_dies_and_a_port_is_added_and_a_second_run_sh
 
 
 def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    demolb.left_out("They need real nodes, and those need Linux, and root")
+    demo.left_out("They need real nodes, and those need Linux, and root")
     said = capsys.readouterr().out
     assert said.startswith("\nLeft out: load balancers")
     assert "Linux, and root" in said

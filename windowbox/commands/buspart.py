@@ -13,7 +13,7 @@ from bus.connection import ApiError
 from bus.permissions import POOLS
 from bus.queue import Queue
 from windowbox.commands import asking
-from windowbox.commands.lbedge import edge_lines
+from windowbox.commands.balancers.edges import edge_lines
 from windowbox.errors import WindowboxError
 from workers.loadbalancer import details
 from workers.loadbalancer.details import EdgeTold

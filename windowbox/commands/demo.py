@@ -31,7 +31,8 @@ def demo(name: str | None) -> None:
     Pods, of which one loses its machine, and a port that is added while clients go on. The sandbox is left
     running, for you to play with. A second run shows the same again.
     """
-    from windowbox.commands import demolb, sandbox
+    from windowbox.commands import sandbox
+    from windowbox.commands.balancers import demo
     from windowbox.sandbox import detached, environment, obtain, stages
     from windowbox.sandbox import state as states
 
@@ -45,9 +46,9 @@ def demo(name: str | None) -> None:
     kubeconfig = Path(variables["KUBECONFIG"])
     asyncio.run(_show(kubeconfig, variables["DNS_SERVER"]))
     if state.options.nodes:
-        asyncio.run(demolb.show(kubeconfig, state))
+        asyncio.run(demo.show(kubeconfig, state))
     else:
-        demolb.left_out(_no_nodes(state))
+        demo.left_out(_no_nodes(state))
     option = f" --name {name}" if name else ""
     click.echo(
         f"\nTry next:\n{_activation()}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from bus.intents import PATCH
 from bus.messages import Call, RunRecord, Wish
 from bus.recordings import SeenObject
-from windowbox.commands import lbstory
+from windowbox.commands.balancers import stories
 from windowbox.commands.differences import ABSENT, changes
 from windowbox.telemetry import tracing
 from workers.lifecycle.clusters import is_shoot_namespace
@@ -193,16 +193,16 @@ def _call(call: Call) -> Iterator[str]:
         case "status", dict(patch), _:
             text = f"status: {_status(patch)}"
         case _:
-            found = lbstory.told(call)
+            found = stories.told(call)
             text = f"{call.door}: {_short(call.request)}" if found is None else found
     if text or failed:
         yield (text or call.door) + failed
     if call.door == "report" and not failed:
-        yield from lbstory.events(call.request)
+        yield from stories.events(call.request)
 
 
 def _status(patch: dict[str, Any]) -> str:
-    if (of_service := lbstory.status(patch)) is not None:
+    if (of_service := stories.status(patch)) is not None:
         return of_service
     if not patch:
         return "as it is"

@@ -179,7 +179,7 @@ def _picture(found: Look, recent: Recent) -> Group:
     from rich.table import Table
 
     from windowbox.commands import buspart
-    from windowbox.commands.lbedge import edge_lines
+    from windowbox.commands.balancers.edges import edge_lines
 
     pools = Table(box=None, header_style="bold", pad_edge=False)
     pools.add_column("POOL")

@@ -14,7 +14,7 @@ from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from bus.messages import RunRecord
-    from windowbox.commands.lblook import Balancer, Look
+    from windowbox.commands.balancers.looking import Balancer, Look
     from windowbox.models.refs import ObjectRef
     from windowbox.settings import Settings
 
@@ -48,7 +48,7 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
 
     BACKENDS: those that Envoy takes for healthy, of all that it may send clients to.
     """
-    from windowbox.commands import lbtext
+    from windowbox.commands.balancers import texts
 
     found = _looked(asking.loaded(file, name), None)
     balancers = [one for one in found.balancers if cluster in (None, one.ref.cluster)]
@@ -56,7 +56,7 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
         shown = {"loadBalancers": [one.as_json() for one in balancers], "edge": _edge(found)}
         click.echo(json.dumps(shown, indent=2))
     else:
-        lbtext.print_list(balancers, found)
+        texts.print_list(balancers, found)
 
 
 @lb.command(
@@ -73,18 +73,18 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 
     Connections and bytes are counted by Envoy since it was started.
     """
-    from windowbox.commands import lblook, lbtext
+    from windowbox.commands.balancers import looking, texts
 
     settings, ref = asking.loaded(file, name), _ref(service, cluster)
     balancer, found, runs = asyncio.run(_shown(settings, ref))
     if output == "json":
         told = balancer.told
-        events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in lblook.events(runs)]
+        events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in looking.events(runs)]
         places = [place.model_dump() for place in told.places] if told else None
         shown = {**balancer.as_json(), "places": places, "events": events, "edge": _edge(found)}
         click.echo(json.dumps(shown, indent=2))
     else:
-        lbtext.print_one(balancer, found, lblook.events(runs))
+        texts.print_one(balancer, found, looking.events(runs))
 
 
 @lb.command(
@@ -101,10 +101,10 @@ def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str |
     The address and the status stay. It is asked for by an annotation of the Service, which `kubectl annotate`
     can set as well: loadbalancer.windowbox/drain=true. Flows of UDP end at once.
     """
-    from windowbox.commands import lbdrain
+    from windowbox.commands.balancers import draining
 
     settings, ref = asking.loaded(file, name), _ref(service, cluster)
-    click.echo(asyncio.run(lbdrain.drained(settings, ref, undo=undo, patience=_PATIENCE)))
+    click.echo(asyncio.run(draining.drained(settings, ref, undo=undo, patience=_PATIENCE)))
 
 
 def _ref(service: str, cluster: str) -> ObjectRef:
@@ -117,21 +117,21 @@ def _ref(service: str, cluster: str) -> ObjectRef:
 
 
 def _looked(settings: Settings, only: ObjectRef | None) -> Look:
-    from windowbox.commands import lblook
+    from windowbox.commands.balancers import looking
 
     async def ask() -> Look:
         async with asking.connected(settings, "lb") as bus:
-            return await lblook.look(bus, settings.loadbalancer, only)
+            return await looking.look(bus, settings.loadbalancer, only)
 
     return asyncio.run(ask())
 
 
 async def _shown(settings: Settings, ref: ObjectRef) -> tuple[Balancer, Look, list[RunRecord]]:
-    from windowbox.commands import lblook
+    from windowbox.commands.balancers import looking
 
     async with asking.connected(settings, "lb show") as bus:
-        found = await lblook.look(bus, settings.loadbalancer, ref)
-        return lblook.the_only(found, ref), found, await lblook.runs(bus, ref)
+        found = await looking.look(bus, settings.loadbalancer, ref)
+        return looking.the_only(found, ref), found, await looking.runs(bus, ref)
 
 
 def _edge(found: Look) -> object:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from windowbox.commands.balancers.edges import edge_lines
 from windowbox.commands.buspart import size
-from windowbox.commands.lbedge import edge_lines
 
 if TYPE_CHECKING:
-    from windowbox.commands.lblook import Balancer, Look, Told
+    from windowbox.commands.balancers.looking import Balancer, Look, Told
     from workers.loadbalancer.details import BackendTold, PlaceTold
 
 _COLOURS = {

@@ -16,7 +16,7 @@ import yaml
 
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
-from windowbox.commands import demotraffic
+from windowbox.commands.balancers import traffic
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, SERVICES, Resource
@@ -24,7 +24,7 @@ from windowbox.sandbox.nodes import power
 from windowbox.sandbox.state import State
 from workers.loadbalancer import statuses
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "loadbalancer.yaml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "loadbalancer.yaml"
 
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, SERVICES)}
@@ -125,7 +125,7 @@ async def _first_answer(address: str) -> None:
     limit = time.monotonic() + _PATIENCE
     while True:
         try:
-            await demotraffic.greeted(address, 80)
+            await traffic.greeted(address, 80)
             return
         except OSError as error:
             if time.monotonic() > limit:
@@ -135,9 +135,7 @@ async def _first_answer(address: str) -> None:
 
 async def _greet(address: str) -> None:
     began = time.perf_counter()
-    answers = Counter(
-        (one.pod, one.node) for one in [await demotraffic.greeted(address, 80) for _ in range(12)]
-    )
+    answers = Counter((one.pod, one.node) for one in [await traffic.greeted(address, 80) for _ in range(12)])
     _say(f"12 connections to {address}:80 in", time.perf_counter() - began)
     for (pod, node), count in sorted(answers.items()):
         click.echo(f"      {count} answered by {pod} on {node}")
@@ -145,7 +143,7 @@ async def _greet(address: str) -> None:
 
 async def _break(demo: Demo, node: str, address: str) -> None:
     """Take the power off a node, and put it on again, while a client goes on."""
-    async with demotraffic.steady(address, 80, rate=_RATE) as tally:
+    async with traffic.steady(address, 80, rate=_RATE) as tally:
         await tally.until_greeted_by(node, 0)
         await asyncio.to_thread(power.off, demo.state, node)
         try:
@@ -165,11 +163,11 @@ async def _break(demo: Demo, node: str, address: str) -> None:
 async def _change(demo: Demo, address: str) -> None:
     """Add a port, and take it away again, while a client goes on."""
     await demo.until(_DEPLOYMENTS, _is_ready)
-    async with demotraffic.steady(address, 80, rate=_RATE, lasting=_LASTING) as tally:
+    async with traffic.steady(address, 80, rate=_RATE, lasting=_LASTING) as tally:
         await tally.until_more(_RATE)
         began = time.perf_counter()
         await _ports(demo, [_NEW])
-        await demotraffic.greeted(address, _NEW_PORT)
+        await traffic.greeted(address, _NEW_PORT)
         _say(f"port {_NEW_PORT} added under traffic: served after", time.perf_counter() - began)
         await tally.until_more(_RATE)
         began = time.perf_counter()
@@ -200,7 +198,7 @@ def _is_ready(deployment: Object) -> bool:
     ) == deployment.spec["replicas"] == status.get("updatedReplicas")
 
 
-def _count(tally: demotraffic.Tally, more: str) -> None:
+def _count(tally: traffic.Tally, more: str) -> None:
     text = f"{len(tally.greetings)} connections made, {len(tally.failed)} failed {more}"
     click.echo("      " + click.style(text, fg="yellow" if tally.failed or tally.broken else "green"))
 

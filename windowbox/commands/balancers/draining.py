@@ -12,8 +12,9 @@ from bus.registry import Registry
 from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
-from windowbox.commands import asking, lblook
-from windowbox.commands.lblook import Balancer
+from windowbox.commands import asking
+from windowbox.commands.balancers import looking
+from windowbox.commands.balancers.looking import Balancer
 from windowbox.errors import Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings import Settings
@@ -25,8 +26,8 @@ from workers.loadbalancer.states import EdgeState
 async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: float) -> str:
     """Have it take no new connections, or with `undo` take them again. What has come of it, in a sentence."""
     async with asking.connected(settings, "lb drain") as bus, _api(settings, bus, ref.cluster) as api:
-        found = await lblook.look(bus, settings.loadbalancer, ref)
-        lblook.the_only(found, ref)
+        found = await looking.look(bus, settings.loadbalancer, ref)
+        looking.the_only(found, ref)
         said = None if undo else "true"
         patched = await api.merge(
             SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: said}}}
@@ -40,8 +41,8 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
                 f"{options.DRAIN} is set as asked, but no edge has acted on it within {patience:g} s: "
                 f"`windowbox lb show {ref.namespace}/{ref.name}` tells more"
             ) from error
-        found = await lblook.look(bus, settings.loadbalancer, ref)
-        balancer = lblook.the_only(found, ref)
+        found = await looking.look(bus, settings.loadbalancer, ref)
+        balancer = looking.the_only(found, ref)
         return _served(balancer) if undo else _drained(balancer, found.left(balancer))
 
 
@@ -52,7 +53,7 @@ async def _done(bus: Bus, ref: ObjectRef, asked: Demand) -> None:
     async with contextlib.aclosing(following) as entries:  # type: ignore[type-var]
         async for stored in entries:
             state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
-            if state is not None and lblook.drained(ref, asked, state) == asked.drained:
+            if state is not None and looking.drained(ref, asked, state) == asked.drained:
                 return
 
 
