@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,12 +17,16 @@ from typing import Any
 import yaml
 from click.testing import CliRunner, Result
 
+from bus import streams
+from bus.connection import Access, connected
 from tests import servers
 from tests.e2e import client
 from tests.e2e.client import Space
 from tests.e2e.witness import Witness, witnessing
+from tests.running import eventually
 from tests.servers import ControlPlane, NameServer
 from windowbox.cli import cli
+from windowbox.errors import WindowboxError
 from windowbox.sandbox import processes
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +99,21 @@ def operated(plane: ControlPlane, named: NameServer, folder: Path) -> Iterator[O
         running = processes.start(program, folder / "run.log")
         command_line = CommandLine(settings, {"NATS_MONITOR_URL": f"http://127.0.0.1:{monitor}"})
         try:
+            asyncio.run(_with_streams(nats))
             with witnessing(plane.kubeconfig) as witness:
                 yield Operated(command_line, nats, plane, named, witness)
         finally:
             servers.end(running)
+
+
+async def _with_streams(nats: str) -> None:
+    """Wait until the bus is furnished."""
+
+    async def furnished() -> bool:
+        async with connected(Access(nats, name="test")) as bus:
+            with contextlib.suppress(WindowboxError):
+                await bus.api(f"STREAM.INFO.KV_{streams.EDGES}")
+                return True
+        return False
+
+    await eventually(furnished)

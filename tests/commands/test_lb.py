@@ -26,7 +26,9 @@ from tests.servers import ControlPlane
 from windowbox.cli import cli
 from workers.loadbalancer.options import DRAIN
 
-NODE, NODE_PORT = "127.67.0.1", 31067
+PLACE = f"127.68.{os.getpid() % 250}"
+"""Loopback addresses that no other run of the tests has."""
+NODE, NODE_PORT = f"{PLACE}.1", 31067
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Asked:
 
 @pytest_asyncio.fixture
 async def asked(control_plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Asked]:
-    ranges = [{"prefixes": ["127.67.1.0/29"]}]
+    ranges = [{"prefixes": [f"{PLACE}.16/29"]}]
     settings = tmp_path / "operator.yaml"
     content = {
         "nats": {"url": nats.url},
@@ -101,7 +103,7 @@ async def test_each_is_listed_with_address_ports_and_health(asked: Asked) -> Non
     assert shown.split()[:6] == ["CLUSTER", "SERVICE", "ADDRESS", "PORTS", "BACKENDS", "SINCE"]
     assert f"looked-at/web  {where}" in shown
     assert "Envoy 1." in shown
-    assert "1 of 7 in use" in shown
+    assert "1 of 8 in use" in shown
 
 
 async def test_one_is_shown_down_to_each_backend_byte_and_event(asked: Asked) -> None:
@@ -138,7 +140,7 @@ async def test_why_one_does_not_serve_is_told(asked: Asked) -> None:
 
 
 async def test_backends_that_fail_their_checks_are_told_with_the_reason(asked: Asked) -> None:
-    await asked.world.node("one", "127.67.0.9")
+    await asked.world.node("one", f"{PLACE}.9")
     await asked.world.service("web", node_port=NODE_PORT)
     await asked.world.served("web")
     web = await asked.balancer("web")
@@ -204,7 +206,7 @@ async def test_top_tells_of_the_edge(asked: Asked) -> None:
         return edge if edge and edge["count"] == 1 else None
 
     edge = await eventually(look)
-    assert edge["ranges"] == [{"range": "127.67.1.0/29", "family": "IPv4", "used": 1, "total": 7}]
+    assert edge["ranges"] == [{"range": f"{PLACE}.16/29", "family": "IPv4", "used": 1, "total": 8}]
     assert "1 load balancer\n" in await asked("top", "--once")
 
 

@@ -16,7 +16,8 @@ from tests.envoy.test_serving import PORT, listener
 from tests.envoy.world import World, balancer
 from tests.rules import rule
 from tests.running import eventually, running, soon
-from windowbox.clients.envoy import bootstrap
+from windowbox.clients.envoy import bootstrap, replacing
+from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.process import Process, Processes
 
@@ -266,3 +267,27 @@ async def test_the_admin_socket_is_found_however_long_its_folder_is(
     finally:
         for envoy in await Processes(deep).found("edge"):
             await envoy.end()
+
+
+async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
+    attachment: Processes, address: Callable[[], str]
+) -> None:
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]))
+    try:
+        first = Edge(attachment)
+        async with running(first.keep()):
+            await first.write([one])
+            [s async for s in first.settled([one])]
+        files = {**await attachment.kept("edge"), **replacing.NO_LISTENERS}
+        await attachment.start(Order(name="edge", generation=2, files=files))
+        async with talk(place, PORT) as before:
+            successor = Edge(attachment)
+            async with running(successor.keep()):
+                await soon(successor.running.wait())
+                assert [e.generation for e in await attachment.found("edge")] == [1]
+                assert await greeting(place, PORT) == "n1"
+                assert await before.echo()
+    finally:
+        await node.stop()
+        await end_all(attachment)

@@ -70,7 +70,9 @@ def test_what_a_killed_supervisor_leaves_is_told_by_doctor_and_cleared_by_down(
     seen = _traces_with_a_pod(windowbox)
     _kill_supervisor(windowbox)
     assert all(processes.wait_gone(process, 30) for process in seen.inhabitants)
-    assert f"{seen.site}-node-1" in windowbox("doctor", expect=None)
+    told = windowbox("doctor", expect=None)
+    # A sandbox that starts meanwhile for another test clears such things away, too.
+    assert f"{seen.site}-node-1" in told or seen.left() == {}
     windowbox("down")
     assert seen.left() == {}
 

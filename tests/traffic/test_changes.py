@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -45,8 +46,7 @@ def test_type_and_ports_can_be_changed(
         assert ingress(service.read())[0]["ip"] == address
         service.patch(ports=[port(81, nodePort=None)], type="ClusterIP")
         service.wait(lambda s: not ingress(s))
-        with pytest.raises(OSError):
-            ask(address, 81)
+        asking.until(partial(_is_unanswered, ask, address, 81))
 
 
 @rule("LB-7-typechange", "LB-2-wiped")
@@ -164,6 +164,12 @@ def _endpoints(addresses: list[str]) -> Manifest:
 
 def _answered_by(service: Balanced, pods: int) -> None:
     assert len({clients.tcp(service.address, 80).pod for _ in range(25)}) == pods
+
+
+def _is_unanswered(ask: Callable[..., Answer], address: str, port: int) -> None:
+    with contextlib.suppress(OSError):
+        ask(address, port)
+        raise AssertionError(f"somebody answers at {address} port {port}")
 
 
 def _is_refused(address: str, port: int) -> None:

@@ -8,12 +8,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from windowbox.clients.envoy import admin, bootstrap, inotify, resources
+from windowbox.clients.envoy import admin, bootstrap, inotify, replacing, resources
 from windowbox.clients.envoy.admin import Health, Traffic
 from windowbox.clients.envoy.attachments import Attachment, HasPid, Order, Running
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.clients.envoy.settling import Settled, Settling
-from windowbox.errors import TransientError, Unreachable, WindowboxError
+from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,6 @@ _LONGEST_PAUSE = 10.0
 _DIGESTION = 1.0
 _HASTE = 4.0
 """Seconds after a change in which endpoints that do not answer are asked often."""
-_START = 30.0
-"""Seconds that a new Envoy has until it serves, when it is to replace another."""
 
 
 class About(NamedTuple):
@@ -143,13 +141,14 @@ class Edge:
         await self.running.wait()
         async with self._lock:
             old = self._serving
-            new = await self._start(self._generation + 1)
+            told = self._told or resources.NOTHING
+            new = await self._start(self._generation + 1, replacing.NO_LISTENERS)
             try:
-                await self._until_live(new)
+                await replacing.prepare(new, old, told)
             except BaseException:
                 await new.end()
                 raise
-            self._settling.take_over(self._told or resources.NOTHING)
+            self._settling.take_over(told)
             self._serve(new)
             self._replaced.set()
             if old is not None:
@@ -208,6 +207,9 @@ class Edge:
 
     async def _taken_over(self, found: Sequence[Running]) -> Configuration:
         *older, newest = found
+        if older and not (await _read(newest)).listeners:
+            await newest.end()  # whoever prepared it to replace another has died meanwhile
+            *older, newest = older
         for one in older:
             self._leaving.put_nowait(one)
         logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
@@ -243,13 +245,13 @@ class Edge:
                 self._serving = None
                 self.running.clear()
 
-    async def _start(self, generation: int) -> Running:
+    async def _start(self, generation: int, instead: Mapping[str, bytes] | None = None) -> Running:
         folder, told = self._attachment.folder, self._told or resources.NOTHING
         own = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder)}
         order = Order(
             name=self.name,
             generation=generation,
-            files={**own, **told.files, **resources.asking_often()},
+            files={**own, **told.files, **resources.asking_often(), **(instead or {})},
             published=told.published,
             labels=self._labels,
         )
@@ -311,19 +313,6 @@ class Edge:
             self._ended_by_us = True
             self.running.clear()
             await running.end()
-
-    async def _until_live(self, new: Running) -> None:
-        pause = 0.005
-        try:
-            async with asyncio.timeout(_START):
-                while True:
-                    with contextlib.suppress(TransientError):
-                        if (await admin.standing(new)).live:
-                            return
-                    await asyncio.sleep(pause)
-                    pause = min(0.1, pause * 2)
-        except TimeoutError as error:
-            raise Unreachable(f"{self.name}: the new Envoy does not serve after {_START:g} s") from error
 
     async def _see_off(self, group: asyncio.TaskGroup) -> None:
         while True:

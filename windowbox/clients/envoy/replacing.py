@@ -1,0 +1,67 @@
+"""One Envoy takes the place of another, on the same addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from windowbox.clients.envoy import admin, bootstrap, resources
+from windowbox.clients.envoy.attachments import Running
+from windowbox.clients.envoy.resources import Configuration
+from windowbox.errors import TransientError, Unreachable
+
+NO_LISTENERS = {bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]}
+"""What the newcomer starts with: as soon as it listens, it gets its share of the clients."""
+
+_START = 30.0
+"""Seconds that it has until it is live."""
+_HEALTH = 10.0
+"""Seconds that it has to find out what the other knows of the endpoints."""
+
+
+async def prepare(new: Running, old: Running | None, told: Configuration) -> None:
+    """Wait until the newcomer serves as well as the other. Unreachable if it does not."""
+    if not await _happens(lambda: _live(new), _START):
+        raise Unreachable(f"{new.name}: the new Envoy does not serve after {_START:g} s")
+    if old is not None:
+        await _happens(lambda: _as_healthy(new, old), _HEALTH)
+    await new.write({bootstrap.LISTENERS: told.files[bootstrap.LISTENERS]})
+    if not await _happens(lambda: _listens(new, told), _START):
+        raise Unreachable(f"{new.name}: the new Envoy does not listen after {_START:g} s")
+
+
+async def _live(new: Running) -> bool:
+    return (await admin.standing(new)).live
+
+
+async def _as_healthy(new: Running, old: Running) -> bool:
+    """Whether all endpoints that the other takes for healthy are so for the newcomer."""
+    known = await admin.health(new)
+    return all(
+        any((one.address, one.port, one.healthy) == (mine.address, mine.port, True) for mine in known[name])
+        for name, endpoints in (await admin.health(old)).items()
+        for one in endpoints
+        if one.healthy and name in known
+    )
+
+
+async def _listens(new: Running, told: Configuration) -> bool:
+    standing = await admin.standing(new)
+    # Listeners that are refused were refused to the other, too.
+    wanted = resources.version(told.files[bootstrap.LISTENERS])
+    return standing.listeners == wanted or standing.listeners_rejected > 0
+
+
+async def _happens(look: Callable[[], Awaitable[bool]], patience: float) -> bool:
+    """Whether it does within so many seconds. An Envoy does not tell: one has to ask."""
+    pause = 0.005
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while True:
+                with contextlib.suppress(TransientError):
+                    if await look():
+                        return True
+                await asyncio.sleep(pause)
+                pause = min(0.1, pause * 2)
+    return False
