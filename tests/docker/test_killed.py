@@ -23,11 +23,14 @@ with hosts.host(Path(sys.argv[1])) as made:
 """
 
 
-async def test_an_engine_ends_with_the_test_that_started_it(tmp_path: Path) -> None:
+async def test_an_engine_ends_with_the_test_that_started_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     if reason := hosts.missing():
         pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("killed")  # short: there will be sockets in it
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _SCRIPT, str(tmp_path)),
+        *(sys.executable, "-c", _SCRIPT, str(folder)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[2],
@@ -36,13 +39,13 @@ async def test_an_engine_ends_with_the_test_that_started_it(tmp_path: Path) -> N
     if not await soon(child.stdout.readline()):
         _, complaint = await child.communicate()
         pytest.skip(f"no engine: {complaint.decode()[-300:]}")
-    assert _of(tmp_path)
+    assert _of(folder)
 
     child.send_signal(signal.SIGKILL)
 
     await soon(child.wait())
     async with asyncio.timeout(30):
-        while _of(tmp_path):  # noqa: ASYNC110 - nobody tells of the end of strangers
+        while _of(folder):  # noqa: ASYNC110 - nobody tells of the end of strangers
             await asyncio.sleep(0.05)
 
 
