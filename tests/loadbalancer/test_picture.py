@@ -16,7 +16,7 @@ from tests.loadbalancer.objects import node
 from tests.natsserver import NatsServer, made_anew
 from tests.running import eventually, running, soon
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef, Resource
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.picture import Sight
 
@@ -27,8 +27,8 @@ async def see(bus: Bus, name: str) -> None:
     await bus.publish(subjects.seen(ref), orjson.dumps(node(name).raw), headers)
 
 
-async def list_all(bus: Bus) -> None:
-    for kind in (SERVICES, NODES):
+async def list_all(bus: Bus, *others: Resource) -> None:
+    for kind in (SERVICES, NODES, *others):
         await bus.publish(subjects.listed(RUNTIME, kind.id), b"")
 
 
@@ -68,3 +68,34 @@ async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer
                 return names(seen) == ["two"]
 
             await eventually(heard)
+
+
+async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        await list_all(bus, ENDPOINT_SLICES)
+        async with sight(bus) as seen:
+            assert seen.unheard() == set()
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+            await list_all(bus)
+
+            async def nodes_are_heard() -> bool:
+                return names(seen) == ["one"]
+
+            await see(bus, "one")
+            await eventually(nodes_are_heard)
+            assert seen.unheard() == {RUNTIME}
+            await bus.publish(subjects.listed(RUNTIME, ENDPOINT_SLICES.id), b"")
+
+            async def all_is_heard() -> bool:
+                return seen.unheard() == set()
+
+            await eventually(all_is_heard)
+
+
+async def test_a_cluster_whose_pods_nobody_watches_is_not_waited_for(bus: Bus) -> None:
+    await list_all(bus)
+    async with sight(bus) as seen:
+        assert seen.unheard() == set()

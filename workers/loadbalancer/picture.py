@@ -52,6 +52,7 @@ class Sight:
         self._slices: View[Object] = View(
             bus, ENDPOINT_SLICES.id, lambda _, slice: _slice(slice), index=_service_of, changed=changed
         )
+        self._with_slices: set[str] = set()
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
         self._made: dict[ObjectRef, _Made] = {}
         self._backends: dict[str, list[Backend]] = {}
@@ -73,7 +74,10 @@ class Sight:
 
     def unheard(self) -> set[str]:
         """The clusters of which the bus does not know all: it was never told, or has forgotten."""
-        return self.clusters() - (self._services.listed & self._nodes.listed)
+        # Not of all clusters slices are watched: only those can be missed that were there.
+        self._with_slices |= self._slices.listed
+        heard = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
+        return self.clusters() - heard
 
     def backends(self) -> dict[str, list[Backend]]:
         """The nodes that traffic goes to, by cluster. Where the bus has forgotten them, as they were last."""
