@@ -19,8 +19,9 @@ _WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands"})
 """Packages whose sandboxes have real nodes: one after the other, for a host has few inotify instances."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run at once, those of a package stay together: they share servers."""
+    """Where tests run at once, those of a package stay together: they share servers. Before xdist looks."""
     for item in items:
         package = item.path.relative_to(Path(__file__).parent).parts[0]
         item.add_marker(pytest.mark.xdist_group("nodes" if package in _WITH_NODES else package))

@@ -31,6 +31,8 @@ _KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, SERVICES)}
 _OWNER = "windowbox-demo"
 _PATIENCE = 60.0
 _RATE = 100
+_GREETINGS = 30
+"""So many that each of three Pods is most likely among those who answer."""
 _LASTING = 10
 _DARK = 3.0
 """Seconds that a node is without power."""
@@ -135,7 +137,9 @@ async def _first_answer(address: str) -> None:
 
 async def _greet(address: str) -> None:
     began = time.perf_counter()
-    answers = Counter((one.pod, one.node) for one in [await traffic.greeted(address, 80) for _ in range(12)])
+    answers = Counter(
+        (one.pod, one.node) for one in [await traffic.greeted(address, 80) for _ in range(_GREETINGS)]
+    )
     _say(f"12 connections to {address}:80 in", time.perf_counter() - began)
     for (pod, node), count in sorted(answers.items()):
         click.echo(f"      {count} answered by {pod} on {node}")
