@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 ARGS ?=
 # How many tests run at once; they wait more than they work.
 JOBS ?= 3
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench chaos up down generate coverage-of-contract programs

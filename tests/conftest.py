@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from xdist.scheduler import LoadScopeScheduling
 
 from bus import streams
 from bus.connection import Access, Bus, connected
@@ -19,12 +20,17 @@ _WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands"})
 """Packages whose sandboxes have real nodes: one after the other, for a host has few inotify instances."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run at once, those of a package stay together: they share servers. Before xdist looks."""
-    for item in items:
-        package = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group("nodes" if package in _WITH_NODES else package))
+class ByPackage(LoadScopeScheduling):  # type: ignore[misc]
+    """Where tests run at once, those of a package stay together: they share servers."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        package = nodeid.split("/")[1]
+        return "nodes" if package in _WITH_NODES else package
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByPackage:
+    return ByPackage(config, log)
 
 
 @pytest.fixture
