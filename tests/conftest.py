@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -20,7 +21,7 @@ _WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands"})
 """Packages whose sandboxes have real nodes: one after the other, for a host has few inotify instances."""
 
 
-class ByPackage(LoadScopeScheduling):  # type: ignore[misc]
+class ByPackage(LoadScopeScheduling):
     """Where tests run at once, those of a package stay together: they share servers."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -29,7 +30,7 @@ class ByPackage(LoadScopeScheduling):  # type: ignore[misc]
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByPackage:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByPackage:
     return ByPackage(config, log)
 
 
