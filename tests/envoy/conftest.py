@@ -6,17 +6,16 @@ import asyncio
 import contextlib
 import itertools
 import os
-import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tests import mortal
 from tests.envoy.nodes import Node
 from tests.envoy.world import World
 from tests.running import running, soon
-from windowbox.clients.envoy import process
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.process import Processes
 
@@ -35,11 +34,9 @@ def address() -> Callable[[], str]:
 
 
 @pytest.fixture
-def attachment(tmp_path: Path) -> Iterator[Processes]:
+def attachment(tmp_path: Path) -> Processes:
     """Envoys that outlive their edge, but not the tests."""
-    with contextlib.ExitStack() as stack:
-        program = stack.enter_context(_mortal(tmp_path))
-        yield Processes(tmp_path / "envoys", program=program)
+    return Processes(tmp_path / "envoys", program=mortal.envoy(tmp_path))
 
 
 @pytest_asyncio.fixture
@@ -69,14 +66,3 @@ async def end_all(attachment: Processes) -> None:
     for envoy in await attachment.found("edge"):
         await envoy.end()
     await asyncio.sleep(0)
-
-
-@contextlib.contextmanager
-def _mortal(folder: Path) -> Iterator[Path]:
-    """The program, so that it ends with the tests even if these are killed."""
-    envoy, setpriv = process.packaged(), shutil.which("setpriv")
-    program = folder / "envoy"
-    before = f"{setpriv} --pdeathsig KILL " if setpriv else ""
-    program.write_text(f'#!/bin/sh\nexec {before}"{envoy}" "$@"\n')
-    program.chmod(0o700)
-    yield program

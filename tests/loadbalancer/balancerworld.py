@@ -20,6 +20,7 @@ from bus.queue import Queue
 from bus.registry import Registry
 from bus.routing import dues
 from patchers.status import StatusPatcher
+from tests import mortal
 from tests.natsserver import NatsServer
 from tests.running import eventually, running
 from tests.servers import ControlPlane
@@ -261,7 +262,7 @@ async def balancer_world(
     plane: ControlPlane, nats: NatsServer, folder: Path, namespace: str, **settings: Any
 ) -> AsyncIterator[BalancerWorld]:
     """A world without workers; whatever is left in its namespace goes at the end."""
-    made = LoadBalancerSettings(folder=folder / "edge", **settings)
+    made = LoadBalancerSettings(folder=folder / "edge", envoy=mortal.envoy(folder), **settings)
     async with kube.from_file(plane.kubeconfig) as api:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         with contextlib.suppress(Conflict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest_asyncio
 
 from bus import streams, subjects
 from bus.connection import Access, connected
+from tests import mortal
 from tests.loadbalancer.balancerworld import (
     BalancerWorld,
     address,
@@ -25,7 +25,7 @@ from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.running import eventually
 from tests.servers import ControlPlane
-from windowbox.clients.envoy.process import Processes, packaged
+from windowbox.clients.envoy.process import Processes
 from windowbox.errors import Refused, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
@@ -258,8 +258,7 @@ async def test_another_envoy_takes_over_without_a_connection_refused(
         await world.service("web", node_port=NODE_PORT)
         where = await world.served("web")
     [before] = await Processes(world.folder / "edge").found("edge")
-    newer = tmp_path / "newer-envoy"
-    shutil.copy(packaged(), newer)
+    newer = mortal.envoy(tmp_path, "newer-envoy")
     world.settings = world.settings.model_copy(update={"envoy": newer})
     heard: list[str] = []
 

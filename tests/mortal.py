@@ -1,0 +1,18 @@
+"""Envoys that outlive those who start them, as they should, but not the tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from windowbox.clients.envoy import process
+
+
+def envoy(folder: Path, name: str = "envoy") -> Path:
+    """The program, so that it ends with the tests even if these are killed."""
+    setpriv = shutil.which("setpriv")
+    program = folder / name
+    before = f"{setpriv} --pdeathsig KILL " if setpriv else ""
+    program.write_text(f'#!/bin/sh\nexec {before}"{process.packaged()}" "$@"\n')
+    program.chmod(0o700)
+    return program
