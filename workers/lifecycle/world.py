@@ -16,6 +16,7 @@ from windowbox.errors import Missing, PermanentError
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
+from workers import reports
 from workers.doors import Doors
 from workers.lifecycle.clusters import Hold, ShootFacts, facts, held_back
 
@@ -43,26 +44,14 @@ class World:
 
     async def reported(self, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
         """The last report about the object, and the sequence the next must expect."""
-
-        async def act() -> dict[str, Any]:
-            found = await intents.last(self._bus, subjects.key(ref))
-            intent = found.intent.model_dump() if found.intent else None
-            return {"intent": intent, "sequence": found.sequence}
-
-        answer = await doors.call("reported", None, act)
-        intent = answer["intent"]
-        return (StatusIntent.model_validate(intent) if intent else None), int(answer["sequence"])
+        return await reports.last(self._bus, ref, doors)
 
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
         return await intents.report(self._bus, subjects.key(ref), intent, expected)
 
     async def remind(self, ref: ObjectRef, doors: Doors) -> None:
         """Have the last report about the object written, should that have been forgotten."""
-
-        async def act() -> None:
-            await intents.remind(self._bus, subjects.key(ref))
-
-        await doors.call("remind", None, act)
+        await reports.remind(self._bus, ref, doors)
 
     async def live(self, ref: ObjectRef, doors: Doors) -> Object | None:
         """The object as the API has it now."""

@@ -10,6 +10,7 @@ from bus.messages import StatusIntent
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers import reports
 from workers.doors import Doors
 from workers.loadbalancer.qualifying import FINALIZER
 from workers.loadbalancer.states import EdgeState, States
@@ -25,15 +26,7 @@ class ServiceWorld:
 
     async def reported(self, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
         """The last report about the Service, and the sequence the next must expect."""
-
-        async def act() -> dict[str, Any]:
-            found = await intents.last(self._bus, subjects.key(ref))
-            intent = found.intent.model_dump(mode="json") if found.intent else None
-            return {"intent": intent, "sequence": found.sequence}
-
-        answer = await doors.call("reported", None, act)
-        intent = answer["intent"]
-        return (StatusIntent.model_validate(intent) if intent else None), int(answer["sequence"])
+        return await reports.last(self._bus, ref, doors)
 
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int, doors: Doors) -> None:
         async def act() -> None:
@@ -44,11 +37,7 @@ class ServiceWorld:
 
     async def remind(self, ref: ObjectRef, doors: Doors) -> None:
         """Have the last report written once more."""
-
-        async def act() -> None:
-            await intents.remind(self._bus, subjects.key(ref))
-
-        await doors.call("remind", None, act)
+        await reports.remind(self._bus, ref, doors)
 
     async def forget(self, ref: ObjectRef, uid: str, doors: Doors) -> None:
         async def act() -> None:

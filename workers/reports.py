@@ -1,0 +1,33 @@
+"""What was reported about an object, as its runs see it through their doors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus import intents, subjects
+from bus.connection import Bus
+from bus.messages import StatusIntent
+from windowbox.models.refs import ObjectRef
+from workers.doors import Doors
+
+
+async def last(bus: Bus, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
+    """The last report about the object, and the sequence the next must expect."""
+
+    async def act() -> dict[str, Any]:
+        found = await intents.last(bus, subjects.key(ref))
+        intent = found.intent.model_dump(mode="json") if found.intent else None
+        return {"intent": intent, "sequence": found.sequence}
+
+    answer = await doors.call("reported", None, act)
+    intent = answer["intent"]
+    return (StatusIntent.model_validate(intent) if intent else None), int(answer["sequence"])
+
+
+async def remind(bus: Bus, ref: ObjectRef, doors: Doors) -> None:
+    """Have the last report about the object written, should that have been forgotten, or undone."""
+
+    async def act() -> None:
+        await intents.remind(bus, subjects.key(ref))
+
+    await doors.call("remind", None, act)
