@@ -70,7 +70,7 @@ async def _add(address: str) -> str | None:
     if os.geteuid() != 0:
         return f"{address} does not arrive at this host: run `sudo {' '.join(command)}`"
     try:
-        await _run(*command)
+        await run(*command)
     except (Refused, Unreachable) as error:
         return f"{address} does not arrive at this host: {error}"
     return None
@@ -92,23 +92,24 @@ def _spoken(prefix: str) -> list[str]:
 async def _ip(*arguments: str) -> None:
     if os.geteuid() != 0:
         raise Refused(f"routes need root: run `sudo ip {' '.join(arguments)}`")
-    await _run("ip", *arguments)
+    await run("ip", *arguments)
 
 
-async def _run(*argv: str) -> None:
+async def run(*argv: str, limit: float = _TIMEOUT) -> str:
+    """What a program of this host says. Refused if it ends with an error."""
     said = " ".join(argv)
     try:
         child = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
     except FileNotFoundError as error:
         raise Refused(f"`{said}`: there is no program {argv[0]!r} on this host") from error
     try:
-        async with asyncio.timeout(_TIMEOUT):
-            _, errors = await child.communicate()
+        async with asyncio.timeout(limit):
+            output, errors = await child.communicate()
     except TimeoutError as error:
         raise Unreachable(f"`{said}` does not end") from error
     finally:
@@ -117,3 +118,4 @@ async def _run(*argv: str) -> None:
             await child.wait()
     if child.returncode:
         raise Refused(f"`{said}`: {errors.decode(errors='replace').strip()}")
+    return output.decode(errors="replace")

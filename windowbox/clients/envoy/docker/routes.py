@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 import orjson
 
 from windowbox.clients.docker import Engine
+from windowbox.clients.envoy import hostnetwork
 from windowbox.errors import Malformed, Refused, Unreachable
 from windowbox.models.lbsettings import Network
 
@@ -129,21 +129,4 @@ async def _do_or_tell(command: str) -> str | None:
 
 async def run_ip(*arguments: str) -> str:
     """This host's `ip`. Refused if it ends with an error."""
-    what = f"ip {' '.join(arguments)}"
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "ip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-    except FileNotFoundError as error:
-        raise Refused(f"{what}: this host has no iproute2: install it") from error
-    try:
-        async with asyncio.timeout(_LIMIT):
-            said, complaint = await process.communicate()
-    except TimeoutError as error:
-        raise Unreachable(f"{what}: no end after {_LIMIT:.0f} s") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-    if process.returncode:
-        raise Refused(f"{what}: {complaint.decode(errors='replace').strip()}")
-    return said.decode()
+    return await hostnetwork.run("ip", *arguments, limit=_LIMIT)
