@@ -69,11 +69,13 @@ def test_a_node_port_answers_on_every_node(
 def test_a_pod_reaches_pods_of_all_nodes_through_the_service(
     nodes: NodeWorld, echo: dict[str, Any], shell: str
 ) -> None:
-    address = echo["spec"]["clusterIP"]
-    said = nodes.kubectl(
-        "exec", "shell", "--", "sh", "-c", f"for i in $(seq 30); do nc -w 2 {address} 8080 </dev/null; done"
-    )
-    assert {line.split()[1] for line in said.splitlines()} == {f"node={node.name}" for node in nodes.nodes}
+    command = f"for i in $(seq 30); do nc -w 2 {echo['spec']['clusterIP']} 8080 </dev/null; done"
+
+    def from_all_nodes() -> None:  # the proxy of the shell's node may hear of the last Pod after we did
+        said = nodes.kubectl("exec", shell, "--", "sh", "-c", command)
+        assert {line.split()[1] for line in said.splitlines()} == {f"node={node.name}" for node in nodes.nodes}
+
+    asking.until(from_all_nodes)
 
 
 def test_large_datagrams_pass_both_ways(nodes: NodeWorld, echo: dict[str, Any]) -> None:

@@ -84,6 +84,8 @@ async def outcome(address: str, port: int) -> str:
             reader, writer = await asyncio.open_connection(address, port)
     except ConnectionRefusedError:
         return "refused"
+    except ConnectionResetError:  # the port was closed in the middle of the handshake
+        return "reset"
     except TimeoutError:
         return "dropped"
     try:
