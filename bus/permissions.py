@@ -17,7 +17,11 @@ from bus.intents import PATCH
 
 Role = Literal["watcher", "worker", "patcher", "operator"]
 
-POOLS = ("dnsrecord", "loadbalancer")
+POOLS = (
+    "backupbucket", "backupentry", "bastion", "dnsrecord", "exposure", "heartbeat", "infrastructure",
+    "ingress", "loadbalancer", "local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker",
+    "operatingsystemconfig",
+)  # fmt: skip
 """The pools that workers serve."""
 
 

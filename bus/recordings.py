@@ -21,6 +21,7 @@ from bus import consumers, streams, subjects
 from bus.connection import Bus, Stored, instant
 from bus.messages import PREDECESSOR, Announcement, Message, RunRecord
 from windowbox.errors import Malformed, Refused
+from windowbox.models.kindsettings import KindSettings
 
 FORMAT = 1
 
@@ -51,6 +52,8 @@ class Deciding(Message):
     classes: tuple[str, ...] = ()
     ignore_operation_annotation: bool = False
     balancing: Balancing = Balancing()
+    kinds: KindSettings = KindSettings()
+    """The settings of kinds that make objects, as far as decisions depend on them."""
 
 
 class Header(Message):

@@ -48,7 +48,7 @@ class Member(Message):
     """The only one that may be read there, where that is so."""
     machines: MachinePlace | None = None
     """None if its nodes can be reached without a route of ours."""
-    origin: Literal["person", "namespace", "settings"] = "person"
+    origin: Literal["person", "namespace", "settings", "provider"] = "person"
     """Who let it join. What a person did, only a person undoes."""
 
 

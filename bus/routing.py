@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from bus import consumers, streams, subjects
@@ -30,6 +30,10 @@ class Interest(Protocol):
     """What a pool has to say about the changes of its kinds."""
 
     kinds: tuple[str, ...]
+
+    @property
+    def owned(self) -> Collection[str]:
+        """Those of the kinds that the pool makes objects of: what becomes of them may be put right."""
 
     async def concerned(self, change: Announcement, before: Before) -> list[str]:
         """The keys of the pool's objects that `change` concerns."""
@@ -63,6 +67,7 @@ class Router:
         self._queue = queue
         self._interest = interest
         self._filters = [subjects.seen_kind("*", kind) for kind in interest.kinds]
+        self._swept = [subjects.seen_kind("*", kind) for kind in interest.kinds if kind not in interest.owned]
         consumer = consumers.Consumer(
             streams.OBJECTS, f"route-{queue.pool}", tuple(self._filters), 10, deliver="last_per_subject"
         )
@@ -89,8 +94,11 @@ class Router:
         change = Announcement(delivery.stored)
         with tracing.span(f"route {self._queue.pool}", delivery.headers.get(TRACE, "")):
             for key in await self._interest.concerned(change, Before(self._bus, change)):
-                await self._queue.wish(key, Wish(reason="event"))
+                await self._queue.wish(key, Wish(reason=self._reason(change)))
         await delivery.settle()
+
+    def _reason(self, change: Announcement) -> str:
+        return "drift" if subjects.seen_of_kind(change.stored.subject) in self._interest.owned else "event"
 
     async def _sweep_objects(self, position: int) -> int:
         """Look at what was announced since `position`. Returns from where to look the next time."""
@@ -99,7 +107,7 @@ class Router:
             position = 0
         unfinished: dict[str, tuple[int, float]] = {}
         async for stored in consumers.snapshot(
-            self._bus, streams.OBJECTS, self._filters, history=position > 0, since=position and position + 1
+            self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
         ):
             change = Announcement(stored)
             unfinished.pop(stored.subject, None)

@@ -32,6 +32,10 @@ class TransientError(WindowboxError):
         """Seconds until the next attempt, or None for the usual growing delay."""
 
 
+class Waiting(WindowboxError):
+    """Everything has been asked for, and others are at it: an event tells when it is there."""
+
+
 class Conflict(TransientError):
     """Somebody wrote first: read again, decide again."""
 

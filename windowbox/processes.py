@@ -29,14 +29,20 @@ from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters, clusters
 from windowbox.clients.envoy import opening as attachments
 from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.providers import Providers
 from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, tracing
+from workers import serving
 from workers.dnsrecord import pool as dnsrecord
 from workers.joining.joining import Joining
+from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer import takeover
 from workers.loadbalancer.book import Book
+from workers.owned.places import Places
+from workers.pools import POOLS
+from workers.serving import Common, Parts
 
 logger = logging.getLogger(__name__)
 
@@ -111,21 +117,34 @@ async def watch(made: Process) -> None:
 async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExitStack) -> None:
     """Take work off the bus and do it."""
     _take_part(made)
+    common = _common(made, stack)
+    made.tasks["world"] = common.world.run
     if "dnsrecord" in pools:
-        nameserver = Nameserver(made.settings.dns)
-        stack.push_async_callback(nameserver.aclose)
-        parts = dnsrecord.assembled(
-            made.bus, made.clusters, nameserver, made.settings.dns, made.settings.work
-        )
-        made.details["zones"] = lambda: [dataclasses.asdict(s) for s in nameserver.stats()]
-        told: dict[tuple[Counter, str], int] = {}
-        made.gauges.append(lambda: _measure_dns(nameserver, told))
-        made.tasks |= parts.tasks
-        _add_pool(made, parts.pool, "dnsrecord")
-        _add_sweeps(made, parts.router, "dnsrecord")
-        made.tasks["drift"] = lambda: made.leases.while_held("drift.dnsrecord", parts.drift.run)
+        _work_on_dnsrecords(made, common, stack)
     if loadbalancer.POOL in pools and made.settings.loadbalancer.ranges:
         await _work_on_load_balancers(made, stack)
+    for pool, assembled in POOLS.items():
+        if pool in pools and (parts := assembled(common)):
+            _add_parts(made, parts)
+
+
+def _common(made: Process, stack: contextlib.AsyncExitStack) -> Common:
+    """What all pools share."""
+    providers = Providers(made.clusters, made.registry)
+    stack.push_async_callback(providers.aclose)
+    world, places = World(made.bus, made.clusters), Places(made.clusters, providers)
+    return Common(made.bus, made.clusters, world, places, made.settings.work, made.settings.kinds)
+
+
+def _work_on_dnsrecords(made: Process, common: Common, stack: contextlib.AsyncExitStack) -> None:
+    nameserver = Nameserver(made.settings.dns)
+    stack.push_async_callback(nameserver.aclose)
+    served = dnsrecord.served(common, nameserver, made.settings.dns)
+    made.details["zones"] = lambda: [dataclasses.asdict(s) for s in nameserver.stats()]
+    told: dict[tuple[Counter, str], int] = {}
+    made.gauges.append(lambda: _measure_dns(nameserver, told))
+    _add_parts(made, serving.parts(common, served.serving))
+    made.tasks["drift"] = lambda: made.leases.while_held("drift.dnsrecord", served.drift.run)
 
 
 def _take_part(made: Process) -> None:
@@ -180,6 +199,13 @@ async def patch(made: Process) -> None:
     queue = Queue(made.bus, intents.PATCH)
     made.tasks["patch dues"] = lambda: dues(made.bus, queue)
     made.tasks["patch sweep"] = lambda: made.leases.while_held("sweep.patch", lambda: _sweep(made, queue))
+
+
+def _add_parts(made: Process, parts: Parts) -> None:
+    name = parts.pool.queue.pool
+    made.tasks |= {f"{task} of {name}": act for task, act in parts.tasks.items()}
+    _add_pool(made, parts.pool, name)
+    _add_sweeps(made, parts.router, name)
 
 
 def _add_pool(made: Process, pool: Pool, name: str) -> None:

@@ -13,14 +13,32 @@ from bus.connection import Access
 from windowbox.errors import Malformed
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.joinsettings import JoinSettings
+from windowbox.models.kindsettings import (
+    BackupSettings,
+    HeartbeatSettings,
+    InfrastructureSettings,
+    KindSettings,
+)
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import (
+    BACKUP_BUCKETS,
+    BACKUP_ENTRIES,
+    BASTIONS,
     CLUSTERS,
     DNSRECORDS,
     ENDPOINT_SLICES,
-    MACHINE_PODS,
+    EXPOSURES,
+    EXTENSIONS,
+    HEARTBEATS,
+    INFRASTRUCTURES,
+    INGRESSES,
+    IP_POOLS,
+    MANAGED_RESOURCES,
     NAMESPACES,
+    NETWORK_POLICIES,
     NODES,
+    OPERATING_SYSTEM_CONFIGS,
+    PODS,
     RESOURCES,
     SERVICES,
 )
@@ -52,13 +70,25 @@ class ClusterSettings(Section):
 class WatchSettings(Section):
     kinds: tuple[str, ...] = Field(
         (
-            DNSRECORDS.id,
+            BACKUP_BUCKETS.id,
+            BACKUP_ENTRIES.id,
+            BASTIONS.id,
             CLUSTERS.id,
-            NAMESPACES.id,
-            SERVICES.id,
-            NODES.id,
+            DNSRECORDS.id,
             ENDPOINT_SLICES.id,
-            MACHINE_PODS.id,
+            EXPOSURES.id,
+            EXTENSIONS.id,
+            HEARTBEATS.id,
+            INFRASTRUCTURES.id,
+            INGRESSES.id,
+            IP_POOLS.id,
+            MANAGED_RESOURCES.id,
+            NAMESPACES.id,
+            NETWORK_POLICIES.id,
+            NODES.id,
+            OPERATING_SYSTEM_CONFIGS.id,
+            PODS.id,
+            SERVICES.id,
         ),
         description="Kinds to mirror, as plural.group.",
     )
@@ -104,8 +134,16 @@ class Settings(Section):
     dns: DnsSettings = DnsSettings(zones=[])
     loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
     join: JoinSettings = JoinSettings()
+    infrastructure: InfrastructureSettings = InfrastructureSettings()
+    backup: BackupSettings = BackupSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
+
+    @property
+    def kinds(self) -> KindSettings:
+        """What the kinds that make objects have to know."""
+        return KindSettings(infrastructure=self.infrastructure, backup=self.backup, heartbeat=self.heartbeat)
 
 
 class _Environment(Settings, BaseSettings):

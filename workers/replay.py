@@ -18,8 +18,8 @@ from windowbox.models.dnssettings import DnsSettings, ZoneSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
+from workers import serving
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
-from workers.dnsrecord.pool import scope_of
 from workers.doors import Doors
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
@@ -27,10 +27,13 @@ from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.addresses import Addresses
 from workers.loadbalancer.runs import ServiceRuns
 from workers.loadbalancer.world import ServiceWorld
+from workers.owned.places import Places
+from workers.pools import EXTENSIONS
+from workers.serving import Common, Serving, WorkSettings
 
 T = TypeVar("T")
 
-POOLS = (KIND.pool, loadbalancer.POOL)
+POOLS = (KIND.pool, loadbalancer.POOL, *EXTENSIONS)
 """The pools whose runs can be done again."""
 
 
@@ -148,9 +151,11 @@ class ReplayDoors:
 async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Result:
     """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
     settings = recording.header.settings
+    common = _common(settings)
     players: dict[str, Player] = {
         KIND.pool: life_cycle(settings),
         loadbalancer.POOL: service_runs(settings),
+        **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
         **(instead or {}),
     }
     result = Result()
@@ -170,7 +175,15 @@ def life_cycle(settings: Deciding, actuator: type[DNSRecordActuator] = DNSRecord
     zones = [ZoneSettings(servers=["nowhere.invalid"], **zone.model_dump()) for zone in settings.zones]
     nowhere = cast(Any, _Nowhere())
     acting = actuator(nowhere, DnsSettings(zones=zones), nowhere)
-    return LifeCycle(KIND, acting, scope_of(settings), World(nowhere, nowhere))
+    return serving.life_cycle(_common(settings), Serving(KIND, acting))
+
+
+def _common(settings: Deciding) -> Common:
+    """What pools share, where there is no world."""
+    nowhere = cast(Any, _Nowhere())
+    work = cast(WorkSettings, settings)  # what more it holds is for those who run
+    world, places = World(nowhere, nowhere), Places(nowhere, nowhere)
+    return Common(nowhere, nowhere, world, places, work, settings.kinds)
 
 
 def service_runs(settings: Deciding, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:

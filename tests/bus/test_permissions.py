@@ -353,6 +353,7 @@ class Everything:
     """An interest in every DNSRecord."""
 
     kinds: tuple[str, ...] = (DNSRECORDS.id,)
+    owned: tuple[str, ...] = ()
 
     async def concerned(self, change: Announcement, before: Before) -> list[str]:
         await before.object()

@@ -47,6 +47,7 @@ class All:
 
     asks: bool = False
     kinds: tuple[str, ...] = (NAMESPACES.id,)
+    owned: tuple[str, ...] = ()
     failures: int = 0
     seen: list[tuple[str, str | None]] = field(default_factory=list)
 

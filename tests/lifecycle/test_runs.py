@@ -32,7 +32,7 @@ from windowbox.sandbox import processes
 from workers.dnsrecord.actuator import KIND
 from workers.lifecycle import runs
 from workers.lifecycle.events import Scope
-from workers.lifecycle.kinds import Run, Status
+from workers.lifecycle.kinds import Actuator, Run, Status
 from workers.lifecycle.operations import Flow
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
@@ -42,7 +42,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 @dataclass
-class Crew:
+class Crew(Actuator):
     """Does nothing, and remembers what it was asked for."""
 
     asked: list[str] = field(default_factory=list)

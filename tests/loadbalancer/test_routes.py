@@ -20,7 +20,7 @@ from tests.rules import rule
 from tests.running import eventually, running, soon
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_PODS, RUNTIME, ObjectRef
+from windowbox.models.refs import PODS, RUNTIME, ObjectRef
 from workers.loadbalancer import routes
 from workers.loadbalancer.nodes import Backend
 from workers.loadbalancer.routes import Hosts, Machines, Node, Ways
@@ -139,7 +139,7 @@ class Scene:
 
 
 async def see(bus: Bus, name: str, *ips: str) -> None:
-    subject = subjects.seen(ObjectRef(RUNTIME, MACHINE_PODS.id, PLACE.namespace, name))
+    subject = subjects.seen(ObjectRef(RUNTIME, PODS.id, PLACE.namespace, name))
     operation = "MODIFIED" if ips else "DELETED"
     body: dict[str, Any] = {"status": {"phase": "Running", "hostIPs": [{"ip": ip} for ip in ips]}}
     headers = {OPERATION: operation, UID: "u", VERSION: "1"}
@@ -147,7 +147,7 @@ async def see(bus: Bus, name: str, *ips: str) -> None:
 
 
 async def list_all(bus: Bus) -> None:
-    await bus.publish(subjects.listed(RUNTIME, MACHINE_PODS.id), b"")
+    await bus.publish(subjects.listed(RUNTIME, PODS.id), b"")
 
 
 @contextlib.asynccontextmanager
@@ -211,4 +211,4 @@ async def test_a_route_stays_while_the_bus_knows_nothing_of_machines(nats: NatsS
 
 
 def _subject(name: str) -> str:
-    return subjects.seen(ObjectRef(RUNTIME, MACHINE_PODS.id, PLACE.namespace, name))
+    return subjects.seen(ObjectRef(RUNTIME, PODS.id, PLACE.namespace, name))

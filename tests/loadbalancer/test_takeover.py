@@ -21,7 +21,7 @@ from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Malformed
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import MACHINE_PODS, ObjectRef
+from windowbox.models.refs import PODS, ObjectRef
 from windowbox.sandbox import certificates, controlplane
 from workers.loadbalancer import takeover
 
@@ -109,10 +109,10 @@ async def _machine(api: Kube, namespace: str) -> None:
         container = {"name": "node", "image": "none", "imagePullPolicy": "Never"}
         pod["spec"] = {"containers": [container], "automountServiceAccountToken": False}
         with contextlib.suppress(Conflict):
-            await api.create(MACHINE_PODS, space, pod)
+            await api.create(PODS, space, pod)
 
 
 async def _seen(bus: Bus, member: Member | None, namespace: str) -> bool:
     assert member
-    ref = ObjectRef(member.id, MACHINE_PODS.id, namespace, "machine-1")
+    ref = ObjectRef(member.id, PODS.id, namespace, "machine-1")
     return await bus.last(streams.OBJECTS, subjects.seen(ref)) is not None

@@ -13,7 +13,7 @@ from windowbox.models.dnsrecord import DNSRecordStatus
 
 GIVEN = Path(__file__).resolve().parents[2].parent / "shared" / "crds"
 
-each = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.kind)
+each = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.resource.kind)
 
 
 @each
@@ -36,8 +36,8 @@ def test_the_definitions_are_those_of_gardener(definition: Definition) -> None:
 
 @rule("C-2")
 def test_a_cluster_lives_in_no_namespace() -> None:
-    records, clusters = (crds.manifest(definition)["spec"]["scope"] for definition in DEFINITIONS)
-    assert (records, clusters) == ("Namespaced", "Cluster")
+    scopes = {d.resource.kind: crds.manifest(d)["spec"]["scope"] for d in DEFINITIONS}
+    assert (scopes["DNSRecord"], scopes["Cluster"]) == ("Namespaced", "Cluster")
 
 
 @rule("S-1")

@@ -73,7 +73,9 @@ def test_a_pod_reaches_pods_of_all_nodes_through_the_service(
 
     def from_all_nodes() -> None:  # the proxy of the shell's node may hear of the last Pod after we did
         said = nodes.kubectl("exec", shell, "--", "sh", "-c", command)
-        assert {line.split()[1] for line in said.splitlines()} == {f"node={node.name}" for node in nodes.nodes}
+        assert {line.split()[1] for line in said.splitlines()} == {
+            f"node={node.name}" for node in nodes.nodes
+        }
 
     asking.until(from_all_nodes)
 

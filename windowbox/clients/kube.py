@@ -66,6 +66,10 @@ class Kube:
         self._distrusted = False
 
     @property
+    def host(self) -> str:
+        return self._host
+
+    @property
     def stale(self) -> bool:
         """Whether it is closed, or one side no longer trusts the other: who opens it anew may fare better."""
         return self._distrusted or self._session.closed
@@ -145,8 +149,15 @@ class Kube:
         )
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> None:
-        with contextlib.suppress(Missing):
+        await self.remove(resource, namespace, name)
+
+    async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Delete it. False if it was gone already."""
+        try:
             await self._request("DELETE", resource.path(namespace, name))
+        except Missing:
+            return False
+        return True
 
     async def version(self) -> str:
         return str((await self._request("GET", "/version"))["gitVersion"])
@@ -330,7 +341,8 @@ def _proxy(host: str | None) -> str | None:
 
 
 def _selection(resource: Resource) -> dict[str, str]:
-    return {"labelSelector": resource.selector} if resource.selector else {}
+    labels = {"labelSelector": resource.selector} if resource.selector else {}
+    return labels | ({"fieldSelector": f"metadata.name={resource.named}"} if resource.named else {})
 
 
 def _accept(metadata_only: bool, *, listing: bool) -> str:

@@ -147,6 +147,7 @@ def _header(settings: Settings, since: datetime, until: datetime) -> Header:
             grace=balancers.grace,
             direct=balancers.direct,
         ),
+        kinds=settings.kinds,
     )
     try:
         version = metadata.version("windowbox")

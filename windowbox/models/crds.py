@@ -12,9 +12,29 @@ from typing import Any
 
 import yaml
 
+from windowbox.models.backups import BackupBucketSpec, BackupBucketStatus, BackupEntrySpec
+from windowbox.models.bastion import BastionSpec, BastionStatus
 from windowbox.models.dnsrecord import DNSRecordSpec, DNSRecordStatus
-from windowbox.models.extensions import Part, Raw
-from windowbox.models.refs import CLUSTERS, DNSRECORDS, Resource
+from windowbox.models.exposure import ExposureSpec, ExposureStatus
+from windowbox.models.extensions import ExtensionSpec, ExtensionStatus, Part, Raw
+from windowbox.models.infrastructure import InfrastructureSpec, InfrastructureStatus
+from windowbox.models.ippool import IPPoolSpec
+from windowbox.models.managedresources import ManagedResourceSpec, ManagedResourceStatus
+from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec, OperatingSystemConfigStatus
+from windowbox.models.refs import (
+    BACKUP_BUCKETS,
+    BACKUP_ENTRIES,
+    BASTIONS,
+    CLUSTERS,
+    DNSRECORDS,
+    EXPOSURES,
+    EXTENSIONS,
+    INFRASTRUCTURES,
+    IP_POOLS,
+    MANAGED_RESOURCES,
+    OPERATING_SYSTEM_CONFIGS,
+    Resource,
+)
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "deploy" / "crds"
 
@@ -44,7 +64,6 @@ class Definition:
     """All that a CustomResourceDefinition is made from."""
 
     resource: Resource
-    kind: str
     description: str
     spec: type[Part]
     columns: tuple[Column, ...]
@@ -54,28 +73,119 @@ class Definition:
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
+_TYPE, _REGION = Column("Type", ".spec.type"), Column("Region", ".spec.region")
+
+
+def _state(name: str) -> Column:
+    return Column(name, ".status.lastOperation.state")
+
+
 DEFINITIONS = (
     Definition(
-        resource=DNSRECORDS,
-        kind="DNSRecord",
-        description="A name that should resolve.",
-        spec=DNSRecordSpec,
-        status=DNSRecordStatus,
-        short_names=("dns",),
+        resource=BACKUP_BUCKETS,
+        description="A place for the backups of etcd.",
+        spec=BackupBucketSpec,
+        status=BackupBucketStatus,
+        short_names=("bb",),
+        columns=(_TYPE, _REGION, _state("State"), _AGE),
+    ),
+    Definition(
+        resource=BACKUP_ENTRIES,
+        description="The backups of one etcd in a bucket.",
+        spec=BackupEntrySpec,
+        status=ExtensionStatus,
+        short_names=("be",),
+        columns=(_TYPE, _REGION, Column("Bucket", ".spec.bucketName"), _state("State"), _AGE),
+    ),
+    Definition(
+        resource=BASTIONS,
+        description="A machine of a Shoot that can be reached from outside.",
+        spec=BastionSpec,
+        status=BastionStatus,
         columns=(
-            Column("Type", ".spec.type"),
-            Column("Domain Name", ".spec.name"),
-            Column("Record Type", ".spec.recordType"),
-            Column("Status", ".status.lastOperation.state"),
+            Column("IP", ".status.ingress.ip"),
+            Column("Hostname", ".status.ingress.hostname"),
             _AGE,
         ),
     ),
     Definition(
         resource=CLUSTERS,
-        kind="Cluster",
         description="What extensions may know of a Shoot. Its name is the namespace of their objects.",
         spec=ClusterSpec,
         columns=(_AGE,),
+    ),
+    Definition(
+        resource=DNSRECORDS,
+        description="A name that should resolve.",
+        spec=DNSRecordSpec,
+        status=DNSRecordStatus,
+        short_names=("dns",),
+        columns=(
+            _TYPE,
+            Column("Domain Name", ".spec.name"),
+            Column("Record Type", ".spec.recordType"),
+            _state("Status"),
+            _AGE,
+        ),
+    ),
+    Definition(
+        resource=EXPOSURES,
+        description="The way to the API server of a Shoot that hosts itself.",
+        spec=ExposureSpec,
+        status=ExposureStatus,
+        short_names=("exp",),
+        columns=(
+            _TYPE,
+            Column("IP", ".status.ingress[0].ip"),
+            Column("Hostname", ".status.ingress[0].hostname"),
+            _state("Status"),
+            _AGE,
+        ),
+    ),
+    Definition(
+        resource=EXTENSIONS,
+        description="Something that an extension adds to a Shoot, or to a seed.",
+        spec=ExtensionSpec,
+        status=ExtensionStatus,
+        short_names=("ext",),
+        columns=(_TYPE, _state("Status"), _AGE),
+    ),
+    Definition(
+        resource=INFRASTRUCTURES,
+        description="The place where the machines of a Shoot live.",
+        spec=InfrastructureSpec,
+        status=InfrastructureStatus,
+        short_names=("infra",),
+        columns=(_TYPE, _REGION, _state("Status"), _AGE),
+    ),
+    Definition(
+        resource=IP_POOLS,
+        description="Addresses that Calico gives to Pods. Defined here where there is no Calico.",
+        spec=IPPoolSpec,
+        columns=(Column("CIDR", ".spec.cidr"), _AGE),
+    ),
+    Definition(
+        resource=MANAGED_RESOURCES,
+        description="Objects that a resource manager applies.",
+        spec=ManagedResourceSpec,
+        status=ManagedResourceStatus,
+        short_names=("mr",),
+        columns=(
+            Column("Class", ".spec.class"),
+            *(
+                Column(name, f'.status.conditions[?(@.type=="Resources{name}")].status')
+                for name in ("Applied", "Healthy", "Progressing")
+            ),
+            _AGE,
+        ),
+    ),
+    Definition(
+        resource=OPERATING_SYSTEM_CONFIGS,
+        description="The files and units of a machine.",
+        spec=OperatingSystemConfigSpec,
+        status=OperatingSystemConfigStatus,
+        short_names=("osc",),
+        columns=(_TYPE, Column("Purpose", ".spec.purpose"), _state("Status"), _AGE),
     ),
 )
 
@@ -84,10 +194,10 @@ def manifest(definition: Definition) -> Schema:
     """The CustomResourceDefinition, as the API takes it."""
     resource = definition.resource
     names: Schema = {
-        "kind": definition.kind,
-        "listKind": f"{definition.kind}List",
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
         "plural": resource.plural,
-        "singular": definition.kind.lower(),
+        "singular": resource.kind.lower(),
     }
     if definition.short_names:
         names["shortNames"] = list(definition.short_names)
@@ -169,6 +279,12 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sche
         schema["properties"] = {
             name: _structural(inner, definitions) for name, inner in node["properties"].items()
         }
+    if (
+        "additionalProperties" in node
+        and "properties" not in node
+        and node["additionalProperties"] is not True
+    ):
+        schema["additionalProperties"] = _structural(node["additionalProperties"], definitions)
     if "required" in node:
         schema["required"] = sorted(node["required"])
     if "items" in node:

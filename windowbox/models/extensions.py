@@ -40,6 +40,13 @@ Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 Raw = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 """An object whose fields are somebody else's."""
+Anything = Annotated[
+    object, Field(json_schema_extra={"type": None, "x-kubernetes-preserve-unknown-fields": True})
+]
+"""Any JSON at all."""
+Bytes = Annotated[str, Field(json_schema_extra={"format": "byte"})]
+"""Base64."""
+Strings = Annotated[dict[str, str], Field(json_schema_extra={"additionalProperties": {"type": "string"}})]
 
 
 class Part(BaseModel):
@@ -55,6 +62,31 @@ class SecretReference(Part):
 
     name: str | None = None
     namespace: str | None = None
+
+
+class ObjectReference(Part):
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    api_version: str | None = None
+    field_path: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    resource_version: str | None = None
+    uid: str | None = None
+
+
+class PortStatus(Part):
+    error: str | None = None
+    port: Int32
+    protocol: str
+
+
+class LoadBalancerIngress(Part):
+    hostname: str | None = None
+    ip: str | None = None
+    ip_mode: str | None = None
+    ports: list[PortStatus] | None = None
 
 
 class LastOperation(Part):

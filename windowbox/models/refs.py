@@ -17,6 +17,8 @@ class Resource(NamedTuple):
     """Only objects with these labels are watched."""
     within: str = ""
     """Only objects of this namespace are watched."""
+    named: str = ""
+    """Only objects of this name are watched."""
 
     @property
     def id(self) -> str:
@@ -30,19 +32,43 @@ class Resource(NamedTuple):
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
-DNSRECORDS = Resource("extensions.gardener.cloud", "v1alpha1", "dnsrecords", "DNSRecord")
-CLUSTERS = Resource("extensions.gardener.cloud", "v1alpha1", "clusters", "Cluster", namespaced=False)
+_EXTENSIONS, _VERSION = "extensions.gardener.cloud", "v1alpha1"
+
+BACKUP_BUCKETS = Resource(_EXTENSIONS, _VERSION, "backupbuckets", "BackupBucket", namespaced=False)
+BACKUP_ENTRIES = Resource(_EXTENSIONS, _VERSION, "backupentries", "BackupEntry", namespaced=False)
+BASTIONS = Resource(_EXTENSIONS, _VERSION, "bastions", "Bastion")
+CLUSTERS = Resource(_EXTENSIONS, _VERSION, "clusters", "Cluster", namespaced=False)
+DNSRECORDS = Resource(_EXTENSIONS, _VERSION, "dnsrecords", "DNSRecord")
+EXPOSURES = Resource(_EXTENSIONS, _VERSION, "selfhostedshootexposures", "SelfHostedShootExposure")
+EXTENSIONS = Resource(_EXTENSIONS, _VERSION, "extensions", "Extension")
+INFRASTRUCTURES = Resource(_EXTENSIONS, _VERSION, "infrastructures", "Infrastructure")
+OPERATING_SYSTEM_CONFIGS = Resource(_EXTENSIONS, _VERSION, "operatingsystemconfigs", "OperatingSystemConfig")
+
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NETWORK_POLICIES = Resource(
+    "networking.k8s.io",
+    "v1",
+    "networkpolicies",
+    "NetworkPolicy",
+    selector="app.kubernetes.io/managed-by=provider-local",
+)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod", selector="app in (machine,bastion)")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICES = Resource("", "v1", "services", "Service")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-MACHINE_PODS = Resource("", "v1", "pods", "Pod", selector="app=machine")
+
+HEARTBEATS = Resource("coordination.k8s.io", "v1", "leases", "Lease", named="gardener-extension-heartbeat")
+IP_POOLS = Resource("crd.projectcalico.org", "v1", "ippools", "IPPool", namespaced=False)
+MANAGED_RESOURCES = Resource("resources.gardener.cloud", "v1alpha1", "managedresources", "ManagedResource")
 
 RESOURCES: dict[str, Resource] = {
     r.id: r
     for r in (
-        DNSRECORDS, CLUSTERS, NAMESPACES, SECRETS, SERVICES, NODES, ENDPOINT_SLICES, MACHINE_PODS
+        BACKUP_BUCKETS, BACKUP_ENTRIES, BASTIONS, CLUSTERS, DNSRECORDS, ENDPOINT_SLICES, EXPOSURES,
+        EXTENSIONS, HEARTBEATS, INFRASTRUCTURES, INGRESSES, IP_POOLS, MANAGED_RESOURCES, NAMESPACES,
+        NETWORK_POLICIES, NODES, OPERATING_SYSTEM_CONFIGS, PODS, SECRETS, SERVICES,
     )
 }  # fmt: skip
 """Every kind windowbox can watch, by its id."""

@@ -19,7 +19,7 @@ from workers.dnsrecord import records
 from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.specs import parsed
 from workers.lifecycle import statuses
-from workers.lifecycle.kinds import Kind, Run, Status
+from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow
 
 KIND = Kind(
@@ -29,12 +29,13 @@ KIND = Kind(
     words=statuses.words_for_kind("DNSRecord"),
     classes=frozenset({"garden", "seed", "shoot"}),
     deadline=180.0,
+    shoot=Need.OPTIONAL,
 )
 
 _LAST_TRY = 2.0
 
 
-class DNSRecordActuator:
+class DNSRecordActuator(Actuator):
     """Makes a name resolve as its DNSRecord says, or no longer."""
 
     def __init__(self, nameserver: Nameserver, settings: DnsSettings, claims: Claims) -> None:
@@ -56,9 +57,6 @@ class DNSRecordActuator:
         if self._ask_resolver:
             await self._note_resolver(run, wanted)
         return {"zone": zone.name}
-
-    async def restore(self, run: Run) -> Status:
-        return await self.reconcile(run)
 
     async def delete(self, run: Run) -> None:
         if statuses.never_created(run.object.status.get("conditions") or ()):

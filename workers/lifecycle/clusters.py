@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from windowbox.models.extensions import FORCE_DELETION, ROLE
 from windowbox.models.objects import Object
@@ -25,6 +25,19 @@ class ShootFacts:
     self_hosted: bool = False
     managed_infrastructure: bool = False
     technical_id: str = ""
+    ip_families: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """CIDRs, as the Shoot's spec has it and, after that, as its status has them."""
+    pods: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    test_force_delete: bool = False
+    """An annotation by which tests of Gardener have something left over."""
+
+    @classmethod
+    def noted(cls, facts: Mapping[str, Any]) -> Self:
+        """The facts as a run's record has them: JSON knows no tuples."""
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
+        return cls(**known)
 
 
 def facts(cluster: Object) -> ShootFacts:
@@ -32,6 +45,8 @@ def facts(cluster: Object) -> ShootFacts:
     shoot = Object(_mapping(cluster.spec.get("shoot")))
     hibernation = _mapping(shoot.spec.get("hibernation"))
     enabled = hibernation.get("enabled") is True
+    networking = _mapping(shoot.spec.get("networking"))
+    assigned = _mapping(shoot.status.get("networking"))
     return ShootFacts(
         failed=shoot.last_operation.get("state") == "Failed",
         force_deletion=shoot.annotations.get(FORCE_DELETION) in _TRUE,
@@ -40,6 +55,11 @@ def facts(cluster: Object) -> ShootFacts:
         self_hosted=_self_hosted(shoot),
         managed_infrastructure=_managed(shoot),
         technical_id=str(shoot.status.get("technicalID") or ""),
+        ip_families=_texts(networking.get("ipFamilies")) or ("IPv4",),
+        nodes=_cidrs("nodes", networking, assigned),
+        pods=_cidrs("pods", networking, assigned),
+        services=_cidrs("services", networking, assigned),
+        test_force_delete=shoot.annotations.get("test-force-delete") == "true",
     )
 
 
@@ -54,11 +74,16 @@ class Hold(StrEnum):
     UNKNOWN = "its Cluster is not there yet"
 
 
-def held_back(namespace: str, labels: Mapping[str, Any] | None, shoot: ShootFacts | None) -> Hold | None:
+def held_back(
+    namespace: str, labels: Mapping[str, Any] | None, shoot: ShootFacts | None, required: bool = False
+) -> Hold | None:
     """Why runs in `namespace` have to wait, if they have to.
 
-    `labels` of a namespace that could not be read: None, which holds nothing back.
+    `labels` of a namespace that could not be read: None, which holds nothing back but what without a Shoot
+    cannot be done (`required`).
     """
+    if shoot is None and required:
+        return Hold.UNKNOWN
     if namespace == "garden" or labels is None or not is_shoot_namespace(labels):
         return None
     if shoot is None:
@@ -75,6 +100,17 @@ def _self_hosted(shoot: Object) -> bool:
 
 def _managed(shoot: Object) -> bool:
     return bool(shoot.spec.get("credentialsBindingName") or shoot.spec.get("secretBindingName"))
+
+
+def _cidrs(name: str, networking: Mapping[str, Any], assigned: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the Shoot asks for, and what it was given besides, each once."""
+    return tuple(dict.fromkeys((*_texts(networking.get(name)), *_texts(assigned.get(name)))))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

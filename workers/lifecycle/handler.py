@@ -35,7 +35,7 @@ class LifeCycleHandler:
         reported, sequence = await self._world.reported(ref, doors)
         object = with_report(found, reported)
         operation = operations.operation(object)
-        flow = operations.flow(object, self._life.kind.finalizer)
+        flow = operations.flow(object, self._life.kind.finalizer, migrates=self._life.kind.migrates)
         error = TransientError(
             "set aside, because working on this object ended the worker process three times in a row; "
             "it is taken up again when the object changes, or in ten minutes"

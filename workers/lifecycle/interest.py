@@ -18,11 +18,13 @@ class LifeCycleInterest:
 
     def __init__(self, bus: Bus, kind: Kind, scope: Scope) -> None:
         self._bus = bus
+        self.kind = kind
         self._kind = kind.resource.id
         self._scope = scope
         # Where objects do not say themselves when to run, a change of their Shoot is a reason too.
         extra = (CLUSTERS.id,) if scope.ignore_operation_annotation else ()
         self.kinds: tuple[str, ...] = (self._kind, *extra)
+        self.owned: tuple[str, ...] = ()
 
     async def concerned(self, change: Announcement, before: Before) -> list[str]:
         key = subjects.without("object", change.stored.subject)
@@ -34,11 +36,12 @@ class LifeCycleInterest:
             return []
         if change.omitted:
             return [key]
-        new, seen = change.object(), Seen[change.operation]
+        new, seen = self.kind.heard(change.object()), Seen[change.operation]
         old = await before.object() if events.needs_old(seen, new, self._scope) else None
         return [key] if events.triggers(seen, old, new, self._scope) else []
 
     def unfinished(self, object: Object) -> bool:
+        object = self.kind.heard(object)
         return events.responsible(object, self._scope) and (
             events.wants_run(object) or events.overdue(object)
         )

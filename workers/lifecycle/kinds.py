@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from enum import Enum, auto
+from typing import Any
 
+from windowbox.errors import TransientError
+from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
 from workers.doors import Doors
@@ -14,6 +18,16 @@ from workers.lifecycle.operations import Flow
 from workers.lifecycle.statuses import Words
 
 Status = dict[str, Any]
+
+
+class Need(Enum):
+    """Whether objects of a kind belong to a Shoot."""
+
+    NEVER = auto()
+    OPTIONAL = auto()
+    """In namespaces of Shoots they do."""
+    REQUIRED = auto()
+    """Without knowing their Shoot nothing can be done."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +41,22 @@ class Kind:
     classes: frozenset[str]
     """Those it can serve; which it does serve is a setting."""
     deadline: float
-    """Seconds for one run."""
+    """Seconds for one run, and for waiting for one thing."""
+    types: frozenset[str] = frozenset({"local"})
+    shoot: Need = Need.REQUIRED
+    heeds_failure: bool = True
+    """Nothing is done while the Shoot has failed."""
+    migrates: bool = True
+    """It can be handed over to another seed, and taken over from one."""
+    resync: float | None = None
+    """Seconds after a success until everything is looked at again."""
+
+    def heard(self, object: Object) -> Object:
+        """The object without a wish that this kind does not know."""
+        if self.migrates or object.annotations.get(OPERATION) not in ("migrate", "restore"):
+            return object
+        annotations = {name: value for name, value in object.annotations.items() if name != OPERATION}
+        return Object({**object.raw, "metadata": {**object.metadata, "annotations": annotations}})
 
 
 @dataclass(frozen=True)
@@ -41,24 +70,44 @@ class Run:
     doors: Doors
 
 
-class Actuator(Protocol):
+def shoot_of(run: Run) -> ShootFacts:
+    """The Shoot of a kind that does nothing without one."""
+    if run.shoot is None or not run.shoot.technical_id:
+        raise TransientError(
+            f"the Cluster {run.ref.namespace} does not tell the technical id of its Shoot yet"
+        )
+    return run.shoot
+
+
+class Actuator(ABC):
     """Makes the world what one object asks for. Everything here is safe to repeat.
 
-    `reconcile` and `restore` return what they have to add to the status.
+    `reconcile` and `restore` return what they have to add to the status. What others have to bring about
+    is not waited for: `Waiting` is raised, and an event of what the object owns starts the next run.
     """
 
+    @abstractmethod
     async def reconcile(self, run: Run) -> Status: ...
 
-    async def restore(self, run: Run) -> Status: ...
-
+    @abstractmethod
     async def delete(self, run: Run) -> None: ...
+
+    async def restore(self, run: Run) -> Status:
+        return await self.reconcile(run)
+
+    async def migrate(self, run: Run) -> None:  # noqa: B027
+        """Let go of the object without taking away what the next seed goes on with."""
 
     async def force_delete(self, run: Run) -> None:
         """Like `delete`, but what cannot be removed is left behind."""
+        await self.delete(run)
 
-    async def migrate(self, run: Run) -> None: ...
+    def forced(self, run: Run) -> bool:
+        """Whether `force_delete` is to be called instead of `delete`."""
+        return run.shoot is not None and run.shoot.force_deletion
 
     def conditions(
         self, object: Object, flow: Flow, succeeded: bool, now: datetime
     ) -> list[dict[str, Any]] | None:
         """The object's conditions after a run, or None if the kind has none."""
+        return None

@@ -59,10 +59,14 @@ def operation(obj: Object) -> Operation:
     return Operation.RECONCILE
 
 
-def flow(obj: Object, finalizer: str) -> Flow:
+def flow(obj: Object, finalizer: str, *, migrates: bool = True) -> Flow:
     """What to do with `obj`, of which we hold on with `finalizer`."""
     if obj.annotations.get(OPERATION) == "wait-for-state":
         return Flow.WAIT
+    if not migrates:
+        if not obj.deleting:
+            return Flow.RECONCILE
+        return Flow.DELETE if finalizer in obj.finalizers else Flow.SKIP
     wanted = operation(obj)
     if wanted is Operation.MIGRATE:
         return Flow.MIGRATE

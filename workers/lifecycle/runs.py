@@ -19,6 +19,7 @@ from windowbox.errors import (
     Refused,
     Superseded,
     TransientError,
+    Waiting,
     WindowboxError,
 )
 from windowbox.models.extensions import instant
@@ -26,8 +27,8 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
 from workers.lifecycle import events, operations, statuses
-from workers.lifecycle.clusters import Hold
-from workers.lifecycle.kinds import Actuator, Kind, Run
+from workers.lifecycle.clusters import Hold, ShootFacts
+from workers.lifecycle.kinds import Actuator, Kind, Need, Run
 from workers.lifecycle.operations import Flow, Patch
 from workers.lifecycle.world import World
 
@@ -37,6 +38,8 @@ SLOW_SECONDS = 1.0
 """A run that takes longer announces that it is processing; a shorter one has only its end to tell."""
 
 _CONFLICTS = 4
+_LOOK_AGAIN = 30.0
+"""Seconds after which what is waited for is looked at, should nobody have told that it is there."""
 _LONG_SINCE = timedelta(seconds=5)
 _FIRST_RETRY_OF_MALFORMED = 30.0
 
@@ -139,12 +142,13 @@ class LifeCycle:
     async def _decide(
         self, ref: ObjectRef, object: Object, wish: Wish, doors: Doors, reporter: Reporter, live: bool
     ) -> Outcome:
+        object = self.kind.heard(object)
         if not events.responsible(object, self._scope):
             return Outcome("not ours")
-        flow = operations.flow(object, self.kind.finalizer)
+        flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
         if flow is Flow.WAIT:
             return Outcome("waiting for state")
-        shoot, blocked = await self._world.shoot(ref, doors)
+        shoot, blocked = await self._shoot(ref, doors)
         if blocked is Hold.FAILED:
             return Outcome("held back", note=blocked)
         if blocked is Hold.UNKNOWN:
@@ -153,7 +157,7 @@ class LifeCycle:
         if not self._wanted(object, wish):
             if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
                 _require(live, run)
-                return await self._assert_again(run, wish)
+                return await self._assert_again(run, wish, reporter)
             return Outcome("nothing to do")
         begun = await self._begin(run, flow, live)
         if begun is None:
@@ -162,6 +166,12 @@ class LifeCycle:
             return Outcome("skipped")
         reporter.object = begun.object
         return await self._act(begun, flow, wish, reporter)
+
+    async def _shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, Hold | None]:
+        if self.kind.shoot is Need.NEVER:
+            return None, None
+        found, hold = await self._world.shoot(ref, doors, required=self.kind.shoot is Need.REQUIRED)
+        return found, None if hold is Hold.FAILED and not self.kind.heeds_failure else hold
 
     def _wanted(self, object: Object, wish: Wish) -> bool:
         if wish.insist or events.wants_run(object) or events.overdue(object):
@@ -194,6 +204,8 @@ class LifeCycle:
                 extra = await self._within_deadline(run, flow)
         except Superseded:
             raise
+        except Waiting as waiting:
+            return await self._wait(run, flow, operation, waiting, wish, reporter)
         except WindowboxError as error:
             return await self._fail(run, flow, operation, error, wish, reporter)
         if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
@@ -202,13 +214,15 @@ class LifeCycle:
             patch |= self._conditions(run.object, flow, True, now)
             await reporter.report(patch)
         await self._finish(run, flow)
-        return Outcome("succeeded", note=str(operation))
+        resync = self.kind.resync if flow is Flow.RECONCILE else None
+        again = Again(Wish(reason="drift"), resync) if resync else None
+        return Outcome("succeeded", again, str(operation))
 
     async def _within_deadline(self, run: Run, flow: Flow) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self.kind.deadline):
                 match flow:
-                    case Flow.DELETE if run.shoot and run.shoot.force_deletion:
+                    case Flow.DELETE if self._actuator.forced(run):
                         await self._actuator.force_delete(run)
                     case Flow.DELETE:
                         await self._actuator.delete(run)
@@ -247,6 +261,29 @@ class LifeCycle:
             await asyncio.wait([announcing])
         if isinstance(error := announcing.exception(), Superseded):
             raise error
+
+    async def _wait(
+        self,
+        run: Run,
+        flow: Flow,
+        operation: operations.Operation,
+        waiting: Waiting,
+        wish: Wish,
+        reporter: Reporter,
+    ) -> Outcome:
+        """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
+        now = await self.now(run.doors)
+        patch = statuses.waiting(operation, self.kind.words.of(flow), str(waiting), now)
+        last, tell = run.object.last_operation, patch["lastOperation"]
+        told = all(last.get(name) == tell[name] for name in ("type", "state", "description"))
+        since = instant(last.get("lastUpdateTime")) if told else None
+        if since and now - since > timedelta(seconds=self.kind.deadline):
+            error = TransientError(f"{waiting}, for more than {self.kind.deadline:.0f} s")
+            return await self._fail(run, flow, operation, error, wish, reporter)
+        if not told or reporter.spoken:
+            await reporter.report(patch)
+        again = Wish(reason=wish.reason if wish.reason == "drift" else "retry")
+        return Outcome("waiting", Again(again, _LOOK_AGAIN), str(waiting))
 
     async def _fail(
         self,
@@ -289,15 +326,25 @@ class LifeCycle:
                 object = live
         raise TransientError(f"{run.ref}: changed by others again and again")
 
-    async def _assert_again(self, run: Run, wish: Wish) -> Outcome:
-        """Put right what has drifted in the world. The object has nothing to hear of it."""
+    async def _assert_again(self, run: Run, wish: Wish, reporter: Reporter) -> Outcome:
+        """Put right what has drifted in the world. The object only hears of it where it shows that."""
+        unseen = run.object.status.get("observedGeneration") != run.object.generation
+        if wish.reason == "drift" and unseen:
+            return Outcome("nothing to do")  # until the client says that it means what it wrote
         try:
-            await self._actuator.reconcile(run)
+            extra = await self._within_deadline(run, Flow.RECONCILE)
+        except Waiting as waiting:
+            return Outcome("waiting", Again(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
         except Malformed as error:
             return Outcome("error", note=str(error))
         except TransientError as error:
             again = Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
             return Outcome("error", again, str(error))
+        if statuses.merge(run.object.status, extra) != run.object.status:
+            now = statuses.moment(run.object, await self.now(run.doors))
+            phrases = self.kind.words.of(Flow.RECONCILE)
+            said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
+            await reporter.report({**said, **extra})
         return Outcome("asserted again")
 
     def _retry(self, wish: Wish, error: WindowboxError) -> Again:

@@ -69,6 +69,15 @@ def processing(operation: Operation, phrases: Phrases, now: datetime) -> Patch:
     return {"lastOperation": _last_operation(operation, "Processing", 1, phrases.processing, now)}
 
 
+def waiting(operation: Operation, phrases: Phrases, what: str, now: datetime) -> Patch:
+    """All that is ours has been done, and others are at it."""
+    description = f"{phrases.processing}: {what}"
+    return {
+        "lastOperation": _last_operation(operation, "Processing", 50, description, now),
+        "lastError": None,
+    }
+
+
 def succeeded(operation: Operation, phrases: Phrases, generation: int, now: datetime) -> Patch:
     return {
         "observedGeneration": generation,

@@ -28,7 +28,9 @@ class World:
         self._bus = bus
         self._clusters = clusters
         self.namespaces = View(bus, NAMESPACES.id, lambda _, namespace: _role(namespace))
-        self.shoots = View(bus, CLUSTERS.id, lambda _, cluster: facts(cluster))
+        self.shoots = View(
+            bus, CLUSTERS.id, lambda _, cluster: facts(cluster), index=lambda found: found.technical_id
+        )
 
     async def run(self) -> None:
         """Keep sight of namespaces and Shoots, for ever."""
@@ -77,18 +79,24 @@ class World:
         metadata: dict[str, Any] = await doors.call("patch", patch, act, effect=True)
         return metadata
 
-    async def shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, Hold | None]:
+    async def shoot(
+        self, ref: ObjectRef, doors: Doors, *, required: bool = False
+    ) -> tuple[ShootFacts | None, Hold | None]:
         """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
+        if not ref.namespace:
+            return None, None
 
         async def act() -> dict[str, Any]:
-            labels, found = await self._surroundings(ref)
+            labels, found = await self._surroundings(ref, required)
             return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
         answer = await doors.call("shoot", None, act)
-        found = ShootFacts(**answer["facts"]) if answer["facts"] else None
-        return found, held_back(ref.namespace, answer["labels"], found)
+        found = ShootFacts.noted(answer["facts"]) if answer["facts"] else None
+        return found, held_back(ref.namespace, answer["labels"], found, required)
 
-    async def _surroundings(self, ref: ObjectRef) -> tuple[dict[str, Any] | None, ShootFacts | None]:
+    async def _surroundings(
+        self, ref: ObjectRef, required: bool
+    ) -> tuple[dict[str, Any] | None, ShootFacts | None]:
         """The labels of the object's namespace, and what is known of its Shoot.
 
         Views may be a moment behind: what they do not know, or what would hold a run back, is looked up.
@@ -98,7 +106,7 @@ class World:
         labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
         if labels is None and (live := await self._looked_up(namespace)):
             labels = _role(live)
-        if held_back(ref.namespace, labels, found):
+        if held_back(ref.namespace, labels, found, required):
             live = await self._looked_up(cluster)
             found = facts(live) if live else None
         return labels, found

@@ -16,6 +16,7 @@ class ServiceInterest:
     """The rules of the contract for Services. Nodes concern the edge, and through it the Services."""
 
     kinds: tuple[str, ...] = (SERVICES.id,)
+    owned: tuple[str, ...] = ()
 
     def __init__(self, classes: Collection[str]) -> None:
         self._classes = classes

@@ -13,7 +13,7 @@ from bus.registry import MachinePlace, Registry
 from bus.views import View
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_PODS, RUNTIME, ObjectRef
+from windowbox.models.refs import PODS, RUNTIME, ObjectRef
 from workers.loadbalancer import fields
 from workers.loadbalancer.nodes import Backend
 
@@ -98,7 +98,12 @@ class Machines:
     ) -> None:
         self._registry = registry
         self._runtime = runtime
-        self._pods: View[Hosts] = View(bus, MACHINE_PODS.id, lambda _, pod: hosts(pod), changed=changed)
+        self._pods: View[Hosts] = View(
+            bus,
+            PODS.id,
+            lambda _, pod: None if pod.labels.get("app") == "bastion" else hosts(pod),
+            changed=changed,
+        )
         self._last: dict[ObjectRef, Hosts] = {}
         self._asked: set[ObjectRef] = set()
         self._told: Mapping[Node, str] = {}
@@ -123,7 +128,7 @@ class Machines:
         return found.routes
 
     def _machine(self, place: MachinePlace, name: str) -> Hosts | None:
-        ref = ObjectRef(place.cluster, MACHINE_PODS.id, place.namespace, name)
+        ref = ObjectRef(place.cluster, PODS.id, place.namespace, name)
         self._asked.add(ref)
         found = self._pods.get(ref)
         if found is not None:

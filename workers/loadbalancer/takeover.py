@@ -10,7 +10,7 @@ from bus.registry import MachinePlace, Member, Registry
 from windowbox.errors import WindowboxError
 from windowbox.models import cloudconfig
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import MACHINE_PODS
+from windowbox.models.refs import PODS
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def taken_over(settings: LoadBalancerSettings) -> TakenOver:
     infrastructure = Member(
         id=_INFRASTRUCTURE,
         file=config.runtime_cluster.kubeconfig,
-        kinds=(MACHINE_PODS.id,),
+        kinds=(PODS.id,),
         namespace=namespace,
         origin="settings",
     )

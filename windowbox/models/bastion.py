@@ -1,0 +1,28 @@
+"""The Bastion: a machine of a Shoot that can be reached from outside by SSH."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from windowbox.models.extensions import Bytes, ExtensionSpec, ExtensionStatus, LoadBalancerIngress, Part
+
+
+class IPBlock(Part):
+    cidr: str
+    except_: list[str] | None = Field(None, alias="except")
+
+
+class BastionIngress(Part):
+    ip_block: IPBlock
+
+
+class BastionSpec(ExtensionSpec):
+    ingress: list[BastionIngress]
+    """Who may connect."""
+    user_data: Bytes
+    """What the machine runs when it starts. Never changes."""
+
+
+class BastionStatus(ExtensionStatus):
+    ingress: LoadBalancerIngress | None = None
+    """Where to connect to."""

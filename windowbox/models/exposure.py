@@ -1,0 +1,36 @@
+"""The SelfHostedShootExposure: the way to the API server of a Shoot that hosts itself."""
+
+from __future__ import annotations
+
+from windowbox.models.extensions import (
+    ExtensionSpec,
+    ExtensionStatus,
+    Int32,
+    LoadBalancerIngress,
+    ObjectReference,
+    Part,
+)
+
+
+class NodeAddress(Part):
+    address: str
+    type: str
+    """InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS."""
+
+
+class Endpoint(Part):
+    addresses: list[NodeAddress]
+    node_name: str
+
+
+class ExposureSpec(ExtensionSpec):
+    credentials_ref: ObjectReference | None = None
+    """The Secret with the kubeconfig of the cluster that the machines run in."""
+    endpoints: list[Endpoint]
+    """The nodes that the API server runs on."""
+    port: Int32
+
+
+class ExposureStatus(ExtensionStatus):
+    ingress: list[LoadBalancerIngress] | None = None
+    """Where the API server is reached."""

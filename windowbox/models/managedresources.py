@@ -1,0 +1,35 @@
+"""The ManagedResource: objects in Secrets, for a resource manager to apply."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from windowbox.models.extensions import Condition, Int64, ObjectReference, Part, Strings
+
+
+class SecretName(Part):
+    name: str | None = None
+
+
+class ManagedObject(ObjectReference):
+    annotations: Strings | None = None
+    labels: Strings | None = None
+
+
+class ManagedResourceSpec(Part):
+    class_: str | None = Field(None, alias="class")
+    """Which resource manager applies it: seed, or nothing for that of the Shoot."""
+    delete_persistent_volume_claims: bool | None = None
+    force_overwrite_annotations: bool | None = None
+    force_overwrite_labels: bool | None = None
+    inject_labels: Strings | None = None
+    keep_objects: bool | None = None
+    """Whether the objects stay when the ManagedResource goes."""
+    secret_refs: list[SecretName]
+
+
+class ManagedResourceStatus(Part):
+    conditions: list[Condition] | None = None
+    observed_generation: Int64 | None = None
+    resources: list[ManagedObject] | None = None
+    secrets_data_checksum: str | None = None

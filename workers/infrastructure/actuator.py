@@ -1,0 +1,68 @@
+"""Makes the place where a Shoot's machines live."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from windowbox.errors import Waiting
+from windowbox.models.kindsettings import InfrastructureSettings
+from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
+from workers.infrastructure import wanted
+from workers.infrastructure.networks import networks
+from workers.infrastructure.policies import policies
+from workers.infrastructure.words import WORDS
+from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.owned import homes
+from workers.owned.places import Place, Places
+from workers.owned.together import together
+
+KIND = Kind(
+    resource=INFRASTRUCTURES,
+    pool="infrastructure",
+    finalizer="extensions.gardener.cloud/infrastructure",
+    words=WORDS,
+    classes=frozenset({"shoot"}),
+    deadline=1200.0,
+)
+
+
+class InfrastructureActuator(Actuator):
+    """Makes and removes the namespace of a Shoot's machines, and what keeps them apart from others."""
+
+    def __init__(self, places: Places, settings: InfrastructureSettings) -> None:
+        self._places = places
+        self._settings = settings
+
+    async def reconcile(self, run: Run) -> Status:
+        shoot = shoot_of(run)
+        found = networks(shoot)
+        home = homes.infrastructure_namespace(shoot.technical_id)
+        async with self._provider(run) as place:
+            uid = await self._home(run, place, home)
+            pools = wanted.pools(shoot.technical_id, found, home, uid)
+            rules = policies(home, self._settings, self_hosted=shoot.self_hosted)
+            # They do not depend on one another.
+            await together(
+                *(place.ensure(IP_POOLS, pool) for pool in pools),
+                *(place.ensure(NETWORK_POLICIES, rule) for rule in rules),
+            )
+        return wanted.status(found)
+
+    async def delete(self, run: Run) -> None:
+        shoot = shoot_of(run)
+        home = homes.infrastructure_namespace(shoot.technical_id)
+        async with self._provider(run) as place:
+            if await place.remove(NAMESPACES, "", home):
+                raise Waiting(f"waiting for namespace {home} to be gone")
+            for family in ("IPv4", "IPv6"):
+                await place.remove(IP_POOLS, "", wanted.pool_name(shoot.technical_id, family))
+
+    async def _home(self, run: Run, place: Place, name: str) -> str:
+        """The namespace, which must not be anybody else's. Returns its uid."""
+        return await place.ensure(NAMESPACES, wanted.namespace(name))
+
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
+        secret = run.object.spec.get("secretRef") or {}
+        return self._places.provider(
+            run, str(secret.get("namespace") or run.ref.namespace), str(secret.get("name") or "")
+        )

@@ -1,0 +1,32 @@
+"""The pool `infrastructure`, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, ObjectRef
+from workers.infrastructure import wanted
+from workers.infrastructure.actuator import KIND, InfrastructureActuator
+from workers.owned.homes import Homes
+from workers.serving import Common, Serving
+
+
+def serving(common: Common) -> Serving:
+    homes = Homes(common.bus, common.world, INFRASTRUCTURES)
+
+    def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
+        match ref.kind:
+            case NAMESPACES.id:
+                yield from homes.behind(ref.name)
+            case IP_POOLS.id:
+                yield from homes.of_shoot(wanted.technical_id(ref.name))
+            case _:
+                yield from homes.behind(ref.namespace)
+
+    return Serving(
+        KIND,
+        InfrastructureActuator(common.places, common.kinds.infrastructure),
+        made=(NAMESPACES, IP_POOLS, NETWORK_POLICIES),
+        owners=owners,
+        tasks={"homes": homes.run},
+    )

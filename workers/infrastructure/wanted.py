@@ -1,0 +1,53 @@
+"""What an Infrastructure consists of, and what it reports."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from windowbox.models.refs import IP_POOLS, NAMESPACES
+from workers.infrastructure.networks import Networks
+from workers.lifecycle.kinds import Status
+from workers.owned.manifests import Manifest, manifest
+
+ROLE, INFRA = "gardener.cloud/role", "infra"
+
+
+def namespace(name: str) -> Manifest:
+    return manifest(NAMESPACES, name, labels={ROLE: INFRA})
+
+
+def pool_name(technical_id: str, family: str) -> str:
+    return f"shoot-machine-pods-{technical_id}-{family.lower()}"
+
+
+def technical_id(pool_name: str) -> str:
+    """The Shoot whose pool has this name; nothing if it is nobody's."""
+    match = re.fullmatch(r"shoot-machine-pods-(.+)-ipv[46]", pool_name)
+    return match[1] if match else ""
+
+
+def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> list[Manifest]:
+    """Where machines of each family get their addresses from; gone when the namespace `home` is."""
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": home, "uid": home_uid}
+    return [
+        manifest(
+            IP_POOLS,
+            pool_name(technical_id, family),
+            owners=[owner],
+            spec={
+                "cidr": str(network),
+                "ipipMode": "Always" if network.version == 4 else "Never",
+                "natOutgoing": True,
+                "nodeSelector": "!all()",  # never chosen by Calico itself
+            },
+        )
+        for family, network in networks.machines.items()
+    ]
+
+
+def status(networks: Networks) -> Status:
+    """A merge patch; what the Shoot has not is taken off."""
+    named = {"nodes": networks.nodes, "pods": networks.pods, "services": networks.services}
+    networking: dict[str, Any] = {name: [str(n) for n in found] or None for name, found in named.items()}
+    return {"networking": networking, "egressCIDRs": [str(n) for n in networks.nodes]}

@@ -1,0 +1,36 @@
+"""Which changes make a kind's objects be looked at: their own, and those of what they have made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from bus import subjects
+from bus.messages import Announcement
+from bus.routing import Before
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef, Resource
+from workers.lifecycle.interest import LifeCycleInterest
+from workers.owned import changes
+
+Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
+"""The objects that may have made the one that is named."""
+
+
+class OwningInterest:
+    """The rules of the life cycle, and an eye on what was made. An object made by nobody concerns nobody."""
+
+    def __init__(self, own: LifeCycleInterest, made: tuple[Resource, ...], owners: Owners) -> None:
+        self._own = own
+        self._owners = owners
+        self.owned: tuple[str, ...] = tuple(resource.id for resource in made)
+        self.kinds: tuple[str, ...] = (*own.kinds, *self.owned)
+
+    async def concerned(self, change: Announcement, before: Before) -> list[str]:
+        ref = subjects.ref(subjects.without("object", change.stored.subject))
+        if ref.kind not in self.owned:
+            return await self._own.concerned(change, before)
+        owners = [subjects.key(owner) for owner in self._owners(ref)]
+        return owners if owners and await changes.matters(ref.kind, change, before) else []
+
+    def unfinished(self, object: Object) -> bool:
+        return self._own.unfinished(object)

@@ -1,0 +1,78 @@
+"""What an object of ours ought to be, beside what it is. Nothing here asks anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from windowbox.models.objects import Object
+from windowbox.models.refs import IP_POOLS, NETWORK_POLICIES, Resource
+
+Manifest = dict[str, Any]
+
+_OURS_ALONE = frozenset({IP_POOLS, NETWORK_POLICIES})
+"""Kinds of which the API fills in nothing: what else stands in their spec was put there by hand."""
+_HEAD = frozenset({"apiVersion", "kind", "metadata", "status"})
+_KEPT = ("labels", "annotations", "ownerReferences")
+
+
+def manifest(
+    resource: Resource,
+    name: str,
+    namespace: str = "",
+    *,
+    labels: Mapping[str, str] | None = None,
+    owners: list[dict[str, Any]] | None = None,
+    **content: Any,
+) -> Manifest:
+    """An object as we want it; `content` is what stands beside its metadata, such as `spec`."""
+    metadata: dict[str, Any] = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    if labels:
+        metadata["labels"] = dict(labels)
+    if owners:
+        metadata["ownerReferences"] = owners
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return {"apiVersion": version, "kind": resource.kind, "metadata": metadata, **content}
+
+
+def differs(resource: Resource, found: Object, wanted: Manifest) -> bool:
+    """Whether `found` has to be written for it to be what is wanted. What others have added may stay."""
+    head = {name: wanted["metadata"][name] for name in _KEPT if name in wanted["metadata"]}
+    body = {name: value for name, value in wanted.items() if name not in _HEAD}
+    if not (_within(head, found.metadata) and _within(body, found.raw)):
+        return True
+    return excess(resource, found, wanted) is not None
+
+
+def excess(resource: Resource, found: Object, wanted: Manifest) -> dict[str, Any] | None:
+    """The merge patch that takes out of `found` what was put by hand into what is ours alone."""
+    if resource not in _OURS_ALONE:
+        return None
+    patch = {
+        name: _removing(found.raw.get(name), value) for name, value in wanted.items() if name not in _HEAD
+    }
+    patch = {name: change for name, change in patch.items() if change}
+    return patch or None
+
+
+def _within(wanted: Any, found: Any) -> bool:
+    """Whether everything in `wanted` stands in `found` as well. Lists are as long in both."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(_within(v, found.get(k)) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        same_length = isinstance(found, list) and len(wanted) == len(found)
+        return same_length and all(_within(one, other) for one, other in zip(wanted, found, strict=True))
+    return bool(wanted == found)
+
+
+def _removing(found: Any, wanted: Any) -> dict[str, Any]:
+    """What a merge patch has to say so that a mapping holds nothing that is not wanted."""
+    if not (isinstance(found, Mapping) and isinstance(wanted, Mapping)):
+        return {}
+    patch: dict[str, Any] = {name: None for name in found if name not in wanted}
+    for name, value in wanted.items():
+        if inner := _removing(found.get(name), value):
+            patch[name] = inner
+    return patch

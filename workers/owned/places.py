@@ -1,0 +1,159 @@
+"""Where objects are made: the cluster of their owner, or the one that a Secret leads to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.kube import Kube
+from windowbox.clients.providers import Providers
+from windowbox.errors import Missing, Waiting
+from windowbox.models.objects import Object
+from windowbox.models.refs import SECRETS, ObjectRef, Resource
+from workers.doors import Doors
+from workers.lifecycle.kinds import Run
+from workers.owned import manifests
+from workers.owned.manifests import Manifest
+
+MANAGER = "gardener-extension-provider-local"
+"""Whose fields these are. The same name as before us, so that what was made then is ours to change."""
+
+
+class Places:
+    """The clusters that runs make objects in."""
+
+    def __init__(self, clusters: Clusters, providers: Providers) -> None:
+        self._clusters = clusters
+        self._providers = providers
+
+    def own(self, run: Run) -> Place:
+        """The cluster that the run's object is in."""
+        return Place(run.ref.cluster, run.doors, _Reaching(self._clusters, run.ref.cluster))
+
+    @contextlib.asynccontextmanager
+    async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[Place]:
+        """The cluster that the kubeconfig in a Secret of the object's cluster leads to."""
+        async with contextlib.AsyncExitStack() as stack:
+            reaching = _Reaching(self._clusters, run.ref.cluster)
+
+            async def act() -> str:
+                opened = self._providers.opened(run.ref.cluster, namespace, name)
+                provider = await stack.enter_async_context(opened)
+                reaching.kube = provider.kube
+                return provider.cluster
+
+            cluster = await run.doors.call("provider", {"secret": f"{namespace}/{name}"}, act)
+            yield Place(cluster, run.doors, reaching)
+
+
+@dataclass
+class _Reaching:
+    """The API of a place, looked up when it is first needed."""
+
+    clusters: Clusters
+    cluster: str
+    kube: Kube | None = None
+
+    async def api(self) -> Kube:
+        if self.kube is None:
+            self.kube = await self.clusters.get(self.cluster)
+        return self.kube
+
+
+@dataclass(frozen=True)
+class Place:
+    """One cluster, as one run reaches it through its doors."""
+
+    cluster: str
+    doors: Doors
+    reaching: _Reaching
+
+    def ref(self, resource: Resource, namespace: str, name: str) -> ObjectRef:
+        return ObjectRef(self.cluster, resource.id, namespace, name)
+
+    async def seen(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object as the bus knows it. Only of kinds that are watched."""
+        return await self.doors.read(self.ref(resource, namespace, name))
+
+    async def found(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object as the API has it. Not for Secrets: what is asked for here is noted."""
+
+        async def act() -> Any:
+            kube = await self.reaching.api()
+            try:
+                return _noted(await kube.get(resource, namespace, name))
+            except Missing:
+                return None
+
+        raw = await self.doors.call("look", str(self.ref(resource, namespace, name)), act)
+        return Object(raw) if raw else None
+
+    async def ensure(self, resource: Resource, wanted: Manifest) -> str:
+        """See to it that the object is there and as wanted; nothing is written if it is. Returns its uid.
+
+        Only for kinds that are watched; of them, only what the bus does not know to be right is written.
+        """
+        metadata = wanted["metadata"]
+        found = await self.seen(resource, metadata.get("namespace", ""), metadata["name"])
+        if found and found.deleting:
+            raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
+        if found and not manifests.differs(resource, found, wanted):
+            return found.uid
+        return await self.apply(resource, wanted)
+
+    async def apply(self, resource: Resource, wanted: Manifest) -> str:
+        """Write the object: what is said here becomes ours, what others have said stays. Returns its uid."""
+        metadata = wanted["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+
+        async def act() -> str:
+            kube = await self.reaching.api()
+            applied = await kube.apply(resource, namespace, name, wanted, owner=MANAGER)
+            if (patch := manifests.excess(resource, applied, wanted)) is not None:
+                await kube.merge(resource, namespace, name, patch)
+            return applied.uid
+
+        uid: str = await self._write(wanted, act)
+        return uid
+
+    async def ensure_secret(self, wanted: Manifest) -> None:
+        """The same for a Secret with all its `data`. Secrets are not watched, so the API is asked."""
+        metadata = wanted["metadata"]
+
+        async def act() -> bool:
+            kube = await self.reaching.api()
+            with contextlib.suppress(Missing):
+                found = await kube.get(SECRETS, metadata["namespace"], metadata["name"])
+                if not manifests.differs(SECRETS, found, wanted):
+                    return False
+            await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=MANAGER)
+            return True
+
+        await self._write(_unspoken(wanted), act)
+
+    async def _write(self, said: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
+        return await self.doors.call("apply", {"cluster": self.cluster, "object": said}, act, effect=True)
+
+    async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Delete the object. False if it was gone already."""
+
+        async def act() -> bool:
+            kube = await self.reaching.api()
+            return await kube.remove(resource, namespace, name)
+
+        ref = self.ref(resource, namespace, name)
+        return bool(await self.doors.call("delete", str(ref), act, effect=True))
+
+
+def _noted(object: Object) -> dict[str, Any]:
+    metadata = {name: value for name, value in object.metadata.items() if name != "managedFields"}
+    return {**object.raw, "metadata": metadata}
+
+
+def _unspoken(secret: Mapping[str, Any]) -> dict[str, Any]:
+    """A Secret as it may be noted: by the names of what it holds."""
+    kept = {name: value for name, value in secret.items() if name != "data"}
+    return kept | {"keys": sorted(secret.get("data", {}))}

@@ -1,0 +1,23 @@
+"""The pools of kinds that make objects, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workers.infrastructure import pool as infrastructure
+from workers.serving import Common, Parts, Serving, parts
+
+EXTENSIONS: dict[str, Callable[[Common], Serving]] = {
+    "infrastructure": infrastructure.serving,
+}
+"""Those whose objects have the life cycle of extensions."""
+
+
+def _pool(serving: Callable[[Common], Serving]) -> Callable[[Common], Parts | None]:
+    return lambda common: parts(common, serving(common))
+
+
+POOLS: dict[str, Callable[[Common], Parts | None]] = {
+    name: _pool(serving) for name, serving in EXTENSIONS.items()
+}
+"""What a process has to run for each; None where its settings say that another host does it."""

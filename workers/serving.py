@@ -1,0 +1,94 @@
+"""From a kind to what a process runs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bus.connection import Bus
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import Interest, Router
+from windowbox.clients.clusters import Clusters
+from windowbox.models.kindsettings import KindSettings
+from windowbox.models.refs import Resource
+from workers.lifecycle.events import Scope, classes_for
+from workers.lifecycle.handler import LifeCycleHandler
+from workers.lifecycle.interest import LifeCycleInterest
+from workers.lifecycle.kinds import Actuator, Kind
+from workers.lifecycle.runs import LifeCycle
+from workers.lifecycle.world import World
+from workers.owned.interest import Owners, OwningInterest
+from workers.owned.places import Places
+
+Tasks = dict[str, Callable[[], Coroutine[Any, Any, None]]]
+
+
+class WorkSettings(Protocol):
+    """What pools need to know of the settings of workers."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def ack_wait(self) -> float: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def ignore_operation_annotation(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all pools of one process share."""
+
+    bus: Bus
+    clusters: Clusters
+    world: World
+    places: Places
+    work: WorkSettings
+    kinds: KindSettings
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One kind of extension object, and who acts for it."""
+
+    kind: Kind
+    actuator: Actuator
+    made: tuple[Resource, ...] = ()
+    """The kinds of what it makes, as far as that is watched."""
+    owners: Owners | None = None
+    tasks: Tasks = field(default_factory=dict)
+    """What has to run beside it."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a process has to run for one pool."""
+
+    pool: Pool
+    router: Router
+    tasks: Tasks
+
+
+def life_cycle(common: Common, serving: Serving) -> LifeCycle:
+    return LifeCycle(serving.kind, serving.actuator, scope(common, serving.kind), common.world)
+
+
+def parts(common: Common, serving: Serving) -> Parts:
+    """The pool of a kind of extension object."""
+    kind, work = serving.kind, common.work
+    handler = LifeCycleHandler(common.bus, common.clusters, common.world, life_cycle(common, serving))
+    own = LifeCycleInterest(common.bus, kind, scope(common, kind))
+    interest: Interest = OwningInterest(own, serving.made, serving.owners) if serving.owners else own
+    return Parts(
+        pool=Pool(common.bus, kind.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        router=Router(common.bus, Queue(common.bus, kind.pool), interest),
+        tasks=serving.tasks,
+    )
+
+
+def scope(common: Common, kind: Kind) -> Scope:
+    classes = classes_for(frozenset(common.work.classes), kind.classes)
+    return Scope(kind.types, classes, common.work.ignore_operation_annotation)
