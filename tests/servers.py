@@ -95,18 +95,30 @@ def name_server(
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """etcd and an API server, with the kinds in deploy/crds and the rights of each role."""
+def control_plane(folder: Path, *, controllers: bool = False, audit: bool = False) -> Iterator[ControlPlane]:
+    """etcd and an API server, with the kinds in deploy/crds and the rights of each role.
+
+    With `controllers`, namespaces end and owners take along what they own; with `audit`, every request is
+    noted in audit.log.
+    """
     identity = controlplane.identities(folder / "pki")
     port, etcd_port = processes.free_port(), processes.free_port()
     api = controlplane.api(identity, port)
     etcd = controlplane.etcd(binaries.find("etcd"), folder / "etcd", etcd_port, processes.free_port())
-    server = controlplane.apiserver(binaries.find("kube-apiserver"), identity, port, etcd_port)
+    extra = controlplane.audit_arguments(folder) if audit else []
+    server = controlplane.apiserver(binaries.find("kube-apiserver"), identity, port, etcd_port, extra)
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(etcd, folder))
         stack.enter_context(running(server, folder))
         grants.apply_all(api)
+        if controllers:
+            stack.enter_context(running(_controllers(folder, identity, port), folder))
         yield ControlPlane(api.url, _kubeconfig(folder, api), api, _role_kubeconfigs(folder, api))
+
+
+def _controllers(folder: Path, identity: controlplane.Identities, api_port: int) -> Child:
+    program, file = binaries.find("kube-controller-manager"), folder / "controllers.kubeconfig"
+    return controlplane.controllers(program, identity, file, processes.free_port(), api_port)
 
 
 @contextlib.contextmanager

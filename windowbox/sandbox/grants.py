@@ -25,32 +25,62 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 _KUBECONFIGS = _rule("", ["secrets"], ["get"])
 """The credentials of clusters that join are in Secrets, and which ones is known only then."""
 
+_KINDS = [
+    "backupbuckets",
+    "backupentries",
+    "bastions",
+    "dnsrecords",
+    "extensions",
+    "infrastructures",
+    "operatingsystemconfigs",
+    "selfhostedshootexposures",
+]
+_NETWORKING, _CALICO = "networking.k8s.io", "crd.projectcalico.org"
+_RESOURCES, _LEASES = "resources.gardener.cloud", "coordination.k8s.io"
+_MAKE = ["get", "create", "patch", "delete"]
+
 RULES: dict[str, list[dict[str, Any]]] = {
     "watcher": [
-        _rule(_EXTENSIONS, ["dnsrecords", "clusters"], _READ),
+        _rule(_EXTENSIONS, [*_KINDS, "clusters"], _READ),
         _rule("", ["namespaces", "services", "nodes", "pods"], _READ),
         _rule("discovery.k8s.io", ["endpointslices"], _READ),
+        _rule(_NETWORKING, ["networkpolicies", "ingresses"], _READ),
+        _rule(_CALICO, ["ippools"], _READ),
+        _rule(_RESOURCES, ["managedresources"], _READ),
+        _rule(_LEASES, ["leases"], _READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
         _KUBECONFIGS,
     ],
     "worker": [
-        _rule(_EXTENSIONS, ["dnsrecords"], ["get", "patch"]),
+        _rule(_EXTENSIONS, _KINDS, ["get", "patch"]),
+        _rule(_EXTENSIONS, ["dnsrecords"], _MAKE),  # those of Ingresses
         _rule(_EXTENSIONS, ["clusters"], ["get"]),
-        _rule("", ["secrets", "namespaces"], ["get"]),
+        _rule("", ["namespaces"], ["get"]),
+        _rule("", ["secrets"], _MAKE),
+        _rule(_RESOURCES, ["managedresources"], _MAKE),
+        _rule(_NETWORKING, ["networkpolicies"], [*_MAKE, "list"]),
+        _rule(_LEASES, ["leases"], _MAKE),
         # As the service controller has them: Services themselves are nobody's to change but their owners'.
         _rule("", ["services"], ["get", "list"]),
         _rule("", ["services/status"], ["patch"]),
     ],
     "patcher": [
-        _rule(_EXTENSIONS, ["dnsrecords"], ["get"]),
-        _rule(_EXTENSIONS, ["dnsrecords/status"], ["patch"]),
+        _rule(_EXTENSIONS, _KINDS, ["get"]),
+        _rule(_EXTENSIONS, [f"{kind}/status" for kind in _KINDS], ["patch"]),
         _rule("", ["services"], ["get"]),
         _rule("", ["services/status"], ["patch"]),
         _rule("", ["events"], ["create", "get", "patch"]),
         _KUBECONFIGS,
     ],
+    "provider": [
+        _rule("", ["namespaces", "pods", "services"], [*_MAKE, "list", "watch"]),
+        _rule("", ["secrets"], _MAKE),
+        _rule("discovery.k8s.io", ["endpointslices"], _MAKE),
+        _rule(_NETWORKING, ["networkpolicies"], [*_MAKE, "list", "watch"]),
+        _rule(_CALICO, ["ippools"], [*_MAKE, "list", "watch"]),
+    ],
 }
-"""The least rights of each role."""
+"""The least rights of each role; `provider` is whom a Shoot's kubeconfig speaks for."""
 
 
 def user(role: str) -> str:
