@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests import rules_list, rules_list_dns, rules_list_lb
+from tests import rules_list, rules_list_dns, rules_list_kinds, rules_list_lb
 from tests.coverage_reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "contract-coverage.md"
-SECTIONS = rules_list.SECTIONS | rules_list_dns.SECTIONS | rules_list_lb.SECTIONS
+SECTIONS = rules_list.SECTIONS | rules_list_kinds.SECTIONS | rules_list_dns.SECTIONS | rules_list_lb.SECTIONS
 RULES = frozenset(rule for section in SECTIONS.values() for rule in section)
 
 Coverage = dict[str, dict[str, int]]
@@ -25,7 +25,8 @@ Coverage = dict[str, dict[str, int]]
 # A rule stands at the beginning of a case's id, after "+", or after "-" where pytest joined two ids.
 _NAMED = re.compile(
     r"(?:^|(?<=[+-]))"
-    r"((?:DN|[A-Z])-\d+|C\.[56]-\d+|V\d+|2\.19-(?:[a-z]+-)?[a-z]+|LB-\d+-[a-z0-9]+)"
+    r"((?:BA|BB|BE|DN|HB|IG|SE|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+"
+    r"|2\.19-(?:[a-z]+-)?[a-z]+|LB-\d+-[a-z0-9]+)"
     r"(?=$|[+-])"
 )
 

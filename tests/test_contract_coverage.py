@@ -50,9 +50,22 @@ def test_only_rules_have_reasons() -> None:
         ("tests/a.py::test_b[replace-A-1.2.3.4]", set()),
         ("tests/a.py::test_b[LB-5-taint-excludes]", {"LB-5-taint"}),
         ("tests/a.py::test_b[LB-11-3+LB-7-ports]", {"LB-11-3", "LB-7-ports"}),
+        ("tests/a.py::test_b[BA-1+B.13-words]", {"BA-1", "B.13"}),
         ("tests/a.py::test_b[UTF-8]", set()),
     ],
-    ids=["none", "one", "two", "last", "tables", "section", "address", "words", "defect", "encoding"],
+    ids=[
+        "none",
+        "one",
+        "two",
+        "last",
+        "tables",
+        "section",
+        "address",
+        "words",
+        "defect",
+        "kinds",
+        "encoding",
+    ],
 )
 def test_rules_are_found_in_ids(test: str, rules: set[str]) -> None:
     assert coverage_page.named(test) & coverage_page.RULES == rules
@@ -62,7 +75,7 @@ def test_the_list_of_rules_is_that_of_the_contract() -> None:
     if not CONTRACT.is_dir():
         pytest.skip("the contract to compare with is not here")
     listed = {rule for rule in coverage_page.RULES if not rule.startswith(("2.19-", "LB-"))}
-    assert listed == _extension_rules() | _dns_rules()
+    assert listed == _extension_rules() | _kind_rules() | _dns_rules()
 
 
 def _extension_rules() -> set[str]:
@@ -73,6 +86,22 @@ def _extension_rules() -> set[str]:
         rows = re.findall(r"^\| (?!annotation|#|-)", _between(text, f"## {table} ", until), re.MULTILINE)
         named |= {f"{table}-{number}" for number in range(1, len(rows) + 1)}
     return named
+
+
+def _kind_rules() -> set[str]:
+    text = (CONTRACT / "extensions.md").read_text()
+    chapters = "".join(
+        _between(text, f"## {chapter} ", "## ")
+        for chapter in ("2.4", "2.5", "2.7", "2.8", "2.10", "2.12", "2.13")
+    )
+    limitations = _between(text, "# Appendix B", "# Appendix C")
+    return {
+        *re.findall(r"^\* ([A-Z]{1,2}-\d+) ", chapters, re.MULTILINE),
+        *re.findall(r"^\* (HB-\d+) ", text, re.MULTILINE),
+        *re.findall(r"^## (A\.\d+) ", text, re.MULTILINE),
+        *(f"B.{number}" for number in re.findall(r"^(\d+)\. ", limitations, re.MULTILINE)),
+        "C.1", "C.2", "C.3",
+    }  # fmt: skip
 
 
 def _dns_rules() -> set[str]:
