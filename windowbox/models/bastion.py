@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from windowbox.models.extensions import Bytes, ExtensionSpec, ExtensionStatus, LoadBalancerIngress, Part
+from windowbox.models.extensions import (
+    ATOMIC,
+    Bytes,
+    ExtensionSpec,
+    ExtensionStatus,
+    LoadBalancerIngress,
+    Part,
+)
 
 
 class IPBlock(Part):
     cidr: str
-    except_: list[str] | None = Field(None, alias="except")
+    except_: list[str] | None = Field(None, alias="except", json_schema_extra=ATOMIC)
 
 
 class BastionIngress(Part):

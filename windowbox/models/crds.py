@@ -69,6 +69,7 @@ class Definition:
     columns: tuple[Column, ...]
     status: type[Part] | None = None
     short_names: tuple[str, ...] = ()
+    spec_required: bool = True
 
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
@@ -170,6 +171,7 @@ DEFINITIONS = (
         spec=ManagedResourceSpec,
         status=ManagedResourceStatus,
         short_names=("mr",),
+        spec_required=False,
         columns=(
             Column("Class", ".spec.class"),
             *(
@@ -245,6 +247,9 @@ def _version(definition: Definition) -> Schema:
     }
     if definition.status:
         properties["status"] = structural(definition.status)
+    schema: Schema = {"description": definition.description, "type": "object", "properties": properties}
+    if definition.spec_required:
+        schema["required"] = ["spec"]
     return {
         "name": definition.resource.version,
         "served": True,
@@ -254,14 +259,7 @@ def _version(definition: Definition) -> Schema:
             {"name": column.name, "jsonPath": column.path, "type": column.type}
             for column in definition.columns
         ],
-        "schema": {
-            "openAPIV3Schema": {
-                "description": definition.description,
-                "type": "object",
-                "properties": properties,
-                "required": ["spec"],
-            }
-        },
+        "schema": {"openAPIV3Schema": schema},
     }
 
 
@@ -275,6 +273,7 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sche
         node = {**only, **node}
         return _structural({key: value for key, value in node.items() if key != "anyOf"}, definitions)
     schema = {key: value for key, value in node.items() if key in _KEPT or key.startswith("x-kubernetes-")}
+    schema = {key: value for key, value in schema.items() if value is not None}
     if "properties" in node:
         schema["properties"] = {
             name: _structural(inner, definitions) for name, inner in node["properties"].items()
@@ -292,7 +291,7 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sche
     return schema
 
 
-_KEPT = ("description", "type", "format")
+_KEPT = ("default", "description", "enum", "format", "maxLength", "pattern", "type")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,19 @@ Bytes = Annotated[str, Field(json_schema_extra={"format": "byte"})]
 Strings = Annotated[dict[str, str], Field(json_schema_extra={"additionalProperties": {"type": "string"}})]
 
 
+ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
+"""Of a list that belongs as a whole to whoever wrote it last."""
+IMMUTABLE: dict[str, Any] = {
+    "x-kubernetes-validations": [{"message": "Value is immutable", "rule": "self == oldSelf"}]
+}
+"""Of a field that never changes."""
+
+_QUALIFIED_NAME = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+
+
 class Part(BaseModel):
     """A part of an object: frozen, camelCase outside, tolerant of fields that a newer Gardener added."""
 
@@ -77,7 +90,7 @@ class ObjectReference(Part):
 
 
 class PortStatus(Part):
-    error: str | None = None
+    error: str = Field(json_schema_extra={"maxLength": 316, "pattern": _QUALIFIED_NAME})
     port: Int32
     protocol: str
 
@@ -86,7 +99,7 @@ class LoadBalancerIngress(Part):
     hostname: str | None = None
     ip: str | None = None
     ip_mode: str | None = None
-    ports: list[PortStatus] | None = None
+    ports: list[PortStatus] | None = Field(None, json_schema_extra=ATOMIC)
 
 
 class LastOperation(Part):
@@ -138,13 +151,7 @@ class NamedResourceReference(Part):
 class ExtensionSpec(Part):
     type: str
     """Which provider is to act. windowbox serves the type `local`."""
-    class_: str | None = Field(
-        None,
-        alias="class",
-        json_schema_extra={
-            "x-kubernetes-validations": [{"message": "Value is immutable", "rule": "self == oldSelf"}]
-        },
-    )
+    class_: str | None = Field(None, alias="class", json_schema_extra=IMMUTABLE)
     """Whom the object is for: garden, seed or shoot. Not given means shoot. Never changes."""
     provider_config: Raw | None = None
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from windowbox.models.extensions import Condition, Int64, ObjectReference, Part, Strings
 
 
 class SecretName(Part):
-    name: str | None = None
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    name: str = ""
+
+
+class GroupKind(Part):
+    group: str
+    kind: str
 
 
 class ManagedObject(ObjectReference):
@@ -20,6 +27,8 @@ class ManagedResourceSpec(Part):
     class_: str | None = Field(None, alias="class")
     """Which resource manager applies it: seed, or nothing for that of the Shoot."""
     delete_persistent_volume_claims: bool | None = None
+    equivalences: list[list[GroupKind]] | None = None
+    """Kinds that are the same thing by different names."""
     force_overwrite_annotations: bool | None = None
     force_overwrite_labels: bool | None = None
     inject_labels: Strings | None = None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from windowbox.models.extensions import (
+    IMMUTABLE,
     Anything,
     ExtensionSpec,
     ExtensionStatus,
@@ -91,7 +94,7 @@ class Containerd(Part):
 class CriConfig(Part):
     cgroup_driver: str | None = None
     containerd: Containerd | None = None
-    name: str
+    name: str = Field(json_schema_extra={"enum": ["containerd"], **IMMUTABLE})
 
 
 class Rotation(Part):
