@@ -158,14 +158,14 @@ def test_a_good_spec_is_brought_into_one_spelling(
         pytest.param(spec(values=[" 1.2.3.4"]), "spec.values", " 1.2.3.4", "four decimal", id="DN-57-blank"),
         pytest.param(spec(values=[""]), "spec.values", '""', "four decimal", id="DN-61-empty-value"),
         pytest.param(
-            spec(values=["2001:db8::1"]), "spec.values", "2001:db8::1", "AAAA", id="DN-57-ipv6-in-a"
+            spec(values=["2001:db8::1"]), "spec.values", "2001:db8::1", "AAAA", id="DN-57+B.1-ipv6-in-a"
         ),
         pytest.param(
             spec(record_type="AAAA", values=["1.2.3.4"]),
             "spec.values",
             "1.2.3.4",
             "use recordType A",
-            id="DN-59-ipv4",
+            id="DN-59+B.1-ipv4",
         ),
         pytest.param(
             spec(record_type="AAAA", values=["::ffff:1.2.3.4"]),

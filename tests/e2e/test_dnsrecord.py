@@ -8,7 +8,7 @@ from tests.e2e.smallworld import SmallWorld
 from tests.rules import rule
 
 
-@rule("W-1", "W-2", "W-3", "W-4", "W-5", "N-11", "D-1", "V-7")
+@rule("W-1", "W-2", "W-3", "W-4", "W-5", "N-11", "D-1", "V-7", "A.2", "B.36")
 def test_a_new_record_becomes_what_the_contract_shows(world: SmallWorld, space: Space) -> None:
     name, at = space.name("api"), stamp()
     record = space.record(

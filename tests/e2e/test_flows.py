@@ -270,7 +270,7 @@ def test_a_client_that_asks_again_is_told_again_that_it_fails(space: Space) -> N
     record.until(answered)
 
 
-@rule("V-3", "W-5")
+@rule("V-3", "W-5", "B.26")
 def test_a_wish_that_was_lost_is_found_by_its_time(world: SmallWorld, forgotten: Record) -> None:
     forgotten.until_ready(forgotten.read().annotations[TIMESTAMP])
     assert forgotten.read().status["observedGeneration"] == 2

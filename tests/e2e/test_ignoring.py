@@ -72,7 +72,7 @@ def test_an_annotation_alone_starts_nothing_but_is_taken_off_with_the_next_run(
     assert notes(runs) == ["Create", "Reconcile"]
 
 
-@rule("T-6", "T-7")
+@rule("T-6", "T-7", "B.25")
 def test_a_change_of_the_cluster_is_a_reason_to_look_again(eager: SmallWorld, place: Space) -> None:
     record = created(place, place.name())
     place.cluster(**FORCED)

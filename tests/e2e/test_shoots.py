@@ -111,7 +111,7 @@ def test_a_record_is_restored_once_its_state_is_there(world: SmallWorld, space: 
     assert done(runs) == ["Restore", "Reconcile"]
 
 
-@rule("F-2", "V-5", "C.5-8")
+@rule("F-2", "V-5", "C.5-8", "B.22")
 def test_a_slow_restoration_does_not_start_itself_again(world: SmallWorld, space: Space) -> None:
     world.named.pause()
     try:

@@ -22,7 +22,7 @@ from windowbox.models.refs import SECRETS
         pytest.param("A", ["::ffff:10.0.0.1"], ["10.0.0.1"], id="N-13-mapped"),
         pytest.param("AAAA", ["2001:db8::1"], ["2001:db8::1"], id="N-11-aaaa"),
         pytest.param("CNAME", ["elsewhere.example"], ["elsewhere.example."], id="N-13-cname"),
-        pytest.param("TXT", ["v=1; a b"], ['"v=1; a b"'], id="N-12-txt"),
+        pytest.param("TXT", ["v=1; a b"], ['"v=1; a b"'], id="N-12+B.2-txt"),
     ],
 )
 def test_every_type_is_served(
@@ -59,7 +59,7 @@ def test_a_wildcard_answers_for_all_below(world: SmallWorld, space: Space) -> No
     assert zones.answers(world.named, f"anything.{name}") == ["10.0.0.1"]
 
 
-@rule("N-16")
+@rule("N-16", "B.3")
 def test_of_two_records_with_one_name_either_may_go(world: SmallWorld, space: Space) -> None:
     name = space.name()
     twins = [space.record(name, ["10.0.0.1"]) for _ in range(2)]
@@ -127,7 +127,7 @@ def good(server: NameServer) -> dict[str, str]:
     return {"TSIGKeyName": server.key.name, "TSIGSecret": server.key.secret}
 
 
-@rule("N-10")
+@rule("N-10", "B.4")
 def test_where_the_settings_say_so_the_key_comes_from_the_record(world: SmallWorld, space: Space) -> None:
     server, name = world.others[KEYED], keyed_name(space)
     record = space.record(name, ["10.0.0.1"], secretRef=secret(space, good(server)))
