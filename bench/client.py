@@ -1,4 +1,4 @@
-"""The other side: makes, changes and deletes DNSRecords, and watches what becomes of them."""
+"""The other side: makes, changes and deletes DNSRecords, and watches what becomes of objects."""
 
 from __future__ import annotations
 
@@ -58,13 +58,18 @@ class Client:
             raise Refused(f"{method} {path}: {content.get('message')}")
         return content
 
-    async def each(self, numbers: Iterable[int], act: Callable[[int], Awaitable[None]]) -> dict[str, float]:
+    async def each(
+        self,
+        numbers: Iterable[int],
+        act: Callable[[int], Awaitable[None]],
+        named: Callable[[int], str] | None = None,
+    ) -> dict[str, float]:
         """`act` on all of them with as many writers as there are. Tells when each was begun."""
-        left, begun = iter(numbers), dict[str, float]()
+        left, begun, named = iter(numbers), dict[str, float](), named or name
 
         async def writer() -> None:
             for number in left:
-                begun[name(number)] = time.perf_counter()
+                begun[named(number)] = time.perf_counter()
                 await act(number)
 
         async with asyncio.TaskGroup() as group:
@@ -72,14 +77,16 @@ class Client:
                 group.create_task(writer())
         return begun
 
-    async def version(self, resource: Resource = DNSRECORDS) -> str:
+    async def version(self, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE) -> str:
         """The state of the cluster now, from which one may watch."""
-        listing = await self.request("GET", resource.path(NAMESPACE) + "?limit=1")
+        listing = await self.request("GET", resource.path(namespace) + "?limit=1")
         return str(listing["metadata"]["resourceVersion"])
 
-    async def events(self, version: str, resource: Resource = DNSRECORDS) -> AsyncIterator[list[bytes]]:
+    async def events(
+        self, version: str, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE
+    ) -> AsyncIterator[list[bytes]]:
         """What happens to objects of one kind, in lines as the API server writes them."""
-        path = resource.path(NAMESPACE)
+        path = resource.path(namespace)
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "7200"}
         async with self._session.get(path, params=query) as answer:
             rest = b""
@@ -91,7 +98,8 @@ class Client:
 class Observer:
     """Sees when each object has become what it ought to be, or is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE) -> None:
+        self._resource, self._namespace = resource, namespace
         self._seen: dict[str, float] = {}
         self._missing: set[str] = set()
         self._complete = asyncio.Event()
@@ -99,9 +107,12 @@ class Observer:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def watching(cls, client: Client) -> AsyncIterator[Observer]:
-        observer = cls()
-        version = await client.version()
+    async def watching(
+        cls, client: Client, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE
+    ) -> AsyncIterator[Observer]:
+        """Of one kind; in all namespaces, if none is named."""
+        observer = cls(resource, namespace)
+        version = await client.version(resource, namespace)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(observer._watch(client, version), name="observer")
             yield observer
@@ -123,14 +134,14 @@ class Observer:
         except TimeoutError:
             few = ", ".join(sorted(self._missing)[:3])
             raise Unreachable(
-                f"{len(self._missing)} records are not done after {patience:.0f} s: {few} …"
+                f"{len(self._missing)} {self._resource.plural} are not done after {patience:.0f} s: {few} …"
             ) from None
         return self._seen
 
     async def _watch(self, client: Client, version: str) -> None:
         # The server ends a watch that is read too slowly; it goes on from the last version seen.
         while True:
-            async for lines in client.events(version):
+            async for lines in client.events(version, self._resource, self._namespace):
                 now = time.perf_counter()
                 for event in map(orjson.loads, lines):
                     if event["type"] == "ERROR":

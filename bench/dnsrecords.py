@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
-from bench import audit
-from bench.figures import Figures, Restart, is_ours
+from bench import restarts
+from bench.figures import Figures
 from bench.world import World, world
 from windowbox.sandbox.options import Options
 
@@ -29,34 +28,13 @@ async def run(count: int, idle_seconds: float, say: Callable[[str], None]) -> Fi
         created = await here.measured("create", range(count), client.create)
         changed = await here.measured("update", range(count), client.change)
         say("restart")
-        restart = await _restart(here, count + _SINGLES + _WARM_UP)
+        restart = await restarts.measured(here, count + _SINGLES + _WARM_UP)
         say(f"idle for {idle_seconds:.0f} s")
         idle = await _idle(here, idle_seconds)
         peak = {name: round(used.peak, 1) for name, used in here.usage().items()}
         say("delete")
         deleted = await here.measured("delete", range(count), client.delete, gone=True)
     return Figures([isolated, created, changed, deleted], restart, idle, peak)
-
-
-async def _restart(here: World, objects: int) -> Restart:
-    """Stop all processes of windowbox, start them again, and see what they do about unchanged objects."""
-    await here.quiet()
-    names = [name for name in here.sandbox.names if is_ours(name)]
-    await asyncio.gather(*(here.sandbox.stop(name) for name in names))
-    here.audit.requests()
-    started = time.perf_counter()
-    await asyncio.gather(*(here.sandbox.start(name) for name in names))
-    ready = time.perf_counter()
-    quiet = await here.quiet()
-    requests = here.audit.requests()
-    return Restart(
-        objects=objects,
-        ready=round(ready - started, 2),
-        quiet=round(quiet - started, 2),
-        requests=dict(sorted(requests.items())),
-        writes=audit.writes(requests),
-        dns_updates=await here.dns_updates(),
-    )
 
 
 async def _idle(here: World, seconds: float) -> dict[str, float]:

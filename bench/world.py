@@ -54,16 +54,19 @@ class World:
         *,
         gone: bool = False,
         one_by_one: bool = False,
+        named: Callable[[int], str] = client.name,
+        observer: Observer | None = None,
     ) -> Phase:
         """Do something to each of these objects, and see what it takes until all are done."""
-        self.observer.expect(gone=gone)
+        observer = observer or self.observer
+        observer.expect(gone=gone)
         self.audit.requests()
         updates = await self.dns_updates()
         before, before_all, started = self.usage(), machine(), time.perf_counter()
         begun = dict[str, float]()
         for some in [[n] for n in numbers] if one_by_one else [numbers]:
-            begun |= await self.client.each(some, act)
-            ended = await self.observer.all_of(begun)
+            begun |= await self.client.each(some, act, named)
+            ended = await observer.all_of(begun)
         seconds, count = max(ended[n] for n in begun) - started, len(begun)
         # The last lines of the audit log, and of the journal, are written after the last word of the watch.
         await self.quiet(calm=0.3)

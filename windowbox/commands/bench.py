@@ -21,13 +21,14 @@ _T = TypeVar("_T")
     "  windowbox bench                          all of them\n"
     "  windowbox bench dnsrecords -n 10000      many records\n"
     "  windowbox bench loadbalancer --scale     a thousand Services on one Envoy\n"
+    "  windowbox bench extensions -n 50         fifty Infrastructures at once\n"
     "  windowbox bench bus -o json | jq .items_per_second",
 )
 @click.pass_context
 def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement has a sandbox of its own, gone at the end."""
     if ctx.invoked_subcommand is None:
-        for measurement in (dnsrecords, bus, scale, loadbalancer):
+        for measurement in (dnsrecords, bus, scale, loadbalancer, extensions):
             ctx.invoke(measurement)
 
 
@@ -124,6 +125,23 @@ def loadbalancer(
         click.echo(json.dumps(said, indent=2))
     else:
         tables.show(*shown)
+
+
+@bench.command()
+@click.option("-n", "count", type=click.IntRange(1), default=200, show_default=True, help="How many at once.")
+@click.option(
+    "--singles", type=click.IntRange(1), default=30, show_default=True, help="How many one after the other."
+)
+@output_option
+def extensions(count: int, singles: int, output: str) -> None:
+    """Infrastructures: many at once, one by one, the same again, restart over them."""
+    from bench import extensions, extensions_figures, tables
+
+    figures = _run(extensions.run(count, singles, _say))
+    if output == "json":
+        _dump(figures)
+    else:
+        tables.show(*extensions_figures.shown(figures))
 
 
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:

@@ -1,0 +1,31 @@
+"""All processes of windowbox started anew, over objects that have not changed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench import audit
+from bench.figures import Restart, is_ours
+from bench.world import World
+
+
+async def measured(here: World, objects: int) -> Restart:
+    """Stop all processes of windowbox, start them again, and see what they do about unchanged objects."""
+    await here.quiet()
+    names = [name for name in here.sandbox.names if is_ours(name)]
+    await asyncio.gather(*(here.sandbox.stop(name) for name in names))
+    here.audit.requests()
+    started = time.perf_counter()
+    await asyncio.gather(*(here.sandbox.start(name) for name in names))
+    ready = time.perf_counter()
+    quiet = await here.quiet()
+    requests = here.audit.requests()
+    return Restart(
+        objects=objects,
+        ready=round(ready - started, 2),
+        quiet=round(quiet - started, 2),
+        requests=dict(sorted(requests.items())),
+        writes=audit.writes(requests),
+        dns_updates=await here.dns_updates(),
+    )

@@ -1,0 +1,29 @@
+"""Kubeconfigs that can travel: with everything they speak of standing in them."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import yaml
+
+from windowbox.sandbox import roles
+
+_PATHS = ("certificate-authority", "client-certificate", "client-key")
+
+
+def provider(folder: Path) -> str:
+    """What belongs into the provider Secret of a Shoot whose machines are to live in this sandbox."""
+    return inline(roles.kubeconfig(folder, "provider"))
+
+
+def inline(kubeconfig: Path) -> str:
+    """The kubeconfig, with the content of files where it named them."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    sections = [entry["cluster"] for entry in content["clusters"]]
+    sections += [entry["user"] for entry in content["users"]]
+    for section in sections:
+        for name in _PATHS:
+            if name in section:
+                section[f"{name}-data"] = base64.b64encode(Path(section.pop(name)).read_bytes()).decode()
+    return str(yaml.safe_dump(content))
