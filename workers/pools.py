@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from workers.extension import pool as extension
 from workers.infrastructure import pool as infrastructure
+from workers.operatingsystemconfig import pool as operatingsystemconfig
 from workers.serving import Common, Parts, Serving, parts
 
 EXTENSIONS: dict[str, Callable[[Common], Serving]] = {
     "infrastructure": infrastructure.serving,
+    "operatingsystemconfig": operatingsystemconfig.serving,
+    **extension.SERVINGS,
 }
 """Those whose objects have the life cycle of extensions."""
 

@@ -48,6 +48,8 @@ class Kind:
     """Nothing is done while the Shoot has failed."""
     migrates: bool = True
     """It can be handed over to another seed, and taken over from one."""
+    migrates_only_held: bool = False
+    """Of what was never held on to, nothing is handed over, nor is that said."""
     resync: float | None = None
     """Seconds after a success until everything is looked at again."""
 
@@ -68,6 +70,8 @@ class Run:
     shoot: ShootFacts | None
     """None outside shoot namespaces."""
     doors: Doors
+    drift: bool = False
+    """Nobody has asked for it: what has changed by itself is put right."""
 
 
 def shoot_of(run: Run) -> ShootFacts:

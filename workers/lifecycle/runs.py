@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -154,6 +155,9 @@ class LifeCycle:
         if blocked is Hold.UNKNOWN:
             return Outcome("waiting", self._retry(wish, TransientError(blocked)), blocked)
         run = Run(ref, object, shoot, doors)
+        held = self.kind.finalizer in object.finalizers
+        if flow is Flow.MIGRATE and self.kind.migrates_only_held and not held:
+            return Outcome("nothing to do")
         if not self._wanted(object, wish):
             if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
                 _require(live, run)
@@ -214,9 +218,11 @@ class LifeCycle:
             patch |= self._conditions(run.object, flow, True, now)
             await reporter.report(patch)
         await self._finish(run, flow)
-        resync = self.kind.resync if flow is Flow.RECONCILE else None
-        again = Again(Wish(reason="drift"), resync) if resync else None
+        again = self._resync() if flow is Flow.RECONCILE else None
         return Outcome("succeeded", again, str(operation))
+
+    def _resync(self) -> Again | None:
+        return Again(Wish(reason="drift"), self.kind.resync) if self.kind.resync else None
 
     async def _within_deadline(self, run: Run, flow: Flow) -> dict[str, Any]:
         try:
@@ -272,13 +278,17 @@ class LifeCycle:
         reporter: Reporter,
     ) -> Outcome:
         """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
-        now = await self.now(run.doors)
-        patch = statuses.waiting(operation, self.kind.words.of(flow), str(waiting), now)
+        now, phrases = await self.now(run.doors), self.kind.words.of(flow)
+        patch = statuses.waiting(operation, phrases, str(waiting), now)
         last, tell = run.object.last_operation, patch["lastOperation"]
         told = all(last.get(name) == tell[name] for name in ("type", "state", "description"))
         since = instant(last.get("lastUpdateTime")) if told else None
-        if since and now - since > timedelta(seconds=self.kind.deadline):
-            error = TransientError(f"{waiting}, for more than {self.kind.deadline:.0f} s")
+        text = f"{waiting}, for more than {self.kind.deadline:.0f} s"
+        error = TransientError(text, retry_after=_LOOK_AGAIN, codes=waiting.codes)
+        failed = statuses.failed(operation, phrases, error, run.object.generation, now)
+        # What has become an error stays one until the words change, or the client asks anew.
+        stays = same_failure(run.object, failed) and not events.overdue(run.object)
+        if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
         if not told or reporter.spoken:
             await reporter.report(patch)
@@ -332,11 +342,11 @@ class LifeCycle:
         if wish.reason == "drift" and unseen:
             return Outcome("nothing to do")  # until the client says that it means what it wrote
         try:
-            extra = await self._within_deadline(run, Flow.RECONCILE)
+            extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE)
         except Waiting as waiting:
             return Outcome("waiting", Again(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
         except Malformed as error:
-            return Outcome("error", note=str(error))
+            return Outcome("error", self._resync(), str(error))
         except TransientError as error:
             again = Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
             return Outcome("error", again, str(error))
@@ -345,7 +355,7 @@ class LifeCycle:
             phrases = self.kind.words.of(Flow.RECONCILE)
             said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**said, **extra})
-        return Outcome("asserted again")
+        return Outcome("asserted again", self._resync())
 
     def _retry(self, wish: Wish, error: WindowboxError) -> Again:
         return Again(Wish(reason="retry", attempt=wish.attempt + 1), self._delay(wish, error))

@@ -71,7 +71,7 @@ def processing(operation: Operation, phrases: Phrases, now: datetime) -> Patch:
 
 def waiting(operation: Operation, phrases: Phrases, what: str, now: datetime) -> Patch:
     """All that is ours has been done, and others are at it."""
-    description = f"{phrases.processing}: {what}"
+    description = f"{phrases.processing.rstrip('.')}: {what}"
     return {
         "lastOperation": _last_operation(operation, "Processing", 50, description, now),
         "lastError": None,
@@ -89,7 +89,8 @@ def succeeded(operation: Operation, phrases: Phrases, generation: int, now: date
 def failed(
     operation: Operation, phrases: Phrases, error: BaseException, generation: int, now: datetime
 ) -> Patch:
-    description = _capitalized(f"{phrases.error}: {text(error)}")
+    headline = getattr(error, "headline", "") or phrases.error
+    description = _capitalized(f"{headline}: {text(error)}")
     # None takes away the codes of the error before this one, which a merge would otherwise keep.
     last_error = {"description": description, "codes": codes(error) or None, "lastUpdateTime": spelled(now)}
     return {

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models.objects import Object
-from windowbox.models.refs import IP_POOLS, NETWORK_POLICIES, Resource
+from windowbox.models.refs import IP_POOLS, MANAGED_RESOURCES, NETWORK_POLICIES, Resource
 
 Manifest = dict[str, Any]
 
-_OURS_ALONE = frozenset({IP_POOLS, NETWORK_POLICIES})
+_OURS_ALONE = frozenset({IP_POOLS, MANAGED_RESOURCES, NETWORK_POLICIES})
 """Kinds of which the API fills in nothing: what else stands in their spec was put there by hand."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata", "status"})
 _KEPT = ("labels", "annotations", "ownerReferences")

@@ -137,6 +137,48 @@ class Place:
     async def _write(self, said: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
         return await self.doors.call("apply", {"cluster": self.cluster, "object": said}, act, effect=True)
 
+    async def create(self, resource: Resource, wanted: Manifest) -> str:
+        """Make one more object, whose name the API chooses. Returns the name."""
+
+        async def act() -> str:
+            kube = await self.reaching.api()
+            return (await kube.create(resource, wanted["metadata"].get("namespace", ""), wanted)).name
+
+        said = {"cluster": self.cluster, "object": wanted}
+        return str(await self.doors.call("create", said, act, effect=True))
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> bool:
+        """A JSON merge patch, which is noted, so it must hold no secrets. False if the object is gone."""
+
+        async def act() -> bool:
+            kube = await self.reaching.api()
+            try:
+                await kube.merge(resource, namespace, name, patch)
+            except Missing:
+                return False
+            return True
+
+        said = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
+        return bool(await self.doors.call("merge", said, act, effect=True))
+
+    async def labelled(self, resource: Resource, namespace: str, labels: Mapping[str, str]) -> list[str]:
+        """The names of the objects with these labels, as the API has them."""
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        selected = resource._replace(selector=selector, within=namespace)
+
+        async def act() -> list[str]:
+            kube = await self.reaching.api()
+            names: list[str] = []
+            page = await kube.page(selected, metadata_only=True)
+            while True:
+                names += [Object(raw).name for raw in page.items]
+                if not page.more:
+                    return names
+                page = await kube.page(selected, more=page.more, metadata_only=True)
+
+        said = {"kind": resource.id, "namespace": namespace, "selector": selector}
+        return list(await self.doors.call("list", said, act))
+
     async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
         """Delete the object. False if it was gone already."""
 

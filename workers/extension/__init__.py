@@ -1,0 +1,1 @@
+"""Extensions: objects that are handed to the resource manager of a seed, or of a Shoot."""

@@ -1,0 +1,100 @@
+"""Hand objects to resource managers, each type in its own manner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windowbox.models.refs import EXTENSIONS, NETWORK_POLICIES
+from workers.extension import wanted
+from workers.extension.words import WORDS
+from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.owned import managedresources
+from workers.owned.managedresources import Bundle
+from workers.owned.places import Place, Places
+
+_HOUR = 3600.0
+
+
+def kind(type_: str, *classes: str, shoot: Need = Need.OPTIONAL) -> Kind:
+    return Kind(
+        resource=EXTENSIONS,
+        pool=type_,
+        finalizer=wanted.finalizer(type_),
+        words=WORDS,
+        classes=frozenset(classes),
+        deadline=180.0,
+        types=frozenset({type_}),
+        shoot=shoot,
+        resync=_HOUR,
+    )
+
+
+@dataclass
+class _Handing(Actuator):
+    """What all types do alike."""
+
+    places: Places
+    type: str
+
+    def bundle(self, run: Run) -> Bundle:
+        return wanted.bundle(self.type, run.ref.namespace)
+
+    async def delete(self, run: Run) -> None:
+        await self._remove(run)
+
+    async def _remove(self, run: Run, *, keep: bool = False) -> None:
+        bundle, place = self.bundle(run), self.places.own(run)
+        await managedresources.remove(place, bundle.namespace, bundle.name, bundle.secret_name, keep=keep)
+
+
+class SeedActuator(_Handing):
+    """For what runs in the seed. It does not move along with a Shoot: the next seed has its own."""
+
+    async def reconcile(self, run: Run) -> Status:
+        await managedresources.ensure_healthy(self.places.own(run), self.bundle(run))
+        return {}
+
+    async def migrate(self, run: Run) -> None:
+        await self._remove(run)
+
+
+class ShootActuator(_Handing):
+    """For what runs in the Shoot, and stays there while its control plane moves. Nobody waits for it."""
+
+    async def reconcile(self, run: Run) -> Status:
+        place = self.places.own(run)
+        await managedresources.ensure(place, self.bundle(run))
+        if run.shoot and run.shoot.test_force_delete and not run.drift:
+            for _ in range(2):
+                await place.create(NETWORK_POLICIES, wanted.leftover(run.ref.namespace))
+        return {}
+
+    async def migrate(self, run: Run) -> None:
+        await self._remove(run, keep=True)
+
+    async def force_delete(self, run: Run) -> None:
+        """Let go of what a test has left over. Of the ManagedResource the client takes care itself."""
+        place = self.places.own(run)
+        names = await place.labelled(NETWORK_POLICIES, run.ref.namespace, wanted.labels(self.type))
+        for name in names:
+            await _let_go(place, run.ref.namespace, name)
+
+
+class AfterWorkerActuator(_Handing):
+    """For what needs machines: while the Shoot sleeps, there are none to wait for."""
+
+    async def reconcile(self, run: Run) -> Status:
+        place, bundle = self.places.own(run), self.bundle(run)
+        if run.shoot and run.shoot.hibernation_enabled:
+            await managedresources.ensure(place, bundle)
+        else:
+            await managedresources.ensure_healthy(place, bundle)
+        return {}
+
+    async def migrate(self, run: Run) -> None:
+        await self._remove(run, keep=True)
+
+
+async def _let_go(place: Place, namespace: str, name: str) -> None:
+    await place.merge(NETWORK_POLICIES, namespace, name, {"metadata": {"finalizers": None}})
+    await place.remove(NETWORK_POLICIES, namespace, name)

@@ -1,0 +1,218 @@
+"""ManagedResources: objects for a resource manager to apply, in a Secret whose name tells what it holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import brotli
+import yaml
+
+from windowbox.errors import Refused, Waiting
+from windowbox.models.objects import Object
+from windowbox.models.refs import MANAGED_RESOURCES, SECRETS
+from workers.owned import manifests
+from workers.owned.manifests import Manifest, manifest
+from workers.owned.places import Place
+
+DATA = "data.yaml.br"
+PREFIX = "managedresource-"
+COLLECTABLE = {"resources.gardener.cloud/garbage-collectable-reference": "true"}
+"""Whoever applies ManagedResources removes Secrets with this label that none of them refers to."""
+REFERENCE = "reference.resources.gardener.cloud/secret-"
+
+_NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
+_SEED_COMPONENT = {"gardener.cloud/role": "seed-system-component"}
+_INVALID = re.compile("error during apply of object .* is invalid:", re.IGNORECASE)
+_STUCK = ("DeletionFailed", "DeletionPending")
+_QUESTIONS = ("ResourcesApplied", "ResourcesHealthy")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What is handed to a resource manager."""
+
+    name: str
+    namespace: str
+    data: Mapping[str, bytes]
+    class_: str = ""
+    """Which resource manager is meant; nothing: that of the Shoot."""
+
+    @property
+    def secret_name(self) -> str:
+        return f"{PREFIX}{self.name}-{checksum(self.data)[:8]}"
+
+
+def for_seed(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
+    return Bundle(name, namespace, packed(objects), class_="seed")
+
+
+def for_shoot(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
+    return Bundle(name, namespace, packed(objects))
+
+
+def packed(objects: Iterable[Manifest]) -> dict[str, bytes]:
+    """The same bytes whenever the objects are the same: their checksum is part of a name."""
+    ordered = sorted(objects, key=_file_name)
+    documents = (yaml.safe_dump(one, sort_keys=True, allow_unicode=True) for one in ordered)
+    text = "---\n".join(documents).encode()
+    return {DATA: brotli.compress(text)}  # type: ignore[no-untyped-call]
+
+
+def _file_name(object: Manifest) -> str:
+    metadata = object["metadata"]
+    return "__".join((object["kind"].lower(), metadata.get("namespace", ""), metadata["name"]))
+
+
+def checksum(data: Mapping[str, bytes]) -> str:
+    """Of the values alone, in the order of their keys."""
+    return _hash("".join(hashlib.sha256(data[key]).hexdigest() for key in sorted(data)))
+
+
+def reference(secret_name: str) -> dict[str, str]:
+    """The annotation that says that a Secret is in use."""
+    return {REFERENCE + _hash(secret_name)[:8]: secret_name}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def secret(bundle: Bundle) -> Manifest:
+    return manifest(
+        SECRETS,
+        bundle.secret_name,
+        bundle.namespace,
+        labels=COLLECTABLE,
+        type="Opaque",
+        immutable=True,
+        data={key: base64.b64encode(value).decode() for key, value in bundle.data.items()},
+    )
+
+
+def managed_resource(bundle: Bundle) -> Manifest:
+    spec: dict[str, Any] = {"secretRefs": [{"name": bundle.secret_name}], "keepObjects": False}
+    spec |= {"class": bundle.class_} if bundle.class_ else {"injectLabels": _NO_CLEANUP}
+    # What belongs to one Shoot is no component of the seed.
+    of_seed = bundle.class_ == "seed" and not bundle.namespace.startswith("shoot-")
+    labels = _SEED_COMPONENT if of_seed else None
+    made = manifest(MANAGED_RESOURCES, bundle.name, bundle.namespace, labels=labels, spec=spec)
+    made["metadata"]["annotations"] = reference(bundle.secret_name)
+    return made
+
+
+def secrets_of(found: Object) -> list[str]:
+    """The Secrets that a ManagedResource takes its objects from."""
+    listed = found.spec.get("secretRefs")
+    refs = listed if isinstance(listed, list) else []
+    return [str(ref["name"]) for ref in refs if isinstance(ref, Mapping) and ref.get("name")]
+
+
+def unhealthy(found: Object) -> str:
+    """What is wrong with what a ManagedResource holds, or not known yet; nothing if all is well."""
+    if found.status.get("observedGeneration") != found.generation:
+        return "the resource manager has not looked at it yet"
+    for question in _QUESTIONS:
+        said = _condition(found, question)
+        if said.get("status") != "True":
+            return f"{question} is {said.get('status') or 'not reported yet'}{_because(said)}"
+    return ""
+
+
+def hindrance(found: Object) -> tuple[str, tuple[str, ...]]:
+    """What keeps a ManagedResource from going, as far as its resource manager tells; and its codes."""
+    said = _condition(found, "ResourcesApplied")
+    if said.get("status") == "True" or said.get("reason") not in _STUCK:
+        return "", ()
+    codes = ("ERR_CONFIGURATION_PROBLEM",) if _INVALID.search(str(said.get("message"))) else ()
+    return _because(said), codes
+
+
+def _condition(found: Object, type_: str) -> Mapping[str, Any]:
+    listed = found.status.get("conditions")
+    conditions = listed if isinstance(listed, list) else []
+    return next((one for one in conditions if isinstance(one, Mapping) and one.get("type") == type_), {})
+
+
+def _because(condition: Mapping[str, Any]) -> str:
+    return f": {condition['message']}" if condition.get("message") else ""
+
+
+def _called(namespace: str, name: str) -> str:
+    return f"ManagedResource {namespace}/{name}"
+
+
+async def ensure(place: Place, bundle: Bundle) -> Object | None:
+    """See to it that the objects are handed over. Returns what has become of them; None: it was just done.
+
+    The Secrets used so far are marked before nobody refers to them any more, so that none is forgotten.
+    """
+    wanted = managed_resource(bundle)
+    await _ensure_secret(place, bundle)
+    found = await place.seen(MANAGED_RESOURCES, bundle.namespace, bundle.name)
+    differs = found is None or manifests.differs(MANAGED_RESOURCES, found, wanted)
+    if found and differs:
+        await _mark(place, bundle, secrets_of(found))
+    await place.ensure(MANAGED_RESOURCES, wanted)
+    if found and differs:
+        await _forget(place, bundle, found)
+    return None if differs else found
+
+
+async def _ensure_secret(place: Place, bundle: Bundle) -> None:
+    wanted = secret(bundle)
+    try:
+        await place.ensure_secret(wanted)
+    except Refused:
+        # Somebody has given the name to something else, which cannot be changed.
+        await place.remove(SECRETS, bundle.namespace, bundle.secret_name)
+        await place.ensure_secret(wanted)
+
+
+async def _mark(place: Place, bundle: Bundle, names: Iterable[str]) -> None:
+    for name in names:
+        if name != bundle.secret_name:
+            patch = {"metadata": {"labels": COLLECTABLE}}
+            await place.merge(SECRETS, bundle.namespace, name, patch)
+
+
+async def _forget(place: Place, bundle: Bundle, found: Object) -> None:
+    """Take off references that another program has left: they would keep its Secrets for ever."""
+    ours = reference(bundle.secret_name)
+    old = {key: None for key in found.annotations if key.startswith(REFERENCE) and key not in ours}
+    if old:
+        await place.merge(
+            MANAGED_RESOURCES, bundle.namespace, bundle.name, {"metadata": {"annotations": old}}
+        )
+
+
+async def ensure_healthy(place: Place, bundle: Bundle) -> None:
+    """The same, and wait until all is applied and well."""
+    found = await ensure(place, bundle)
+    problem = unhealthy(found) if found else "the resource manager has not looked at it yet"
+    if problem:
+        raise Waiting(f"waiting for {_called(bundle.namespace, bundle.name)} to be healthy: {problem}")
+
+
+async def remove(place: Place, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
+    """Take the ManagedResource away with its Secrets, and wait until it is gone; also `secrets`, if left.
+
+    With `keep`, the objects it holds stay where they are.
+    """
+    found = await place.found(MANAGED_RESOURCES, namespace, name)
+    if found is None:
+        for secret_name in (*secrets, PREFIX + name):
+            await place.remove(SECRETS, namespace, secret_name)
+        return
+    if keep and found.spec.get("keepObjects") is not True:
+        await place.merge(MANAGED_RESOURCES, namespace, name, {"spec": {"keepObjects": True}})
+    if not found.deleting:
+        for secret_name in dict.fromkeys((*secrets_of(found), PREFIX + name)):
+            await place.remove(SECRETS, namespace, secret_name)
+        await place.remove(MANAGED_RESOURCES, namespace, name)
+    why, codes = hindrance(found)
+    raise Waiting(f"waiting for {_called(namespace, name)} to be gone{why}", codes=codes)
