@@ -54,7 +54,7 @@ class World:
         *,
         gone: bool = False,
         one_by_one: bool = False,
-        named: Callable[[int], str] = client.name,
+        named: Callable[[int], str] | None = None,
         observer: Observer | None = None,
     ) -> Phase:
         """Do something to each of these objects, and see what it takes until all are done."""

@@ -22,6 +22,10 @@ from workers.lifecycle.world import World
 from workers.owned.interest import Owners, OwningInterest
 from workers.owned.places import Places
 
+_AT_ONCE = 16
+"""The API server's processors are the bound of what these kinds do: with more at once each only takes longer,
+until it takes so long that it has to be announced, which costs the API server another write."""
+
 Tasks = dict[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
@@ -82,8 +86,9 @@ def parts(common: Common, serving: Serving) -> Parts:
     handler = LifeCycleHandler(common.bus, common.clusters, common.world, life_cycle(common, serving))
     own = LifeCycleInterest(common.bus, kind, scope(common, kind))
     interest: Interest = OwningInterest(own, serving.made, serving.owners) if serving.owners else own
+    at_once = min(work.concurrency, _AT_ONCE)
     return Parts(
-        pool=Pool(common.bus, kind.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        pool=Pool(common.bus, kind.pool, handler, concurrency=at_once, ack_wait=work.ack_wait),
         router=Router(common.bus, Queue(common.bus, kind.pool), interest),
         tasks=serving.tasks,
     )
