@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workers.extension import pool as extension
+from workers.exposure import pool as exposure
 from workers.infrastructure import pool as infrastructure
+from workers.ingress import pool as ingress
 from workers.operatingsystemconfig import pool as operatingsystemconfig
 from workers.serving import Common, Parts, Serving, parts
 
 EXTENSIONS: dict[str, Callable[[Common], Serving]] = {
+    "exposure": exposure.serving,
     "infrastructure": infrastructure.serving,
     "operatingsystemconfig": operatingsystemconfig.serving,
     **extension.SERVINGS,
@@ -22,6 +25,7 @@ def _pool(serving: Callable[[Common], Serving]) -> Callable[[Common], Parts | No
 
 
 POOLS: dict[str, Callable[[Common], Parts | None]] = {
-    name: _pool(serving) for name, serving in EXTENSIONS.items()
+    **{name: _pool(serving) for name, serving in EXTENSIONS.items()},
+    ingress.POOL: ingress.assembled,
 }
 """What a process has to run for each; None where its settings say that another host does it."""

@@ -59,6 +59,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
         _rule("", ["secrets"], _MAKE),
         _rule(_RESOURCES, ["managedresources"], _MAKE),
         _rule(_NETWORKING, ["networkpolicies"], [*_MAKE, "list"]),
+        _rule(_NETWORKING, ["ingresses"], ["get"]),
         _rule(_LEASES, ["leases"], _MAKE),
         # As the service controller has them: Services themselves are nobody's to change but their owners'.
         _rule("", ["services"], ["get", "list"]),
@@ -75,7 +76,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
     "provider": [
         _rule("", ["namespaces", "pods", "services"], [*_MAKE, "list", "watch"]),
         _rule("", ["secrets"], _MAKE),
-        _rule("discovery.k8s.io", ["endpointslices"], _MAKE),
+        _rule("discovery.k8s.io", ["endpointslices"], [*_MAKE, "list", "watch"]),
         _rule(_NETWORKING, ["networkpolicies"], [*_MAKE, "list", "watch"]),
         _rule(_CALICO, ["ippools"], [*_MAKE, "list", "watch"]),
     ],

@@ -1,0 +1,1 @@
+"""Ingresses of Shoots get DNSRecords for their hosts."""

@@ -1,0 +1,25 @@
+"""The pool `ingress`, put together."""
+
+from __future__ import annotations
+
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import Router
+from workers.ingress.handler import IngressHandler
+from workers.ingress.interest import IngressInterest
+from workers.ingress.runs import IngressRuns
+from workers.ingress.sight import Sight
+from workers.serving import Common, Parts
+
+POOL = "ingress"
+
+
+def assembled(common: Common) -> Parts:
+    bus, work, sight = common.bus, common.work, Sight(common.bus)
+    runs = IngressRuns(bus, common.clusters, common.world, common.places, sight)
+    handler = IngressHandler(bus, common.clusters, sight, runs)
+    return Parts(
+        pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        router=Router(bus, Queue(bus, POOL), IngressInterest(sight)),
+        tasks=sight.tasks,
+    )

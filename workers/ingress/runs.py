@@ -1,0 +1,204 @@
+"""One run of an Ingress: see which records it has, and bring them to what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import assert_never
+
+from bus import intents, subjects
+from bus.connection import Bus
+from bus.messages import EventIntent, StatusIntent, Wish
+from bus.pool import Again, Outcome, backoff
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import PermanentError, TransientError
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
+from workers import reports
+from workers.doors import Doors
+from workers.ingress import plans, wanted
+from workers.ingress.interest import is_shoot
+from workers.ingress.plans import Action, Await, Correct, LeaveAlone, Make, Remove
+from workers.ingress.sight import Sight
+from workers.lifecycle.kinds import Run
+from workers.lifecycle.world import World
+from workers.owned.manifests import Manifest
+from workers.owned.places import Place, Places
+from workers.owned.together import together
+
+_LOOK_AGAIN = 30.0
+"""Seconds after which a record that has to go is looked at, should nobody have told that it is gone."""
+_LONGEST = 300.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An Ingress as this run sees it. One that is gone has no more than its name."""
+
+    ref: ObjectRef
+    object: Object
+    place: Place
+
+
+class IngressRuns:
+    """What becomes of Ingresses. Safe to repeat, and to be stopped anywhere."""
+
+    def __init__(self, bus: Bus, clusters: Clusters, world: World, places: Places, sight: Sight) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._world = world
+        self._places = places
+        self._sight = sight
+
+    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+        """Do what the Ingress asks for now, whatever the wish once meant."""
+        found = await doors.read(ref)
+        gone = Object({"metadata": {"namespace": ref.namespace, "name": ref.name}})
+        seen = Seen(ref, found or gone, self._places.own(Run(ref, found or gone, None, doors)))
+        try:
+            if found is None:
+                return await self._clean_up(seen, doors)
+            return await self._ensure(seen, wish, doors)
+        except TransientError as error:
+            return _again("waiting", wish, error, first=0.1)
+        except PermanentError as error:
+            await self._say(seen, failed(str(error)), wish, doors)
+            return _again("failed", wish, error, first=5.0)
+
+    async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
+        """Remove the records of an Ingress that is gone, for where there is no garbage collection."""
+        records = await self._records(seen, (), doors)
+        if not records:
+            return Outcome("gone")
+        if await self._world.live(seen.ref, doors) is not None:
+            return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
+        await together(*(self._do(one, seen, doors) for one in plans.plan(seen.object, (), records)))
+        return Outcome("removed")
+
+    async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
+        if not await self._in_shoot_namespace(seen.ref, doors):
+            return Outcome("not ours")
+        ingress = seen.object
+        records = wanted.records(ingress)
+        # Who has no address for a moment will have one again, and clients go on trying until then.
+        kept = () if ingress.deleting or wanted.targets(ingress) else wanted.hosts(ingress)
+        actions = plans.plan(ingress, records, await self._records(seen, records, doors), kept)
+        await together(*(self._do(one, seen, doors) for one in actions))
+        if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
+            await self._say(seen, in_the_way(refused), wish, doors)
+        return _outcome(actions)
+
+    async def _in_shoot_namespace(self, ref: ObjectRef, doors: Doors) -> bool:
+        at = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
+        namespace = await doors.read(at) or await self._world.live(at, doors)
+        return namespace is not None and is_shoot(namespace)
+
+    async def _records(self, seen: Seen, records: Sequence[Manifest], doors: Doors) -> dict[str, Object]:
+        """The records that were made for the Ingress, and those that bear a name which one is to have."""
+
+        async def act() -> list[str]:
+            return [ref.name for ref in self._sight.records(seen.ref)]
+
+        made = await doors.call("records", None, act)
+        names = dict.fromkeys([*made, *(record["metadata"]["name"] for record in records)])
+        found = {name: await seen.place.seen(DNSRECORDS, seen.ref.namespace, name) for name in names}
+        return {name: record for name, record in found.items() if record is not None}
+
+    async def _do(self, action: Action, seen: Seen, doors: Doors) -> None:
+        match action:
+            case Make(record):
+                await self._make(record, seen, doors)
+            case Correct(record):
+                await seen.place.apply(DNSRECORDS, wanted.asking(record, await _now(doors)))
+            case Remove(record):
+                await self._remove(record, seen, doors)
+            case Await() | LeaveAlone():
+                pass
+            case _:
+                assert_never(action)
+
+    async def _make(self, record: Manifest, seen: Seen, doors: Doors) -> None:
+        # To apply would be to take over what somebody else has put there, unseen by the bus until now.
+        name = record["metadata"]["name"]
+        found = await seen.place.found(DNSRECORDS, seen.ref.namespace, name)
+        if found is None:
+            await seen.place.apply(DNSRECORDS, record)
+            return
+        for action in plans.plan(seen.object, [record], {name: found}):
+            await self._do(action, seen, doors)
+
+    async def _remove(self, record: Object, seen: Seen, doors: Doors) -> None:
+        if record.annotations.get(wanted.CONFIRMATION) != "true":
+            await self._confirm(record, seen.ref, doors)
+        await seen.place.remove(DNSRECORDS, seen.ref.namespace, record.name)
+
+    async def _confirm(self, record: Object, ref: ObjectRef, doors: Doors) -> None:
+        patch = {"metadata": {"uid": record.uid, "annotations": {wanted.CONFIRMATION: "true"}}}
+
+        async def act() -> None:
+            kube = await self._clusters.get(ref.cluster)
+            await kube.merge(RESOURCES[DNSRECORDS.id], ref.namespace, record.name, patch)
+
+        await doors.call("patch", {"object": record.name, **patch}, act, effect=True)
+
+    async def set_aside(self, ref: ObjectRef, doors: Doors) -> None:
+        """Tell people that the Ingress is left alone."""
+        found = await doors.read(ref)
+        if found is not None:
+            seen = Seen(ref, found, self._places.own(Run(ref, found, None, doors)))
+            await self._say(seen, set_aside(), Wish(reason="set aside"), doors)
+
+    async def _say(self, seen: Seen, event: EventIntent, wish: Wish, doors: Doors) -> None:
+        """Tell it whoever looks at the Ingress, but not again with every attempt."""
+        if wish.reason == "retry" or not seen.object.uid:
+            return
+        _, sequence = await reports.last(self._bus, seen.ref, doors)
+        intent = StatusIntent(uid=seen.object.uid, patch={}, events=(event,))
+
+        async def act() -> None:
+            await intents.report(self._bus, subjects.key(seen.ref), intent, sequence)
+
+        await doors.call("report", intent.model_dump(exclude_defaults=True), act, effect=True)
+
+
+def failed(reason: str) -> EventIntent:
+    return EventIntent(type="Warning", reason="DNSRecordsFailed", note=f"Error ensuring DNSRecords: {reason}")
+
+
+def in_the_way(names: Sequence[str]) -> EventIntent:
+    note = (
+        f"DNSRecord {', '.join(names)} was not made for this Ingress and is left alone: "
+        "delete or rename it to have the host resolve"
+    )
+    return EventIntent(type="Warning", reason="DNSRecordInTheWay", note=note)
+
+
+def set_aside() -> EventIntent:
+    note = (
+        "set aside, because working on this Ingress ended the worker process three times in a row; "
+        "it is taken up again when it changes, or in ten minutes"
+    )
+    return EventIntent(type="Warning", reason="SetAside", note=note)
+
+
+def _outcome(actions: Sequence[Action]) -> Outcome:
+    if waiting := [one.name for one in actions if isinstance(one, Await)]:
+        again = Again(Wish(reason="retry"), _LOOK_AGAIN)
+        return Outcome("waiting", again, f"waiting for the former DNSRecord {', '.join(waiting)} to be gone")
+    if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
+        return Outcome("in the way", note=", ".join(refused))
+    return Outcome("ensured" if actions else "nothing to do")
+
+
+def _again(word: str, wish: Wish, error: TransientError | PermanentError, first: float) -> Outcome:
+    attempt = wish.attempt + 1
+    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
+    return Outcome(word, Again(Wish(reason="retry", attempt=attempt), after), str(error))
+
+
+async def _now(doors: Doors) -> datetime:
+    async def read() -> str:
+        return datetime.now(UTC).isoformat()
+
+    return datetime.fromisoformat(await doors.call("clock", None, read))
