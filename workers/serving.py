@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,9 +62,15 @@ class Serving:
     actuator: Actuator
     made: tuple[Resource, ...] = ()
     """The kinds of what it makes, as far as that is watched."""
+    awaited: tuple[Resource, ...] = ()
+    """The kinds of what others make and it cannot do without."""
     owners: Owners | None = None
+    known: Callable[[], Awaitable[object]] | None = None
+    """Waits until all owners are known: who asked earlier would take what they made for nobody's."""
     tasks: Tasks = field(default_factory=dict)
     """What has to run beside it."""
+    at_once: int | None = _AT_ONCE
+    """How many objects are worked on at once, where the settings allow more."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,13 @@ def parts(common: Common, serving: Serving) -> Parts:
     kind, work = serving.kind, common.work
     handler = LifeCycleHandler(common.bus, common.clusters, common.world, life_cycle(common, serving))
     own = LifeCycleInterest(common.bus, kind, scope(common, kind))
-    interest: Interest = OwningInterest(own, serving.made, serving.owners) if serving.owners else own
-    at_once = min(work.concurrency, _AT_ONCE)
+    interest: Interest = own
+    if serving.owners:
+        known = (common.world.complete, *([serving.known] if serving.known else []))
+        interest = OwningInterest(
+            own, serving.owners, made=serving.made, awaited=serving.awaited, known=known
+        )
+    at_once = min(work.concurrency, serving.at_once or work.concurrency)
     return Parts(
         pool=Pool(common.bus, kind.pool, handler, concurrency=at_once, ack_wait=work.ack_wait),
         router=Router(common.bus, Queue(common.bus, kind.pool), interest),

@@ -25,4 +25,5 @@ def served(common: Common, nameserver: Nameserver, dns: DnsSettings) -> Served:
     claims = Claims(common.bus, scope(common, KIND), [zone.name for zone in dns.zones])
     drift = DriftCheck(nameserver, claims, Queue(common.bus, KIND.pool), dns.drift_interval)
     actuator = DNSRecordActuator(nameserver, dns, claims)
-    return Served(Serving(KIND, actuator, tasks={"claims": claims.run}), drift)
+    # Changes that come together travel to the name server together: the more, the better.
+    return Served(Serving(KIND, actuator, tasks={"claims": claims.run}, at_once=None), drift)
