@@ -38,6 +38,7 @@ def _serving(kind: Kind, actuator: Callable[[Places, str], Actuator]) -> Callabl
             actuator(common.places, type_),
             made=(MANAGED_RESOURCES,),
             owners=owners,
+            known=homes.complete.wait,
             tasks={"homes": homes.run},
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from bus import subjects
 from bus.messages import Announcement
@@ -14,23 +14,39 @@ from workers.owned import changes
 
 Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
 """The objects that may have made the one that is named."""
+Known = tuple[Callable[[], Awaitable[object]], ...]
+"""Wait until all owners are known: who asked earlier would take what they made for nobody's."""
 
 
 class OwningInterest:
     """The rules of the life cycle, and an eye on what was made. An object made by nobody concerns nobody."""
 
-    def __init__(self, own: LifeCycleInterest, made: tuple[Resource, ...], owners: Owners) -> None:
+    def __init__(
+        self,
+        own: LifeCycleInterest,
+        owners: Owners,
+        *,
+        made: tuple[Resource, ...],
+        awaited: tuple[Resource, ...] = (),
+        known: Known = (),
+    ) -> None:
         self._own = own
         self._owners = owners
-        self.owned: tuple[str, ...] = tuple(resource.id for resource in made)
+        self._known = known
+        self._awaited = frozenset(resource.id for resource in awaited)
+        self.owned: tuple[str, ...] = tuple(dict.fromkeys(resource.id for resource in (*made, *awaited)))
         self.kinds: tuple[str, ...] = (*own.kinds, *self.owned)
 
     async def concerned(self, change: Announcement, before: Before) -> list[str]:
         ref = subjects.ref(subjects.without("object", change.stored.subject))
         if ref.kind not in self.owned:
             return await self._own.concerned(change, before)
+        for all_are_known in self._known:
+            await all_are_known()
         owners = [subjects.key(owner) for owner in self._owners(ref)]
-        return owners if owners and await changes.matters(ref.kind, change, before) else []
+        # Only of what others make it is news that it has appeared.
+        appeared = ref.kind in self._awaited and change.operation == "ADDED"
+        return owners if owners and (appeared or await changes.matters(ref.kind, change, before)) else []
 
     def unfinished(self, object: Object) -> bool:
         return self._own.unfinished(object)
