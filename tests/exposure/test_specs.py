@@ -1,0 +1,153 @@
+"""What exposures may ask for, and what is made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from workers.exposure import specs, wanted
+from workers.exposure.specs import Asked
+
+
+def spec(*addresses: tuple[str, str], **fields: Any) -> dict[str, Any]:
+    spelled = [{"type": kind, "address": address} for kind, address in addresses]
+    return {"port": 443, "endpoints": [{"nodeName": "node-0", "addresses": spelled}]} | fields
+
+
+def secret(**fields: Any) -> dict[str, Any]:
+    found = {"apiVersion": "v1", "kind": "Secret", "name": "cloudprovider", "namespace": "kube-system"}
+    return {"credentialsRef": found | fields}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "found"),
+    [
+        pytest.param([("InternalIP", "10.0.0.1")], ["10.0.0.1"], id="SE-2-one"),
+        pytest.param([("InternalIP", "10.0.0.1"), ("Hostname", "node-0")], ["10.0.0.1"], id="SE-2-host-name"),
+        pytest.param([("ExternalIP", "10.0.0.1"), ("InternalIP", "fd00::1")], ["fd00::1"], id="SE-2-outside"),
+        pytest.param([("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.1")], ["10.0.0.1"], id="SE-2-twice"),
+        pytest.param([("ExternalDNS", "Node.Example.org")], [], id="SE-2-names-alone"),
+    ],
+)
+def test_addresses_are_those_within_the_nodes_network(
+    addresses: list[tuple[str, str]], found: list[str]
+) -> None:
+    assert [str(address) for address in specs.asked(spec(*addresses)).addresses] == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        pytest.param({"port": 0}, r"spec\.port: 0 ", id="A-7-port-0"),
+        pytest.param({"port": 65536}, r"spec\.port: 65536 ", id="A-7-port-too-high"),
+        pytest.param({"endpoints": []}, r"spec\.endpoints is empty", id="A-7-no-endpoints"),
+        pytest.param(
+            {"endpoints": [{"nodeName": "", "addresses": []}]}, r"endpoints\[0\]\.nodeName", id="A-7-no-node"
+        ),
+    ],
+)
+def test_a_spec_that_cannot_be_served_is_named(asked: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Malformed, match=complaint):
+        specs.asked(spec(("InternalIP", "10.0.0.1"), **asked))
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "complaint"),
+    [
+        pytest.param("Phone", "10.0.0.1", r"addresses\[0\]\.type: 'Phone'", id="A-7-unknown-type"),
+        pytest.param("InternalIP", "10.0.0.300", r"address: '10\.0\.0\.300'", id="A-7-no-ip"),
+        pytest.param("ExternalIP", "node-0", r"address: 'node-0'", id="A-7-no-outer-ip"),
+        pytest.param("Hostname", "no/name", r"address: 'no/name'", id="A-7-no-name"),
+        pytest.param("InternalIP", "127.0.0.1", "leads to no node", id="loopback"),
+        pytest.param("InternalIP", "fe80::1%eth0", "leads to no node", id="link-local"),
+        pytest.param("InternalIP", "0.0.0.0", "leads to no node", id="unspecified"),
+    ],
+)
+def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complaint: str) -> None:
+    with pytest.raises(Malformed, match=complaint):
+        specs.asked(spec((kind, address)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        pytest.param({}, r"spec\.credentialsRef is not set", id="K-3-unset"),
+        pytest.param(secret(namespace="garden"), r"credentialsRef\.namespace: 'garden'", id="A-7-elsewhere"),
+        pytest.param(secret(kind="WorkloadIdentity"), r"credentialsRef\.kind", id="A-7-no-secret"),
+        pytest.param(secret(name=""), r"credentialsRef\.name is empty", id="A-7-nameless"),
+    ],
+)
+def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Malformed, match=complaint):
+        specs.credentials(spec(**fields), "kube-system")
+    assert specs.credentials(spec(**secret()), "kube-system") == "cloudprovider"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "families", "found"),
+    [
+        pytest.param(["10.0.0.1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}, id="SE-2-one-family"),
+        pytest.param(
+            ["10.0.0.1", "fd00::1"],
+            ["IPv6", "IPv4"],
+            {"exposure-root-ipv6": ["fd00::1"], "exposure-root-ipv4": ["10.0.0.1"]},
+            id="SE-2-both",
+        ),
+        pytest.param(
+            ["10.0.0.1", "fd00::1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}, id="SE-2-not-asked-for"
+        ),
+        pytest.param(
+            ["::ffff:10.0.0.1"], ["IPv6"], {"exposure-root-ipv6": ["::ffff:10.0.0.1"]}, id="SE-2-mapped"
+        ),
+    ],
+)
+def test_each_family_of_the_shoot_has_its_slice(
+    addresses: list[str], families: list[str], found: dict[str, list[str]]
+) -> None:
+    asked = specs.asked(spec(*(("InternalIP", address) for address in addresses)))
+    made = wanted.slices("root", "infra-x", asked, families)
+    assert {one["metadata"]["name"]: [e["addresses"][0] for e in one["endpoints"]] for one in made} == found
+
+
+@pytest.mark.parametrize(
+    ("addresses", "family"),
+    [
+        pytest.param(["10.0.0.1"], "IPv6", id="SE-2-no-IPv6"),
+        pytest.param(["fd00::1"], "IPv4", id="SE-2-no-IPv4"),
+        pytest.param(["::ffff:10.0.0.1"], "IPv4", id="SE-2-mapped-is-no-IPv4"),
+        pytest.param([], "IPv4", id="SE-2-nothing"),
+    ],
+)
+def test_a_family_without_an_address_is_named(addresses: list[str], family: str) -> None:
+    asked = specs.asked(spec(*(("InternalIP", address) for address in addresses)))
+    with pytest.raises(Malformed, match=f"no InternalIP is of family {family}"):
+        wanted.slices("root", "infra-x", asked, [family])
+
+
+def test_a_family_that_does_not_exist_is_named() -> None:
+    with pytest.raises(Malformed, match="'IPv5'"):
+        wanted.slices("root", "infra-x", Asked(443, ()), ["IPv5"])
+
+
+@pytest.mark.parametrize(
+    ("found", "patch"),
+    [
+        pytest.param({"ports": [{"port": 443, "protocol": "TCP", "nodePort": 30001}]}, None, id="as-wanted"),
+        pytest.param({}, None, id="nothing"),
+        pytest.param(
+            {"selector": {"app": "x"}}, {"spec": {"selector": None}}, id="SE-1-somebody-gave-it-a-selector"
+        ),
+    ],
+)
+def test_what_others_put_into_the_service_is_taken_out(found: dict[str, Any], patch: Any) -> None:
+    service = wanted.service("root", "infra-x", Asked(443, ()))
+    assert wanted.excess(Object({"spec": found}), service) == patch
+
+
+def test_a_foreign_port_makes_way() -> None:
+    service = wanted.service("root", "infra-x", Asked(443, ()))
+    found = Object({"spec": {"ports": [{"name": "https", "port": 8443, "protocol": "TCP"}]}})
+    assert wanted.excess(found, service) == {"spec": {"ports": service["spec"]["ports"]}}

@@ -1,0 +1,1 @@
+"""SelfHostedShootExposures: the load balancer in front of a Shoot that hosts its own API server."""

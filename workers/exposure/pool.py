@@ -1,0 +1,33 @@
+"""The pool `exposure`, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES, ObjectRef
+from workers.exposure import wanted
+from workers.exposure.actuator import KIND, ExposureActuator
+from workers.owned.homes import Homes
+from workers.serving import Common, Serving
+
+
+def serving(common: Common) -> Serving:
+    homes = Homes(common.bus, common.world, EXPOSURES)
+
+    def owners(made: ObjectRef) -> Iterator[ObjectRef]:
+        return (ref for ref in homes.behind(made.namespace) if made.name in _names(made.kind, ref.name))
+
+    return Serving(
+        KIND,
+        ExposureActuator(common.places),
+        made=(SERVICES, ENDPOINT_SLICES),
+        owners=owners,
+        tasks={"homes": homes.run},
+    )
+
+
+def _names(kind: str, exposure: str) -> list[str]:
+    """What objects of a kind that an exposure has made are called."""
+    if kind == SERVICES.id:
+        return [wanted.service_name(exposure)]
+    return [wanted.slice_name(exposure, family) for family in wanted.FAMILIES]

@@ -1,0 +1,88 @@
+"""The spec of a SelfHostedShootExposure, checked before anything is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+from windowbox.errors import Malformed
+
+Address = IPv4Address | IPv6Address
+
+_NAMES = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
+_IPS = frozenset({"InternalIP", "ExternalIP"})
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.IGNORECASE)
+_MOST = 1000
+"""As many endpoints as one EndpointSlice may have."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an exposure asks for."""
+
+    port: int
+    addresses: tuple[Address, ...]
+    """Of the nodes within their network, each once."""
+
+
+def asked(spec: Mapping[str, Any]) -> Asked:
+    port = spec.get("port")
+    if not isinstance(port, int) or not 1 <= port <= 65535:
+        raise Malformed(f"spec.port: {port!r} is no port; give a number from 1 to 65535")
+    endpoints = spec.get("endpoints")
+    if not isinstance(endpoints, list) or not endpoints:
+        raise Malformed("spec.endpoints is empty: name at least one node that the API server runs on")
+    found = dict.fromkeys(one for index, endpoint in enumerate(endpoints) for one in _node(index, endpoint))
+    if len(found) > _MOST:
+        raise Malformed(f"spec.endpoints: {len(found)} addresses are too many; give at most {_MOST}")
+    return Asked(port, tuple(found))
+
+
+def credentials(spec: Mapping[str, Any], namespace: str) -> str:
+    """The name of the Secret that leads to the cluster of the machines."""
+    found = spec.get("credentialsRef")
+    if not isinstance(found, Mapping):
+        raise Malformed(
+            "spec.credentialsRef is not set: name the Secret with the kubeconfig of the cluster that the "
+            "machines run in"
+        )
+    for field, right in (("apiVersion", "v1"), ("kind", "Secret"), ("namespace", namespace)):
+        if (value := found.get(field)) != right:
+            raise Malformed(
+                f"spec.credentialsRef.{field}: {value!r} is not allowed; it has to be a v1 Secret in the "
+                f"exposure's own namespace, so {right!r}"
+            )
+    if not found.get("name"):
+        raise Malformed("spec.credentialsRef.name is empty: name the Secret with the kubeconfig")
+    return str(found["name"])
+
+
+def _node(index: int, endpoint: Any) -> Iterator[Address]:
+    where = f"spec.endpoints[{index}]"
+    if not isinstance(endpoint, Mapping) or not endpoint.get("nodeName"):
+        raise Malformed(f"{where}.nodeName is empty: give the name of the node")
+    for number, address in enumerate(endpoint.get("addresses") or ()):
+        at = f"{where}.addresses[{number}]"
+        kind, value = str(address.get("type")), str(address.get("address"))
+        if kind in _IPS:
+            found = _ip(f"{at}.address", value)
+            if kind == "InternalIP":
+                yield found
+        elif kind not in _NAMES:
+            known = ", ".join(sorted(_IPS | _NAMES))
+            raise Malformed(f"{at}.type: {kind!r} is no type of a node address; give one of {known}")
+        elif len(value) > 253 or not _NAME.fullmatch(value):
+            raise Malformed(f"{at}.address: {value!r} is no host name; correct it")
+
+
+def _ip(at: str, value: str) -> Address:
+    try:
+        found = ip_address(value)
+    except ValueError as error:
+        raise Malformed(f"{at}: {value!r} is no IP address; correct it") from error
+    if found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast or "%" in value:
+        raise Malformed(f"{at}: {value} leads to no node; give the address that other machines reach it at")
+    return found

@@ -1,0 +1,87 @@
+"""What an exposure consists of. Nothing here asks anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv6Address
+from typing import Any
+
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, SERVICES
+from workers.exposure.specs import Address, Asked
+from workers.owned.manifests import Manifest, manifest
+
+FAMILIES = ("IPv4", "IPv6")
+_VERSIONS = {"IPv4": 4, "IPv6": 6}
+_PORT = "https"
+
+
+def service_name(exposure: str) -> str:
+    return f"exposure-{exposure}"
+
+
+def slice_name(exposure: str, family: str) -> str:
+    return f"{service_name(exposure)}-{family.lower()}"
+
+
+def service(exposure: str, namespace: str, asked: Asked) -> Manifest:
+    """The load balancer. It has no selector: its endpoints are written by us, for they are no Pods."""
+    port = {"name": _PORT, "port": asked.port, "targetPort": asked.port, "protocol": "TCP"}
+    spec = {"type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ports": [port]}
+    return manifest(SERVICES, service_name(exposure), namespace, spec=spec)
+
+
+def excess(found: Object, service: Manifest) -> dict[str, Any] | None:
+    """The merge patch that takes out of a Service what keeps ours from being what it is, if any.
+
+    A port that somebody else has put there would not let ours in beside it.
+    """
+    ports = service["spec"]["ports"]
+    ours = {(port["port"], port["protocol"]) for port in ports}
+    patch: dict[str, Any] = {}
+    if any((port.get("port"), port.get("protocol")) not in ours for port in found.spec.get("ports") or ()):
+        patch["ports"] = ports
+    if found.spec.get("selector"):
+        patch["selector"] = None
+    return {"spec": patch} if patch else None
+
+
+def slices(exposure: str, namespace: str, asked: Asked, families: Iterable[str]) -> list[Manifest]:
+    """The nodes behind it, by IP family. Each family that the Shoot has must have one."""
+    return [_slice(exposure, namespace, family, asked) for family in families]
+
+
+def _slice(exposure: str, namespace: str, family: str, asked: Asked) -> Manifest:
+    return manifest(
+        ENDPOINT_SLICES,
+        slice_name(exposure, family),
+        namespace,
+        labels={"kubernetes.io/service-name": service_name(exposure)},
+        addressType=family,
+        endpoints=[_endpoint(address) for address in _of(family, asked)],
+        ports=[{"name": _PORT, "port": asked.port, "protocol": "TCP"}],
+    )
+
+
+def _of(family: str, asked: Asked) -> list[Address]:
+    if family not in _VERSIONS:
+        raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
+    # IPv4 addresses that are written as IPv6 count as IPv6.
+    found = [address for address in asked.addresses if address.version == _VERSIONS[family]]
+    if not found:
+        raise Malformed(
+            f"spec.endpoints: no InternalIP is of family {family}, which the Shoot has; give one, or take "
+            f"{family} out of the Shoot's spec.networking.ipFamilies"
+        )
+    return found
+
+
+def _endpoint(address: Address) -> dict[str, Any]:
+    return {"addresses": [_spelled(address)], "conditions": {"ready": True}}
+
+
+def _spelled(address: Address) -> str:
+    # Python's own spelling of such addresses depends on its version.
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return f"::ffff:{mapped}" if mapped else str(address)
