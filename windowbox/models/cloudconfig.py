@@ -12,13 +12,13 @@ from pydantic.alias_generators import to_camel
 from windowbox.errors import Malformed
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
     """Fields that are not known are errors: the program that this file is for ends if it finds any."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
 
 
-class RuntimeCluster(_Strict):
+class RuntimeCluster(Strict):
     """Where the machines of a Shoot are."""
 
     namespace: str = Field(min_length=1)
@@ -26,12 +26,12 @@ class RuntimeCluster(_Strict):
     """A file; without it, the cluster in which one runs."""
 
 
-class LoadBalancerConfig(_Strict):
+class LoadBalancerConfig(Strict):
     image: str | None = None
     """Envoy's."""
 
 
-class CloudProviderConfig(_Strict):
+class CloudProviderConfig(Strict):
     api_version: Literal["local.provider.gardener.cloud/v1alpha1"]
     kind: Literal["CloudProviderConfig"]
     runtime_cluster: RuntimeCluster | None = None
@@ -58,10 +58,11 @@ def parsed(text: bytes, what: str) -> CloudProviderConfig:
     try:
         return CloudProviderConfig.model_validate(content)
     except ValidationError as error:
-        raise Malformed(f"{what}: " + "; ".join(map(_explained, error.errors()))) from error
+        raise Malformed(f"{what}: " + "; ".join(map(explained, error.errors()))) from error
 
 
-def _explained(error: object) -> str:
+def explained(error: object) -> str:
+    """What is wrong with one field, and what to do about it."""
     assert isinstance(error, dict)
     field, value = ".".join(map(str, error["loc"])), error["input"]
     match error["type"]:

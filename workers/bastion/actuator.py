@@ -1,0 +1,202 @@
+"""Makes and removes the machines that are Bastions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from windowbox.errors import (
+    Malformed,
+    Missing,
+    PermanentError,
+    Superseded,
+    TransientError,
+    Waiting,
+    WindowboxError,
+)
+from windowbox.models import cloudprofile
+from windowbox.models.bastion import BastionSpec
+from windowbox.models.cloudprofile import CloudProfileSpec
+from windowbox.models.extensions import FORCE_DELETION
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    BASTIONS,
+    CLUSTERS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    ObjectRef,
+    Resource,
+)
+from workers.bastion import images, sources, wanted
+from workers.bastion.wanted import Site
+from workers.bastion.words import WORDS
+from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.owned import changes, homes
+from workers.owned.manifests import Manifest
+from workers.owned.places import Place, Places
+from workers.owned.together import together
+
+logger = logging.getLogger(__name__)
+
+KIND = Kind(
+    resource=BASTIONS,
+    pool="bastion",
+    finalizer="extensions.gardener.cloud/bastion",
+    words=WORDS,
+    classes=frozenset({"shoot"}),
+    deadline=1200.0,
+    heeds_failure=False,
+    migrates=False,
+)
+
+_CREDENTIALS = "cloudprovider"
+_NO_INGRESS = {"hostname": None, "ip": None, "ipMode": None, "ports": None}
+_LINGERING = (PODS, SERVICES)
+"""What somebody else has to let go of first."""
+_FORBIDDEN = "ERR_INFRA_UNAUTHORIZED"
+_OVER = ("Failed", "Succeeded")
+
+
+class BastionActuator(Actuator):
+    """Makes a machine with its load balancer, and tells where it can be reached."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def reconcile(self, run: Run) -> Status:
+        spec, at = _spec(run.object), wanted.site(_home(run), run.ref.name)
+        secret = wanted.secret(at, spec.user_data)
+        service = wanted.service(at, sources.sources(spec.ingress))
+        profile = await _profile(run)
+        async with self._provider(run) as place:
+            pod = wanted.pod(at, await _image(run, place, at, profile))
+            await _make(place, at, secret, pod, service)
+            return {"ingress": await _reachable(place, at)}
+
+    async def delete(self, run: Run) -> None:
+        at = Site(_home(run), run.ref.name)
+        async with self._provider(run) as place:
+            left = await _remove(place, at)
+        if left:
+            raise Waiting(f"waiting for {' and '.join(left)} {at.name} to be gone")
+
+    def forced(self, run: Run) -> bool:
+        return run.object.annotations.get(FORCE_DELETION) == "true"
+
+    async def force_delete(self, run: Run) -> None:
+        try:
+            async with self._provider(run) as place:
+                await _remove(place, Site(_home(run), run.ref.name))
+        except Superseded:
+            raise
+        except WindowboxError as error:
+            logger.warning("%s: something is left behind: %s", run.ref, error)
+
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
+        return self._places.provider(run, run.ref.namespace, _CREDENTIALS)
+
+
+def _home(run: Run) -> str:
+    return homes.infrastructure_namespace(shoot_of(run).technical_id)
+
+
+def _spec(bastion: Object) -> BastionSpec:
+    try:
+        return BastionSpec.model_validate(bastion.spec)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Malformed(f"spec.{where}: {first['msg']}; correct the field") from error
+
+
+async def _profile(run: Run) -> CloudProfileSpec:
+    cluster = await run.doors.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
+    if cluster is None:
+        raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
+    return cloudprofile.profile(cluster.spec)
+
+
+async def _image(run: Run, place: Place, at: Site, profile: CloudProfileSpec) -> str:
+    async def read() -> str:
+        return datetime.now(UTC).isoformat()
+
+    now = datetime.fromisoformat(await run.doors.call("clock", None, read))
+    pod = await place.seen(PODS, at.namespace, at.name)
+    return images.image(profile, now, _standing(pod) if pod else "")
+
+
+def _standing(pod: Object) -> str:
+    """The image of a machine that is there."""
+    containers = pod.spec.get("containers")
+    return str(containers[0].get("image", "")) if isinstance(containers, list) and containers else ""
+
+
+async def _make(place: Place, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
+    home = await place.seen(NAMESPACES, "", at.namespace)
+    if home and home.deleting:
+        raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
+    try:
+        # They do not depend on one another.
+        await together(
+            place.ensure_secret(secret),
+            _machine(place, at, pod),
+            place.ensure(SERVICES, service),
+            place.ensure(NETWORK_POLICIES, wanted.policy(at)),
+        )
+    except Missing as error:
+        raise Waiting(f"waiting for namespace {at.namespace}, which the Infrastructure makes") from error
+
+
+async def _machine(place: Place, at: Site, pod: Manifest) -> None:
+    """The Pod; one that has ended for good makes way for another."""
+    found = await place.seen(PODS, at.namespace, at.name)
+    if found and not found.deleting and found.status.get("phase") in _OVER:
+        await place.remove(PODS, at.namespace, at.name)
+        raise Waiting("waiting for the Bastion Pod that has ended to be gone")
+    try:
+        await place.ensure(PODS, pod)
+    except PermanentError as error:
+        if _FORBIDDEN not in error.codes:
+            raise
+        # A namespace that has just been made has no service account yet, and Pods are refused without.
+        raise TransientError(str(error), codes=error.codes) from error
+
+
+async def _reachable(place: Place, at: Site) -> dict[str, Any]:
+    """Where clients connect to, once somebody answers there."""
+    service = await place.seen(SERVICES, at.namespace, at.name)
+    ingress = _first_ingress(service) if service else None
+    if ingress is None:
+        raise Waiting("waiting for Bastion LoadBalancer to get ready")
+    pod = await place.seen(PODS, at.namespace, at.name)
+    if pod is None or pod.deleting or not changes.ready(pod):
+        raise Waiting("waiting for Bastion Pod to get ready")
+    return {**_NO_INGRESS, **ingress}
+
+
+def _first_ingress(service: Object) -> Mapping[str, Any] | None:
+    balancer = service.status.get("loadBalancer")
+    entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
+    return entries[0] if isinstance(entries, list) and entries else None
+
+
+async def _remove(place: Place, at: Site) -> list[str]:
+    """Delete all four at once. Returns the kinds of those that take their time."""
+    left: list[str] = []
+
+    async def remove(resource: Resource) -> None:
+        found = await place.seen(resource, at.namespace, at.name) if resource in _LINGERING else None
+        leaving = found is not None and found.deleting
+        if leaving or await place.remove(resource, at.namespace, at.name):
+            left.append(resource.kind)
+
+    await together(*(remove(resource) for resource in (SERVICES, PODS, SECRETS, NETWORK_POLICIES)))
+    return sorted(kind for kind in left if kind in {resource.kind for resource in _LINGERING})

@@ -1,0 +1,30 @@
+"""The pool `bastion`, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from windowbox.models.refs import BASTIONS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES, ObjectRef
+from workers.bastion import wanted
+from workers.bastion.actuator import KIND, BastionActuator
+from workers.owned.homes import Homes
+from workers.serving import Common, Serving
+
+
+def serving(common: Common) -> Serving:
+    homes = Homes(common.bus, common.world, BASTIONS)
+
+    def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
+        if ref.kind == NAMESPACES.id:
+            yield from homes.behind(ref.name)
+        elif name := wanted.bastion(ref.name):
+            yield from (owner for owner in homes.behind(ref.namespace) if owner.name == name)
+
+    return Serving(
+        KIND,
+        BastionActuator(common.places),
+        made=(PODS, SERVICES, NETWORK_POLICIES),
+        awaited=(NAMESPACES,),
+        owners=owners,
+        tasks={"homes": homes.run},
+    )
