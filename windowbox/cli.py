@@ -33,6 +33,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "down": Entry("windowbox.commands.sandbox:down", "End exactly what `up` started."),
         "status": Entry("windowbox.commands.sandbox:status", "What runs, since when, and how far it is."),
         "env": Entry("windowbox.commands.sandbox:env", "Variables for kubectl, nats and dig."),
+        "kubeconfig": Entry(
+            "windowbox.commands.kubeconfig:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."
+        ),
         "logs": Entry("windowbox.commands.sandbox:logs", "What a process of the sandbox says."),
         "doctor": Entry("windowbox.commands.doctor:doctor", "What is wrong here, and how to mend it."),
         "demo": Entry("windowbox.commands.demo:demo", "See records and load balancers at work."),

@@ -17,6 +17,20 @@ def provider(folder: Path) -> str:
     return inline(roles.kubeconfig(folder, "provider"))
 
 
+def secret(namespace: str, kubeconfig: str) -> str:
+    """The manifest of the Secret by which the provider cluster of a Shoot is found."""
+    return str(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "cloudprovider", "namespace": namespace},
+                "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
+            }
+        )
+    )
+
+
 def inline(kubeconfig: Path) -> str:
     """The kubeconfig, with the content of files where it named them."""
     content = yaml.safe_load(kubeconfig.read_text())

@@ -1,0 +1,31 @@
+"""`windowbox kubeconfig`."""
+
+from __future__ import annotations
+
+import click
+
+from windowbox.commands.sandbox import name_option
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox kubeconfig --secret shoot--demo--one | kubectl apply -f -\n"
+    "  windowbox kubeconfig > provider.kubeconfig"
+)
+@name_option
+@click.option(
+    "--secret", "namespace", metavar="NAMESPACE", help="Print the Secret `cloudprovider` that holds it."
+)
+def kubeconfig(name: str | None, namespace: str | None) -> None:
+    """Print the kubeconfig by which machines of Shoots are made in this sandbox.
+
+    Its user has the rights that making them takes, and no others. It names no files, so that it can be put
+    into a Secret.
+    """
+    from windowbox.sandbox import detached, kubeconfigs
+    from windowbox.sandbox import state as states
+
+    folder = states.folder(name)
+    detached.running(folder)
+    content = kubeconfigs.provider(folder)
+    click.echo(kubeconfigs.secret(namespace, content) if namespace else content, nl=False)
