@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,6 +16,7 @@ import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
+from windowbox.clients import kubeconfigs
 from windowbox.errors import (
     Conflict,
     Malformed,
@@ -64,6 +64,9 @@ class Kube:
         self._session = session
         self._host = str(self._configuration.host).rstrip("/")
         self._distrusted = False
+        authorities = Path(configuration.ssl_ca_cert) if configuration.ssl_ca_cert else None
+        self.trust = kubeconfigs.trust(self._host, bool(configuration.verify_ssl), authorities)
+        """By whom the server is vouched for; None if by nobody."""
 
     @property
     def host(self) -> str:
@@ -107,9 +110,10 @@ class Kube:
                 self._host + resource.path(),
                 params=query,
                 headers=headers,
+                allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_WATCH_SECONDS + 30),
             ) as response:
-                if response.status >= 400:
+                if response.status >= 300:
                     raise refusal(what, response.status, await response.read())
                 async for lines in _lines(response.content):
                     yield [_event(what, line) for line in lines]
@@ -117,8 +121,11 @@ class Kube:
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         return Object(await self._request("GET", resource.path(namespace, name)))
 
-    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> Object:
-        return Object(await self._request("POST", resource.path(namespace), body=body))
+    async def create(
+        self, resource: Resource, namespace: str, body: Mapping[str, Any], *, owner: str = ""
+    ) -> Object:
+        query = {"fieldManager": owner} if owner else None
+        return Object(await self._request("POST", resource.path(namespace), query=query, body=body))
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
@@ -187,10 +194,11 @@ class Kube:
                 params=query,
                 data=data,
                 headers=headers,
+                allow_redirects=False,
                 timeout=_LIMIT,
             ) as response:
                 answer = await response.read()
-            if response.status >= 400:
+            if response.status >= 300:
                 raise refusal(what, response.status, answer)
         decoded: dict[str, Any] = orjson.loads(answer)
         return decoded
@@ -245,11 +253,11 @@ def _check_presence(kubeconfig: Path) -> None:
 @contextlib.asynccontextmanager
 async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
     """The cluster of a kubeconfig that somebody else wrote: it must not run programs or read our files."""
-    content = _harmless(kubeconfig, what)
+    content = kubeconfigs.harmless(kubeconfig, what)
     configuration = _configuration()
     with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         try:
-            _file(content, Path(folder))
+            kubeconfigs.file(content, Path(folder))
             await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
             client = ApiClient(configuration)
         except Exception:
@@ -262,51 +270,13 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
         if not str(configuration.api_key.get("BearerToken", "")).isprintable():
             await client.close()
             raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
+        try:
+            kubeconfigs.check_server(configuration.host, what)
+        except Malformed:
+            await client.close()
+            raise
         async with _opened(client) as kube:
             yield kube
-
-
-def _harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(kubeconfig)
-    except yaml.YAMLError:
-        raise Malformed(f"{what}: the kubeconfig is not YAML") from None
-    if not isinstance(content, dict):
-        raise Malformed(f"{what}: the kubeconfig is not a mapping")
-    for path, key in _keys(content, ""):
-        if key in {"exec", "auth-provider", "tokenFile"} or key in _FILES:
-            raise Malformed(
-                f"{what}: {path} is not allowed in a kubeconfig from a Secret; "
-                "give certificates and tokens inline"
-            )
-    return content
-
-
-def _file(content: dict[str, Any], folder: Path) -> None:
-    """Put what stands inline into files.
-
-    The library would do so, too; but it remembers for ever which files it has made, and does not notice that
-    they are gone when the same cluster is opened again.
-    """
-    sections = [entry.get("cluster") or {} for entry in content["clusters"]]
-    sections += [entry.get("user") or {} for entry in content["users"]]
-    for number, section in enumerate(sections):
-        for key in _FILES & {name.removesuffix("-data") for name in section}:
-            section[key] = str(folder / f"{number}-{key}")
-            Path(section[key]).write_bytes(base64.b64decode(section.pop(f"{key}-data")))
-
-
-_FILES = {"certificate-authority", "client-certificate", "client-key"}
-
-
-def _keys(value: object, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield f"{path}.{key}".lstrip("."), str(key)
-            yield from _keys(inner, f"{path}.{key}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _keys(inner, f"{path}[{index}]")
 
 
 def _configuration() -> Configuration:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractAsyncContextManager
 
-from windowbox.errors import Waiting
+from windowbox.errors import Conflict, Superseded, Waiting, WindowboxError
 from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
-from workers.infrastructure import wanted
+from workers.infrastructure import asked, wanted
 from workers.infrastructure.networks import networks
 from workers.infrastructure.policies import policies
 from workers.infrastructure.words import WORDS
@@ -16,6 +17,8 @@ from workers.owned import homes
 from workers.owned.places import Place, Places
 from workers.owned.together import together
 
+logger = logging.getLogger(__name__)
+
 KIND = Kind(
     resource=INFRASTRUCTURES,
     pool="infrastructure",
@@ -23,6 +26,7 @@ KIND = Kind(
     words=WORDS,
     classes=frozenset({"shoot"}),
     deadline=1200.0,
+    strips=False,
 )
 
 
@@ -34,6 +38,7 @@ class InfrastructureActuator(Actuator):
         self._settings = settings
 
     async def reconcile(self, run: Run) -> Status:
+        asked.check_provider_config(run.object)
         shoot = shoot_of(run)
         found = networks(shoot)
         home = homes.infrastructure_namespace(shoot.technical_id)
@@ -52,17 +57,38 @@ class InfrastructureActuator(Actuator):
         shoot = shoot_of(run)
         home = homes.infrastructure_namespace(shoot.technical_id)
         async with self._provider(run) as place:
-            if await place.remove(NAMESPACES, "", home):
+            found = await place.found(NAMESPACES, "", home)
+            if found and not wanted.ours(found, run.object):
+                return  # somebody else's, in which we have never made anything
+            if found and (found.deleting or await place.remove(NAMESPACES, "", home)):
                 raise Waiting(f"waiting for namespace {home} to be gone")
             for family in ("IPv4", "IPv6"):
                 await place.remove(IP_POOLS, "", wanted.pool_name(shoot.technical_id, family))
 
+    async def force_delete(self, run: Run) -> None:
+        try:
+            await self.delete(run)
+        except Superseded:
+            raise
+        except Waiting:
+            return  # it goes by itself, and its address pools with it
+        except WindowboxError as error:
+            logger.warning("%s: what cannot be removed is left behind: %s", run.ref, error)
+
     async def _home(self, run: Run, place: Place, name: str) -> str:
         """The namespace, which must not be anybody else's. Returns its uid."""
-        return await place.ensure(NAMESPACES, wanted.namespace(name))
+        namespace = wanted.namespace(name)
+        found = await place.seen(NAMESPACES, "", name)
+        if found is None:
+            # Only a creation tells for sure that nobody else was faster.
+            if uid := await place.claim(NAMESPACES, namespace):
+                return uid
+            found = await place.found(NAMESPACES, "", name)
+        if found is None:
+            raise Conflict(f"namespace {name} has gone this very moment")
+        if not found.deleting:
+            wanted.check_ownership(found, run.object)
+        return await place.correct(NAMESPACES, found, namespace)
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
-        secret = run.object.spec.get("secretRef") or {}
-        return self._places.provider(
-            run, str(secret.get("namespace") or run.ref.namespace), str(secret.get("name") or "")
-        )
+        return self._places.provider(run, *asked.provider_secret(run.object))

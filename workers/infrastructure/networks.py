@@ -51,7 +51,8 @@ def networks(shoot: ShootFacts) -> Networks:
 
 def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
     try:
-        return tuple(ip_network(cidr) for cidr in cidrs)
+        # Spec and status may spell the same one in two ways.
+        return tuple(dict.fromkeys(ip_network(cidr) for cidr in cidrs))
     except ValueError as error:
         raise Malformed(f"spec.networking.{name} of the Shoot: {error}; correct the CIDR") from error
 
@@ -59,7 +60,7 @@ def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
 def _check_overlaps(by_name: Mapping[str, Iterable[Network]]) -> None:
     named = [(name, network) for name, all_of in by_name.items() for network in all_of]
     for (one, a), (other, b) in combinations(named, 2):
-        if a.version == b.version and a.overlaps(b):
+        if one != other and a.version == b.version and a.overlaps(b):
             raise Malformed(
                 f"spec.networking of the Shoot: {one} {a} and {other} {b} overlap; give each its own range"
             )

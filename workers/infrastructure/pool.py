@@ -28,5 +28,6 @@ def serving(common: Common) -> Serving:
         InfrastructureActuator(common.places, common.kinds.infrastructure),
         made=(NAMESPACES, IP_POOLS, NETWORK_POLICIES),
         owners=owners,
+        known=homes.complete,
         tasks={"homes": homes.run},
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
 from windowbox.models.refs import IP_POOLS, NAMESPACES
 from workers.infrastructure.networks import Networks
 from workers.lifecycle.kinds import Status
@@ -15,6 +17,22 @@ ROLE, INFRA = "gardener.cloud/role", "infra"
 
 def namespace(name: str) -> Manifest:
     return manifest(NAMESPACES, name, labels={ROLE: INFRA})
+
+
+def ours(namespace: Object, infrastructure: Object) -> bool:
+    """Whether the namespace of the Infrastructure was made for it, be it by another seed or program.
+
+    Where it has succeeded once, it was; then somebody has taken our label off since.
+    """
+    return namespace.labels.get(ROLE) == INFRA or bool(infrastructure.status.get("networking"))
+
+
+def check_ownership(namespace: Object, infrastructure: Object) -> None:
+    if not ours(namespace, infrastructure):
+        raise Malformed(
+            f"namespace {namespace.name} of the provider cluster belongs to somebody else: it has no label "
+            f"{ROLE}={INFRA}; delete it, or give it this label to have it taken over"
+        )
 
 
 def pool_name(technical_id: str, family: str) -> str:

@@ -9,7 +9,8 @@ from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import TransientError
 from workers.lifecycle import operations, statuses
-from workers.lifecycle.runs import LifeCycle, with_report
+from workers.lifecycle.reporting import with_report
+from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
 from workers.live import LiveDoors
 

@@ -50,6 +50,8 @@ class Kind:
     """It can be handed over to another seed, and taken over from one."""
     migrates_only_held: bool = False
     """Of what was never held on to, nothing is handed over, nor is that said."""
+    strips: bool = True
+    """Handed over, an object loses the finalizers of all, not only ours."""
     resync: float | None = None
     """Seconds after a success until everything is looked at again."""
 

@@ -94,24 +94,30 @@ def begin_patch(obj: Object, finalizer: str, flow: Flow) -> Patch | None:
     return _locked(obj, change) if change else None
 
 
-def finish_patch(obj: Object, finalizer: str, flow: Flow) -> Patch | None:
-    """What to write after everything has succeeded and was reported, or None. `obj`: the newest version."""
+def finish_patch(obj: Object, finalizer: str, flow: Flow, *, strips: bool = True) -> Patch | None:
+    """What to write after everything has succeeded and was reported, or None. `obj`: the newest version.
+
+    With `strips`, an object that is handed over loses the finalizers of others too.
+    """
     match flow:
         case Flow.DELETE if finalizer in obj.finalizers:
             return _locked(obj, {"finalizers": [f for f in obj.finalizers if f != finalizer]})
         case Flow.MIGRATE | Flow.RESTORE:
-            return _handed_over(obj, flow)
+            return _handed_over(obj, finalizer, flow, strips)
         case _:
             return None
 
 
-def _handed_over(obj: Object, flow: Flow) -> Patch | None:
+def _handed_over(obj: Object, finalizer: str, flow: Flow, strips: bool) -> Patch | None:
     change: Patch = {}
-    if flow is Flow.MIGRATE and obj.finalizers:
-        change["finalizers"] = None
+    left = [] if strips else [other for other in obj.finalizers if other != finalizer]
+    if flow is Flow.MIGRATE and list(obj.finalizers) != left:
+        change["finalizers"] = left or None
     # Another word than the one we served is a new wish of the client, and stays.
     if obj.annotations.get(OPERATION) == _SERVED[flow]:
         change["annotations"] = {OPERATION: None}
+    if change.get("finalizers"):
+        return _locked(obj, change)  # the list replaces the one that is there
     return {"metadata": {"uid": obj.uid, **change}} if change else None
 
 

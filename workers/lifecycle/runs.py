@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,13 +16,14 @@ from windowbox.errors import (
     Conflict,
     Malformed,
     Missing,
+    PermanentError,
     Refused,
     Superseded,
     TransientError,
     Waiting,
     WindowboxError,
 )
-from windowbox.models.extensions import instant
+from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
@@ -31,6 +31,8 @@ from workers.lifecycle import events, operations, statuses
 from workers.lifecycle.clusters import Hold, ShootFacts
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run
 from workers.lifecycle.operations import Flow, Patch
+from workers.lifecycle.patience import Noticing, Patience
+from workers.lifecycle.reporting import Reporter, same_failure, with_report
 from workers.lifecycle.world import World
 
 logger = logging.getLogger(__name__)
@@ -45,31 +47,6 @@ _LONG_SINCE = timedelta(seconds=5)
 _FIRST_RETRY_OF_MALFORMED = 30.0
 
 
-@dataclass
-class Reporter:
-    """What this run says about the object, each time expecting that nobody else has spoken since."""
-
-    doors: Doors
-    send: Callable[[StatusIntent, int], Any]
-    object: Object
-    sequence: int
-    spoken: bool = False
-
-    async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
-        version = self.object.resource_version
-        events = (event,) if event else ()
-        intent = StatusIntent(uid=self.object.uid, patch=patch, events=events, version=version)
-
-        async def act() -> None:
-            self.sequence = await self.send(intent, self.sequence)
-
-        # What is said is the effect, not about which version it was.
-        await self.doors.call(
-            "report", intent.model_dump(exclude={"version"}, exclude_defaults=True), act, effect=effect
-        )
-        self.spoken = True
-
-
 class LifeCycle:
     """The way of all extension kinds, for one kind."""
 
@@ -78,6 +55,7 @@ class LifeCycle:
         self._actuator = actuator
         self._scope = scope
         self._world = world
+        self._patience = Patience()
 
     async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
         """Do what the object asks for now, whatever the wish once meant."""
@@ -158,6 +136,9 @@ class LifeCycle:
         held = self.kind.finalizer in object.finalizers
         if flow is Flow.MIGRATE and self.kind.migrates_only_held and not held:
             return Outcome("nothing to do")
+        if seconds := await self._contended(run, wish):
+            note = "somebody changes it back again and again; two programs want it to be different"
+            return Outcome("waiting", Again(Wish(reason="drift"), seconds), note)
         if not self._wanted(object, wish):
             if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
                 _require(live, run)
@@ -170,6 +151,17 @@ class LifeCycle:
             return Outcome("skipped")
         reporter.object = begun.object
         return await self._act(begun, flow, wish, reporter)
+
+    async def _contended(self, run: Run, wish: Wish) -> float:
+        """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
+        asked = run.object.deleting or OPERATION in run.object.annotations or events.overdue(run.object)
+        if wish.reason != "drift" or wish.insist or asked:
+            return 0.0
+
+        async def look() -> float:
+            return self._patience.left(run.ref)
+
+        return float(await run.doors.call("patience", None, look))
 
     async def _shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, Hold | None]:
         if self.kind.shoot is Need.NEVER:
@@ -196,7 +188,8 @@ class LifeCycle:
             metadata = await self._world.patch(run.ref, patch, run.doors)
         except Missing:
             return None
-        return Run(run.ref, Object({**run.object.raw, "metadata": metadata}), run.shoot, run.doors)
+        held = self.kind.heard(Object({**run.object.raw, "metadata": metadata}))
+        return dataclasses.replace(run, object=held)
 
     async def _act(self, run: Run, flow: Flow, wish: Wish, reporter: Reporter) -> Outcome:
         operation = (
@@ -205,7 +198,7 @@ class LifeCycle:
         phrases = self.kind.words.of(flow)
         try:
             async with self._announced(operation, phrases, run.object, reporter):
-                extra = await self._within_deadline(run, flow)
+                extra = await self._within_deadline(run, flow, wish)
         except Superseded:
             raise
         except Waiting as waiting:
@@ -224,30 +217,40 @@ class LifeCycle:
     def _resync(self) -> Again | None:
         return Again(Wish(reason="drift"), self.kind.resync) if self.kind.resync else None
 
-    async def _within_deadline(self, run: Run, flow: Flow) -> dict[str, Any]:
+    async def _within_deadline(self, run: Run, flow: Flow, wish: Wish) -> dict[str, Any]:
+        noticing = Noticing(run.doors)
         try:
             async with asyncio.timeout(self.kind.deadline):
-                match flow:
-                    case Flow.DELETE if self._actuator.forced(run):
-                        await self._actuator.force_delete(run)
-                    case Flow.DELETE:
-                        await self._actuator.delete(run)
-                    case Flow.MIGRATE:
-                        await self._actuator.migrate(run)
-                    case Flow.RESTORE:
-                        return await self._actuator.restore(run)
-                    case _:
-                        return await self._actuator.reconcile(run)
+                return await self._actuate(dataclasses.replace(run, doors=noticing), flow)
         except TimeoutError as error:
             raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
+        finally:
+            if noticing.changed and wish.reason == "drift":
+                self._patience.mended(run.ref)
+
+    async def _actuate(self, run: Run, flow: Flow) -> dict[str, Any]:
+        match flow:
+            case Flow.DELETE if self._actuator.forced(run):
+                await self._actuator.force_delete(run)
+            case Flow.DELETE:
+                await self._actuator.delete(run)
+            case Flow.MIGRATE:
+                await self._actuator.migrate(run)
+            case Flow.RESTORE:
+                return await self._actuator.restore(run)
+            case _:
+                return await self._actuator.reconcile(run)
         return {}
 
     @contextlib.asynccontextmanager
     async def _announced(
         self, operation: operations.Operation, phrases: statuses.Phrases, object: Object, reporter: Reporter
     ) -> AsyncIterator[None]:
-        """Tell those who watch that something is being done, if it takes a while."""
-
+        """Tell those who watch that something is being done, if it takes a while and they do not know."""
+        last = object.last_operation
+        if (last.get("type"), last.get("state")) == (str(operation), "Processing"):
+            yield
+            return
         over = asyncio.Event()
 
         async def announce() -> None:
@@ -290,7 +293,7 @@ class LifeCycle:
         stays = same_failure(run.object, failed) and not events.overdue(run.object)
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
-        if not told or reporter.spoken:
+        if not told:
             await reporter.report(patch)
         again = Wish(reason=wish.reason if wish.reason == "drift" else "retry")
         return Outcome("waiting", Again(again, _LOOK_AGAIN), str(waiting))
@@ -308,7 +311,7 @@ class LifeCycle:
         phrases = self.kind.words.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
         patch |= self._conditions(run.object, flow, False, now)
-        if not same_failure(run.object, patch) or events.overdue(run.object):
+        if reporter.spoken or not same_failure(run.object, patch) or events.overdue(run.object):
             note = patch["lastError"]["description"]
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)
@@ -319,7 +322,7 @@ class LifeCycle:
         """Let go of the object, now that everything is done and durably reported."""
         object = run.object
         for _ in range(_CONFLICTS):
-            patch = operations.finish_patch(object, self.kind.finalizer, flow)
+            patch = operations.finish_patch(object, self.kind.finalizer, flow, strips=self.kind.strips)
             if patch is None:
                 return
             try:
@@ -342,12 +345,13 @@ class LifeCycle:
         if wish.reason == "drift" and unseen:
             return Outcome("nothing to do")  # until the client says that it means what it wrote
         try:
-            extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE)
+            extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
             return Outcome("waiting", Again(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
         except Malformed as error:
             return Outcome("error", self._resync(), str(error))
-        except TransientError as error:
+        except (TransientError, PermanentError) as error:
+            logger.info("%s: could not be put right: %s", run.ref, error)
             again = Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
             return Outcome("error", again, str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
@@ -380,25 +384,3 @@ def _require(live: bool, run: Run) -> None:
     """
     if not live:
         raise Conflict(f"{run.ref}: to be read from the API first")
-
-
-def with_report(found: Object, reported: StatusIntent | None) -> Object:
-    """The object as it will be once the last report about it is written."""
-    if reported is None or reported.uid != found.uid:
-        return found
-    ours = reported.patch.get("lastOperation", {}).get("lastUpdateTime", "")
-    if ours < str(found.last_operation.get("lastUpdateTime", "")):
-        return found
-    return Object({**found.raw, "status": statuses.merge(found.status, reported.patch)})
-
-
-def same_failure(object: Object, patch: Patch) -> bool:
-    """Whether the object tells of this very failure already: then nobody learns anything from a write."""
-    told, tell = object.status.get("lastError") or {}, patch["lastError"]
-    return (
-        object.last_operation.get("state") == "Error"
-        and object.last_operation.get("type") == patch["lastOperation"]["type"]
-        and object.status.get("observedGeneration") == patch["observedGeneration"]
-        and told.get("description") == tell["description"]
-        and (told.get("codes") or None) == (tell["codes"] or None)
-    )

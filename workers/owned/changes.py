@@ -27,6 +27,8 @@ _TELLING: dict[str, Callable[[Object], Any]] = {
 }
 """What of a status is waited for."""
 
+_HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
+
 
 async def matters(kind: str, change: Announcement, before: Before) -> bool:
     """Whether somebody has changed what we made, or it has come to what was waited for.
@@ -45,7 +47,7 @@ def essence(kind: str, object: Object) -> Any:
     """What of an object its owner cares about."""
     telling = _TELLING.get(kind)
     body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
-    head = [object.metadata.get(name) for name in ("uid", "labels", "ownerReferences", "deletionTimestamp")]
+    head = [object.metadata.get(name) for name in _HEAD]
     return body, head, telling(object) if telling else None
 
 

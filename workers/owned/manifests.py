@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models.objects import Object
-from windowbox.models.refs import IP_POOLS, MANAGED_RESOURCES, NETWORK_POLICIES, Resource
+from windowbox.models.refs import MANAGED_RESOURCES, NETWORK_POLICIES, Resource
 
 Manifest = dict[str, Any]
 
-_OURS_ALONE = frozenset({IP_POOLS, MANAGED_RESOURCES, NETWORK_POLICIES})
-"""Kinds of which the API fills in nothing: what else stands in their spec was put there by hand."""
+_OURS_ALONE = frozenset({MANAGED_RESOURCES, NETWORK_POLICIES})
+"""Kinds of which nobody fills in anything: what else stands in their spec was put there by hand."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata", "status"})
-_KEPT = ("labels", "annotations", "ownerReferences")
+_KEPT = ("labels", "annotations")
 
 
 def manifest(
@@ -41,9 +41,11 @@ def differs(resource: Resource, found: Object, wanted: Manifest) -> bool:
     """Whether `found` has to be written for it to be what is wanted. What others have added may stay."""
     head = {name: wanted["metadata"][name] for name in _KEPT if name in wanted["metadata"]}
     body = {name: value for name, value in wanted.items() if name not in _HEAD}
-    if not (_within(head, found.metadata) and _within(body, found.raw)):
-        return True
-    return excess(resource, found, wanted) is not None
+    if resource in _OURS_ALONE:
+        same = all(_bare(value) == _bare(found.raw.get(name)) for name, value in body.items())
+    else:
+        same = _within(body, found.raw)
+    return not (same and _within(head, found.metadata) and _owned(wanted, found))
 
 
 def excess(resource: Resource, found: Object, wanted: Manifest) -> dict[str, Any] | None:
@@ -57,10 +59,26 @@ def excess(resource: Resource, found: Object, wanted: Manifest) -> dict[str, Any
     return patch or None
 
 
+def _owned(wanted: Manifest, found: Object) -> bool:
+    """Whether all owners are there. Their order means nothing, and others may be among them."""
+    ours = wanted["metadata"].get("ownerReferences") or []
+    owners = found.metadata.get("ownerReferences") or []
+    return all(any(_within(one, other) for other in owners) for one in ours)
+
+
+def _bare(value: Any) -> Any:
+    """Without lists that are empty, which the API leaves out."""
+    if isinstance(value, Mapping):
+        return {name: _bare(inner) for name, inner in value.items() if inner != [] and inner is not None}
+    return [_bare(one) for one in value] if isinstance(value, list) else value
+
+
 def _within(wanted: Any, found: Any) -> bool:
     """Whether everything in `wanted` stands in `found` as well. Lists are as long in both."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(_within(v, found.get(k)) for k, v in wanted.items())
+    if wanted == [] and found is None:
+        return True
     if isinstance(wanted, list):
         same_length = isinstance(found, list) and len(wanted) == len(found)
         return same_length and all(_within(one, other) for one, other in zip(wanted, found, strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.clients.providers import Providers
-from windowbox.errors import Missing, Waiting
+from windowbox.errors import Conflict, Missing, Waiting
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, ObjectRef, Resource
 from workers.doors import Doors
@@ -98,6 +98,10 @@ class Place:
         """
         metadata = wanted["metadata"]
         found = await self.seen(resource, metadata.get("namespace", ""), metadata["name"])
+        return await self.correct(resource, found, wanted)
+
+    async def correct(self, resource: Resource, found: Object | None, wanted: Manifest) -> str:
+        """Make what was found what is wanted. Returns its uid."""
         if found and found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
         if found and not manifests.differs(resource, found, wanted):
@@ -136,6 +140,22 @@ class Place:
 
     async def _write(self, said: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
         return await self.doors.call("apply", {"cluster": self.cluster, "object": said}, act, effect=True)
+
+    async def claim(self, resource: Resource, wanted: Manifest) -> str | None:
+        """Make the object and return its uid. None if there is one, perhaps another's."""
+        metadata = wanted["metadata"]
+
+        async def act() -> str | None:
+            kube = await self.reaching.api()
+            try:
+                made = await kube.create(resource, metadata.get("namespace", ""), wanted, owner=MANAGER)
+            except Conflict:
+                return None
+            return made.uid
+
+        said = {"cluster": self.cluster, "object": wanted}
+        uid: str | None = await self.doors.call("claim", said, act, effect=True)
+        return uid
 
     async def create(self, resource: Resource, wanted: Manifest) -> str:
         """Make one more object, whose name the API chooses. Returns the name."""

@@ -1,0 +1,33 @@
+"""What an Infrastructure's spec asks for, checked before anything is made of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+
+
+class ProviderSecret(NamedTuple):
+    """Where the kubeconfig of the provider cluster is."""
+
+    namespace: str
+    name: str
+
+
+def provider_secret(infrastructure: Object) -> ProviderSecret:
+    secret = infrastructure.spec.get("secretRef") or {}
+    name, namespace = secret.get("name"), secret.get("namespace")
+    if not name:
+        raise Malformed("spec.secretRef.name is not set: name the Secret with the provider's kubeconfig")
+    return ProviderSecret(str(namespace or infrastructure.namespace), str(name))
+
+
+def check_provider_config(infrastructure: Object) -> None:
+    """Refuse what would be ignored: Infrastructures of type local cannot be configured."""
+    if config := infrastructure.spec.get("providerConfig"):
+        fields = ", ".join(f"{name}: {config[name]!r}" for name in sorted(config))
+        raise Malformed(
+            f"spec.providerConfig of an Infrastructure of type local has no fields, but there are {fields}; "
+            "remove spec.provider.infrastructureConfig from the Shoot"
+        )

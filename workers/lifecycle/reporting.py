@@ -1,0 +1,60 @@
+"""What a run says about its object, and what was said before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bus.messages import EventIntent, StatusIntent
+from windowbox.models.objects import Object
+from workers.doors import Doors
+from workers.lifecycle import statuses
+from workers.lifecycle.operations import Patch
+
+
+@dataclass
+class Reporter:
+    """What this run says about the object, each time expecting that nobody else has spoken since."""
+
+    doors: Doors
+    send: Callable[[StatusIntent, int], Any]
+    object: Object
+    sequence: int
+    spoken: bool = False
+
+    async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
+        version = self.object.resource_version
+        events = (event,) if event else ()
+        intent = StatusIntent(uid=self.object.uid, patch=patch, events=events, version=version)
+
+        async def act() -> None:
+            self.sequence = await self.send(intent, self.sequence)
+
+        # What is said is the effect, not about which version it was.
+        await self.doors.call(
+            "report", intent.model_dump(exclude={"version"}, exclude_defaults=True), act, effect=effect
+        )
+        self.spoken = True
+
+
+def with_report(found: Object, reported: StatusIntent | None) -> Object:
+    """The object as it will be once the last report about it is written."""
+    if reported is None or reported.uid != found.uid:
+        return found
+    ours = reported.patch.get("lastOperation", {}).get("lastUpdateTime", "")
+    if ours < str(found.last_operation.get("lastUpdateTime", "")):
+        return found
+    return Object({**found.raw, "status": statuses.merge(found.status, reported.patch)})
+
+
+def same_failure(object: Object, patch: Patch) -> bool:
+    """Whether the object tells of this very failure already: then nobody learns anything from a write."""
+    told, tell = object.status.get("lastError") or {}, patch["lastError"]
+    return (
+        object.last_operation.get("state") == "Error"
+        and object.last_operation.get("type") == patch["lastOperation"]["type"]
+        and object.status.get("observedGeneration") == patch["observedGeneration"]
+        and told.get("description") == tell["description"]
+        and (told.get("codes") or None) == (tell["codes"] or None)
+    )
