@@ -127,6 +127,7 @@ _WATCHER = [
 _WORKER = [
     *(subject for pool in POOLS for subject in _pool(pool)),
     *_wishing(PATCH),
+    *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat tells whether they are there
     *_FULFILLING,
     subjects.intent(">"),
     *_reading(streams.OBJECTS),
@@ -135,7 +136,7 @@ _WORKER = [
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
-    *_leases("edge", "join"),
+    *_leases("edge", "join", "providers"),
     # Clusters join and leave as their Namespaces say, and are put back when the bus has forgotten them.
     *_last(f"KV_{streams.CLUSTERS}", ">"),
     subjects.entry(streams.CLUSTERS, ">"),

@@ -42,6 +42,7 @@ from workers.loadbalancer import takeover
 from workers.loadbalancer.book import Book
 from workers.owned.places import Places
 from workers.pools import POOLS
+from workers.providing.keeping import Keeping
 from workers.serving import Common, Parts
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,8 @@ async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExi
         _work_on_dnsrecords(made, common, stack)
     if loadbalancer.POOL in pools and made.settings.loadbalancer.ranges:
         await _work_on_load_balancers(made, stack)
+    keeping = Keeping(made.bus, made.registry, common.places.providers, made.settings.work.sweep_interval)
+    made.tasks["providers"] = lambda: made.leases.while_held("providers", keeping.run)
     for pool, assembled in POOLS.items():
         if pool in pools and (parts := assembled(common)):
             _add_parts(made, parts)

@@ -39,6 +39,7 @@ from windowbox.settings import WatchSettings, WorkSettings
 from workers.lifecycle.world import World
 from workers.owned.places import Places
 from workers.pools import POOLS
+from workers.providing.keeping import Keeping
 from workers.serving import Common, Parts
 
 CLOUDPROVIDER = "cloudprovider"
@@ -300,9 +301,12 @@ async def _working(
     world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, pools: tuple[str, ...]
 ) -> list[Any]:
     leases = Leases(bus, f"worker {id(bus)}")
-    places = Places(opened, Providers(opened, registry))
+    providers = Providers(opened, registry)
+    places = Places(opened, providers)
+    keeping = Keeping(bus, registry, providers, world.work.sweep_interval)
     common = Common(bus, opened, World(bus, opened), places, world.work, world.kinds)
-    running: list[Any] = [leases.run(), common.world.run()]
+    running: list[Any] = [leases.run(), common.world.run(), _closing(providers)]
+    running.append(leases.while_held("providers", keeping.run))
     for name in pools:
         parts = POOLS[name](common)
         assert parts, name
@@ -310,6 +314,13 @@ async def _working(
         running += [parts.pool.run(), parts.router.run(), *(task() for task in parts.tasks.values())]
         running.append(_sweeping(leases, name, parts, world.work.sweep_interval))
     return running
+
+
+async def _closing(providers: Providers) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await providers.aclose()
 
 
 async def _sweeping(leases: Leases, name: str, parts: Parts, interval: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bus.registry import Member, Registry, SecretKey
-from windowbox.clients import kube
+from windowbox.clients import identities, kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, Missing, TransientError
 from windowbox.models.refs import RUNTIME, SECRETS
@@ -79,6 +79,7 @@ class Clusters:
         if member.secret:
             text = await self._kubeconfig(member.secret, what)
             async with kube.from_text(text, what) as opened:
+                _check_identity(member, member.secret, opened)
                 yield opened
         else:
             async with kube.from_file(Path(member.file) if member.file else None) as opened:
@@ -94,6 +95,15 @@ class Clusters:
             return base64.b64decode(found.raw["data"][secret.key], validate=True)
         except (KeyError, TypeError, binascii.Error) as error:
             raise Malformed(f"{where} has no usable key {secret.key!r}") from error
+
+
+def _check_identity(member: Member, secret: SecretKey, opened: Kube) -> None:
+    """What a provider Secret leads to may be changed by a tenant; what is read there, others rely on."""
+    if member.origin == "provider" and identities.provider(opened, secret) != member.id:
+        raise Malformed(
+            f"cluster {member.id!r}: Secret {secret.namespace}/{secret.name} leads to another cluster now; "
+            "another Secret will be looked for"
+        )
 
 
 def _credentials(member: Member) -> SecretKey | str | None:

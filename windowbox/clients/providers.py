@@ -7,16 +7,18 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bus.registry import Member, Registry, SecretKey
-from windowbox.clients import kube
+from windowbox.clients import identities, kube
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import UNAUTHENTICATED, Kube
-from windowbox.errors import Missing, PermanentError, TransientError, WindowboxError
+from windowbox.errors import Malformed, Missing, PermanentError, WindowboxError
 from windowbox.models.refs import (
+    ENDPOINT_SLICES,
     IP_POOLS,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -26,10 +28,13 @@ from windowbox.models.refs import (
     SERVICES,
 )
 
-KINDS = (NAMESPACES.id, NETWORK_POLICIES.id, IP_POOLS.id, PODS.id, SERVICES.id)
+logger = logging.getLogger(__name__)
+
+WATCHED = (NAMESPACES, NETWORK_POLICIES, IP_POOLS, PODS, SERVICES, ENDPOINT_SLICES)
 """What is watched in provider clusters: the kinds that are made there."""
 
 _IDLE_SECONDS = 300.0
+_MOST_IDLE = 64
 _COULD_NOT = "could not create client for infrastructure resources"
 
 
@@ -40,13 +45,25 @@ class Provider(NamedTuple):
     kube: Kube
 
 
+class _Key(NamedTuple):
+    """What a kubeconfig says, to objects of a cluster."""
+
+    cluster: str
+    digest: str
+
+
 @dataclass
 class _Shared:
     """A client, for all Secrets that hold the same kubeconfig."""
 
-    provider: Provider
-    stack: contextlib.AsyncExitStack
     users: int = 0
+    kube: Kube | None = None
+    own: bool = False
+    """It leads to the cluster that the Secrets are in."""
+    considered: bool = False
+    """It has been tried whether its cluster can be watched."""
+    stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     closing: asyncio.TimerHandle | None = None
 
 
@@ -56,49 +73,79 @@ class Providers:
 
     clusters: Clusters
     registry: Registry
-    _shared: dict[str, _Shared] = field(default_factory=dict)
-    _identities: dict[str, str] = field(default_factory=dict)
-    """Of clusters on the bus, what tells them from others."""
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _shared: dict[_Key, _Shared] = field(default_factory=dict)
+    """Those that are used, and after them those that are not, the longest unused first."""
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
 
     @contextlib.asynccontextmanager
     async def opened(self, cluster: str, namespace: str, name: str) -> AsyncIterator[Provider]:
         """The cluster that the Secret of `cluster` leads to; kept open at least until this is left."""
         secret = SecretKey(namespace=namespace, name=name)
-        kubeconfig = await self._kubeconfig(cluster, secret)
-        if not kubeconfig:
-            yield Provider(cluster, await self.clusters.get(cluster))
-            return
-        digest = hashlib.sha256(kubeconfig).hexdigest()
-        shared = await self._open(cluster, secret, digest, kubeconfig)
+        async with self._reached(cluster, secret) as (provider, shared):
+            if shared and not shared.own and not shared.considered:
+                shared.considered = True
+                await self._have_it_watched(cluster, secret, provider)
+            yield provider
+
+    async def leads_to(self, secret: SecretKey, *, watched: bool = False) -> str | None:
+        """Which provider cluster this Secret of the runtime cluster leads to now.
+
+        None if to none, or to the runtime cluster itself; if it is to be `watched`, also if we are not let.
+        TransientError if that cannot be told.
+        """
         try:
-            yield shared.provider
-        finally:
-            self._leave(digest, shared)
+            async with self._reached(RUNTIME, secret) as (provider, shared):
+                if shared is None or shared.own:
+                    return None
+                if watched:
+                    await _look(provider.kube)
+                return provider.cluster
+        except PermanentError as error:
+            logger.debug("%s", error)
+            return None
 
     async def aclose(self) -> None:
         """Close all of them."""
-        for digest in list(self._shared):
-            shared = self._shared.pop(digest)
+        for shared in self._shared.values():
             if shared.closing:
                 shared.closing.cancel()
             await shared.stack.aclose()
+        self._shared.clear()
         if self._ending:
             await asyncio.wait(self._ending)
 
+    @contextlib.asynccontextmanager
+    async def _reached(
+        self, cluster: str, secret: SecretKey
+    ) -> AsyncIterator[tuple[Provider, _Shared | None]]:
+        kubeconfig = await self._kubeconfig(cluster, secret)
+        if not kubeconfig:
+            yield Provider(cluster, await self.clusters.get(cluster)), None
+            return
+        key = _Key(cluster, hashlib.sha256(kubeconfig).hexdigest())
+        shared = self._enter(key)
+        try:
+            opened = await self._open(cluster, secret, kubeconfig, shared)
+            name = cluster if shared.own else identities.provider(opened, secret)
+            yield Provider(name, opened), shared
+        finally:
+            self._leave(key, shared)
+
     async def _kubeconfig(self, cluster: str, secret: SecretKey) -> bytes:
         """What the Secret holds; nothing where it says, by an empty key, that its own cluster is meant."""
+        where = f"Secret {secret.namespace}/{secret.name}"
+        if not secret.name:
+            raise Malformed(f"{_COULD_NOT}: no provider secret is named: give the reference to it a name")
         runtime = await self.clusters.get(cluster)
         try:
             found = await runtime.get(SECRETS, secret.namespace, secret.name)
         except Missing as error:
             raise PermanentError(
-                f'{_COULD_NOT}: could not retrieve provider secret: secrets "{secret.name}" not found',
+                f'{_COULD_NOT}: could not retrieve provider secret: secrets "{secret.name}" not found '
+                f"in namespace {secret.namespace}",
                 codes=(UNAUTHENTICATED,),
             ) from error
         data = found.raw.get("data") or {}
-        where = f"Secret {secret.namespace}/{secret.name}"
         if secret.key not in data:
             raise PermanentError(
                 f"{_COULD_NOT}: no kubeconfig found in provider secret: "
@@ -106,69 +153,75 @@ class Providers:
                 codes=(UNAUTHENTICATED,),
             )
         try:
-            return base64.b64decode(data[secret.key], validate=True)
+            return base64.b64decode(data[secret.key] or "", validate=True)
         except (TypeError, binascii.Error) as error:
-            raise PermanentError(
-                f"{_COULD_NOT}: {where}: {secret.key!r} is not base64", codes=(UNAUTHENTICATED,)
-            ) from error
+            raise Malformed(f"{_COULD_NOT}: {where}: {secret.key!r} is not base64") from error
 
-    async def _open(self, cluster: str, secret: SecretKey, digest: str, kubeconfig: bytes) -> _Shared:
-        async with self._lock:
-            shared = self._shared.get(digest)
-            if shared is not None and shared.provider.kube.stale and not shared.users:
-                await self._close(digest, shared)
-                shared = None
-            if shared is None:
-                shared = self._shared[digest] = await self._connected(cluster, secret, kubeconfig)
-            shared.users += 1
-            if shared.closing:
-                shared.closing.cancel()
-                shared.closing = None
-        await self._have_it_watched(cluster, secret, shared.provider.cluster)
+    def _enter(self, key: _Key) -> _Shared:
+        shared = self._shared.setdefault(key, _Shared())
+        shared.users += 1
+        if shared.closing:
+            shared.closing.cancel()
+            shared.closing = None
         return shared
 
-    async def _connected(self, cluster: str, secret: SecretKey, kubeconfig: bytes) -> _Shared:
-        what = f"{_COULD_NOT}: Secret {secret.namespace}/{secret.name}"
-        async with contextlib.AsyncExitStack() as stack:
-            opened = await stack.enter_async_context(kube.from_text(kubeconfig, what))
-            identity = await _identity(opened)
-            if cluster not in self._identities:
-                self._identities[cluster] = await _identity(await self.clusters.get(cluster))
-            same = identity == self._identities[cluster]
-            provider = Provider(cluster if same else f"provider-{identity[:8]}", opened)
-            return _Shared(provider, stack.pop_all())
+    async def _open(self, cluster: str, secret: SecretKey, kubeconfig: bytes, shared: _Shared) -> Kube:
+        # Those that want the same wait for one another, but nobody waits for a server of somebody else.
+        async with shared.opening:
+            if shared.kube is not None and shared.kube.stale and shared.users == 1:
+                shared.kube = None
+                await shared.stack.aclose()
+            if shared.kube is None:
+                what = f"{_COULD_NOT}: Secret {secret.namespace}/{secret.name}"
+                async with contextlib.AsyncExitStack() as stack:
+                    opened = await stack.enter_async_context(kube.from_text(kubeconfig, what))
+                    shared.own = await identities.same(opened, await self.clusters.get(cluster))
+                    shared.kube, shared.stack = opened, stack.pop_all()
+            return shared.kube
 
-    async def _have_it_watched(self, cluster: str, secret: SecretKey, provider: str) -> None:
+    async def _have_it_watched(self, cluster: str, secret: SecretKey, provider: Provider) -> None:
         """Let the provider cluster take part, so that what happens to our objects there is heard of."""
-        if provider == cluster or provider in self.registry.members or cluster != RUNTIME:
+        if cluster != RUNTIME or provider.cluster in self.registry.members:
             return
-        member = Member(id=provider, secret=secret, kinds=KINDS, origin="provider")
-        with contextlib.suppress(TransientError):  # another was faster, or the bus is away: next time
-            await self.registry.exchange(provider, None, member)
+        try:
+            await _look(provider.kube)
+            await self.registry.exchange(provider.cluster, None, member(provider.cluster, secret))
+            logger.info("provider cluster %s takes part", provider.cluster)
+        except WindowboxError as error:
+            # The run itself will tell if it is more than that. Another may have been faster, too.
+            logger.info("provider cluster %s is not watched: %s", provider.cluster, error)
 
-    def _leave(self, digest: str, shared: _Shared) -> None:
+    def _leave(self, key: _Key, shared: _Shared) -> None:
         shared.users -= 1
-        if shared.users == 0 and self._shared.get(digest) is shared:
-            loop = asyncio.get_running_loop()
-            shared.closing = loop.call_later(_IDLE_SECONDS, self._expire, digest, shared)
+        if shared.users or self._shared.get(key) is not shared:
+            return
+        self._shared[key] = self._shared.pop(key)
+        loop = asyncio.get_running_loop()
+        shared.closing = loop.call_later(_IDLE_SECONDS, self._expire, key, shared)
+        idle = [(key, one) for key, one in self._shared.items() if one.users == 0]
+        for longest, unused in idle[:-_MOST_IDLE]:
+            self._expire(longest, unused)
 
-    def _expire(self, digest: str, shared: _Shared) -> None:
-        ending = asyncio.create_task(self._close(digest, shared), name="close an unused provider")
+    def _expire(self, key: _Key, shared: _Shared) -> None:
+        if shared.users or self._shared.get(key) is not shared:
+            return
+        del self._shared[key]
+        if shared.closing:
+            shared.closing.cancel()
+        ending = asyncio.create_task(shared.stack.aclose(), name="close an unused provider")
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    async def _close(self, digest: str, shared: _Shared) -> None:
-        if shared.users == 0 and self._shared.get(digest) is shared:
-            del self._shared[digest]
-            await shared.stack.aclose()
+
+def member(cluster: str, secret: SecretKey) -> Member:
+    """A provider cluster as it takes part."""
+    return Member(
+        id=cluster, secret=secret, kinds=tuple(resource.id for resource in WATCHED), origin="provider"
+    )
 
 
-async def _identity(opened: Kube) -> str:
-    """What tells a cluster from all others: the uid of the namespace that each has."""
-    try:
-        return (await opened.get(NAMESPACES, "", "kube-system")).uid
-    except TransientError:
-        raise
-    except WindowboxError:
-        # Not everybody may read that. Then it is known by where it is.
-        return hashlib.sha256(opened.host.encode()).hexdigest()
+async def _look(opened: Kube) -> None:
+    """See whether we are let in, and shown what is to be watched."""
+    for resource in WATCHED:
+        with contextlib.suppress(Missing):  # not every cluster has every kind
+            await opened.page(resource, limit=1)

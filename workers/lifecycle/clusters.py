@@ -25,7 +25,7 @@ class ShootFacts:
     self_hosted: bool = False
     managed_infrastructure: bool = False
     technical_id: str = ""
-    ip_families: tuple[str, ...] = ()
+    ip_families: tuple[str, ...] = ("IPv4",)
     nodes: tuple[str, ...] = ()
     """CIDRs, as the Shoot's spec has it and, after that, as its status has them."""
     pods: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ class Places:
 
     def __init__(self, clusters: Clusters, providers: Providers) -> None:
         self._clusters = clusters
-        self._providers = providers
+        self.providers = providers
 
     def own(self, run: Run) -> Place:
         """The cluster that the run's object is in."""
@@ -40,7 +40,7 @@ class Places:
             reaching = _Reaching(self._clusters, run.ref.cluster)
 
             async def act() -> str:
-                opened = self._providers.opened(run.ref.cluster, namespace, name)
+                opened = self.providers.opened(run.ref.cluster, namespace, name)
                 provider = await stack.enter_async_context(opened)
                 reaching.kube = provider.kube
                 return provider.cluster
