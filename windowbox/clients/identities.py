@@ -1,0 +1,57 @@
+"""Which clusters are the same one. What a server says of itself is no proof: anybody may answer anything."""
+
+from __future__ import annotations
+
+import hashlib
+from urllib.parse import urlsplit
+
+from bus.registry import SecretKey
+from windowbox.clients import kube, kubeconfigs
+from windowbox.clients.kube import Kube
+from windowbox.errors import Missing, PermanentError
+from windowbox.models.refs import NAMESPACES
+
+_PREFIX = "provider-"
+_DIGITS = 32
+"""So many that nobody finds other authorities that give the same: whoever chooses them can try for long."""
+
+
+def provider(opened: Kube, secret: SecretKey) -> str:
+    """What the cluster that the Secret leads to is called on the bus.
+
+    It is known by where it is, and by whom that is vouched for. Where nobody vouches for it, it is nobody's
+    but the Secret's.
+    """
+    proof = opened.trust or f"secret {secret.namespace}/{secret.name}"
+    return _PREFIX + hashlib.sha256(f"{proof} {_address(opened)}".encode()).hexdigest()[:_DIGITS]
+
+
+async def same(one: Kube, other: Kube) -> bool:
+    """Whether two ways lead to the same cluster. False if that cannot be told."""
+    if one.trust is None or one.trust != other.trust:
+        return False
+    if _address(one) == _address(other):
+        return True
+    # The same authority vouches for both. One that serves a single cluster lets no stranger speak of uids.
+    if one.trust == kubeconfigs.PUBLIC:
+        return False
+    uid = await _uid(one)
+    return uid is not None and uid == await _uid(other)
+
+
+def _address(opened: Kube) -> str:
+    parts = urlsplit(opened.host)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
+
+
+async def _uid(opened: Kube) -> str | None:
+    """The uid of a namespace that every cluster has; None if we may not know it."""
+    try:
+        return (await opened.get(NAMESPACES, "", "kube-system")).uid
+    except Missing:
+        return None
+    except PermanentError as error:
+        if kube.UNAUTHENTICATED in error.codes:
+            raise
+        return None

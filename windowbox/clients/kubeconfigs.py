@@ -1,0 +1,107 @@
+"""Kubeconfigs that somebody else wrote, and what is known of a server before it has said a word."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from windowbox.errors import Malformed
+
+PUBLIC = "public"
+"""The trust in authorities that vouch for servers of anybody."""
+
+_FILES = {"certificate-authority", "client-certificate", "client-key"}
+_PROGRAMS = {"exec", "auth-provider", "tokenFile"}
+_MOST = 1 << 16
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
+    """What the text says. Malformed if it is none, or would have us run programs or read files."""
+    if len(kubeconfig) > _MOST:
+        raise Malformed(f"{what}: the kubeconfig has {len(kubeconfig)} bytes: give one of at most {_MOST}")
+    try:
+        content = yaml.load(kubeconfig, _Loader)
+    except _Alias:
+        raise Malformed(
+            f"{what}: aliases are not allowed in a kubeconfig from a Secret; write out what *name stands for"
+        ) from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise Malformed(f"{what}: the kubeconfig is not YAML") from None
+    if not isinstance(content, dict):
+        raise Malformed(f"{what}: the kubeconfig is not a mapping")
+    for path, key in _keys(content, ""):
+        if key in _PROGRAMS or key in _FILES:
+            raise Malformed(
+                f"{what}: {path} is not allowed in a kubeconfig from a Secret; "
+                "give certificates and tokens inline"
+            )
+    return content
+
+
+def file(content: dict[str, Any], folder: Path) -> None:
+    """Put what stands inline into files.
+
+    The library would do so, too; but it remembers for ever which files it has made, and does not notice that
+    they are gone when the same cluster is opened again.
+    """
+    sections = [entry.get("cluster") or {} for entry in content["clusters"]]
+    sections += [entry.get("user") or {} for entry in content["users"]]
+    for number, section in enumerate(sections):
+        for key in _FILES & {name.removesuffix("-data") for name in section}:
+            section[key] = str(folder / f"{number}-{key}")
+            Path(section[key]).write_bytes(base64.b64decode(section.pop(f"{key}-data")))
+
+
+def check_server(url: str | None, what: str) -> None:
+    try:
+        parts = urlsplit(url or "")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise Malformed(f"{what}: the kubeconfig's server is no URL such as https://api.example.com:6443")
+
+
+def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
+    """By whom the server is vouched for; None if by nobody, so that anybody may answer in its name."""
+    if not verified or urlsplit(server).scheme != "https":
+        return None
+    if authorities is None:
+        return PUBLIC
+    try:
+        found = {
+            ssl.PEM_cert_to_DER_cert(pem.decode()) for pem in _CERTIFICATE.findall(authorities.read_bytes())
+        }
+    except (OSError, ValueError):
+        return None
+    return hashlib.sha256(b"".join(sorted(found))).hexdigest() if found else None
+
+
+def _keys(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield f"{path}.{key}".lstrip("."), str(key)
+            yield from _keys(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _keys(inner, f"{path}[{index}]")
+
+
+class _Alias(yaml.YAMLError):
+    """An alias: a few of them can stand for more than any memory holds."""
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _Alias
+        return super().compose_node(parent, index)
