@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from windowbox.errors import Malformed
+
+_NO_SEGMENT = re.compile(r"\.\.?|.*[/%?#\\\x00-\x20].*", re.DOTALL)
+"""What would lead a path elsewhere, to an object of somebody else."""
 
 
 class Resource(NamedTuple):
@@ -28,6 +34,9 @@ class Resource(NamedTuple):
     def path(self, namespace: str = "", name: str = "") -> str:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         where = namespace or self.within
+        for segment in (where, name):
+            if _NO_SEGMENT.fullmatch(segment):
+                raise Malformed(f"{segment!r:.80} cannot be a name in {self.id}: correct the reference to it")
         within = f"/namespaces/{where}" if self.namespaced and where else ""
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 

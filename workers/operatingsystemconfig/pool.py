@@ -1,0 +1,10 @@
+"""The pool `operatingsystemconfig`, put together."""
+
+from __future__ import annotations
+
+from workers.operatingsystemconfig.actuator import KIND, OperatingSystemConfigActuator
+from workers.serving import Common, Serving
+
+
+def serving(common: Common) -> Serving:
+    return Serving(KIND, OperatingSystemConfigActuator(common.places))

@@ -1,0 +1,28 @@
+"""The spec of an OperatingSystemConfig, taken from the object as it came, and found sound."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pydantic import ValidationError
+
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec
+from workers.operatingsystemconfig.validation import problems
+
+_TOLD = 5
+"""So many problems are told at once; the rest after these are mended."""
+
+
+def parsed(object: Object) -> OperatingSystemConfigSpec:
+    """The spec. Malformed if anything is wrong with it: nothing has been made of it then."""
+    try:
+        spec = OperatingSystemConfigSpec.model_validate(object.spec)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Malformed(f"spec.{where}: {first['msg']}; correct the field") from None
+    if found := list(islice(problems(spec), _TOLD)):
+        raise Malformed("; ".join(found))
+    return spec
