@@ -127,6 +127,22 @@ def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> 
     assert because.endswith(" is not there yet")
 
 
+@pytest.mark.parametrize(
+    ("short", "plural"),
+    [
+        ("infra", "infrastructures"),
+        ("osc", "operatingsystemconfigs"),
+        ("bastion", "bastions"),
+        ("exposure", "selfhostedshootexposures"),
+        ("ext", "extensions"),
+        ("ing", "ingresses"),
+    ],
+)
+def test_the_kinds_that_make_objects_have_short_names(alone: CommandLine, short: str, plural: str) -> None:
+    shown = alone.here("trace", short, "shoot--a--b/web")
+    assert f"knows nothing of {plural} shoot--a--b/web" in shown.output
+
+
 async def wish_for(url: str, ref: ObjectRef) -> None:
     async with connected(Access(url)) as bus:
         await streams.ensure(bus)

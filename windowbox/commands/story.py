@@ -13,6 +13,7 @@ from bus.messages import Call, RunRecord, Wish
 from bus.recordings import SeenObject
 from windowbox.commands.balancers import stories
 from windowbox.commands.differences import ABSENT, changes
+from windowbox.commands.kinds import stories as kinds
 from windowbox.telemetry import tracing
 from workers.lifecycle.clusters import is_shoot_namespace
 
@@ -193,7 +194,8 @@ def _call(call: Call) -> Iterator[str]:
         case "status", dict(patch), _:
             text = f"status: {_status(patch)}"
         case _:
-            found = stories.told(call)
+            found = kinds.told(call)
+            found = stories.told(call) if found is None else found
             text = f"{call.door}: {_short(call.request)}" if found is None else found
     if text or failed:
         yield (text or call.door) + failed

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from windowbox.settings import Settings
 
 _SHORT = {
-    "dns": "dnsrecords", "dnsrec": "dnsrecords", "ns": "namespaces", "svc": "services", "lb": "services"
+    "bb": "backupbuckets", "be": "backupentries", "dns": "dnsrecords", "dnsrec": "dnsrecords",
+    "exp": "selfhostedshootexposures", "exposure": "selfhostedshootexposures", "ext": "extensions",
+    "infra": "infrastructures", "ing": "ingresses", "lb": "services", "mr": "managedresources",
+    "netpol": "networkpolicies", "ns": "namespaces", "osc": "operatingsystemconfigs", "po": "pods",
+    "svc": "services",
 }  # fmt: skip
 _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
@@ -42,6 +46,7 @@ class Traces:
     epilog="\b\nExamples:\n"
     "  windowbox trace dns default/www\n"
     "  windowbox trace service shop/web\n"
+    "  windowbox trace infra shoot--foo--bar/bar\n"
     "  windowbox trace dnsrecord shoot--foo--bar/api -o json | jq .story[-1]\n" + asking.FINDING
 )
 @click.argument("kind")
@@ -53,7 +58,8 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     """Tell the whole story of one object in one line of time, the newest at the bottom.
 
     What was seen of it, which runs there were and why, how long they waited and took, what they read and
-    did, which status was written, by which process; last what is still waiting, and why.
+    did, which status was written, by which process; then what is still waiting, and why; last the objects
+    that were made for it, each with the command that shows it.
     """
     ref = _ref(kind, object, cluster)
     settings = asking.loaded(file, name)
@@ -65,14 +71,18 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
             f"the bus knows nothing of {ref}: it is not there, not watched, or was gone for more than a day"
         )
     from windowbox.commands import story
+    from windowbox.commands.kinds import made
 
-    told = story.told(found.versions, found.runs)
+    told, objects = story.told(found.versions, found.runs), made.objects(found.runs)
     if output == "json":
         moments = [moment.as_json() for moment in told]
         waiting = [moment.as_json() for moment in found.waiting]
-        click.echo(json.dumps({"object": ref._asdict(), "story": moments, "waiting": waiting}, indent=2))
+        parts = {"object": ref._asdict(), "story": moments, "waiting": waiting}
+        click.echo(json.dumps(parts | {"made": [one.as_json(cluster) for one in objects]}, indent=2))
     else:
         _print(ref, told, found.waiting)
+        if objects:
+            click.echo("\n".join(["", click.style("Made for it", bold=True), *made.lines(objects, cluster)]))
 
 
 def _ref(kind: str, object: str, cluster: str) -> ObjectRef:

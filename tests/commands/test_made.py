@@ -1,0 +1,116 @@
+"""Which objects a story tells to have been made, and how one gets to look at them: from values alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bus.messages import Call, RunRecord, Wish
+from windowbox.commands import story
+from windowbox.commands.kinds import made
+
+NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
+HOME = "infra-shoot--a--b"
+PROVIDER = Call(door="provider", request={"secret": "shoot--a--b/cloudprovider"}, answer="runtime")
+
+
+def apply(kind: str, namespace: str, name: str, answer: Any = "uid", cluster: str = "runtime") -> Call:
+    object = {"kind": kind, "metadata": {"namespace": namespace, "name": name}}
+    return Call(door="apply", request={"cluster": cluster, "object": object}, answer=answer, effect=True)
+
+
+def delete(what: str, answer: bool = True) -> Call:
+    return Call(door="delete", request=what, answer=answer, effect=True)
+
+
+def run(*calls: Call, after: float = 0) -> RunRecord:
+    return RunRecord(
+        pool="infrastructure", key="k", wish=Wish(reason="event"), wish_sequence=1, delivery=1,
+        started=NOW + timedelta(seconds=after), seconds=0.01, process="host/1", outcome="succeeded",
+        calls=list(calls),
+    )  # fmt: skip
+
+
+def did(*runs: RunRecord) -> dict[str, str]:
+    return {one.title: one.did for one in made.objects(runs)}
+
+
+NAMESPACE = apply("Namespace", "", HOME)
+POLICY = apply("NetworkPolicy", HOME, "deny")
+
+
+def test_each_object_is_told_once_and_as_it_was_left() -> None:
+    again = run(apply("NetworkPolicy", HOME, "deny"), after=60)
+    [namespace, policy] = made.objects([again, run(PROVIDER, NAMESPACE, POLICY)])
+    assert (namespace.title, namespace.at) == (f"Namespace {HOME}", NOW)
+    assert (policy.title, policy.at) == (f"NetworkPolicy {HOME}/deny", NOW + timedelta(seconds=60))
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        pytest.param([apply("Secret", HOME, "s", True)], {f"Secret {HOME}/s": "wrote"}, id="secret-written"),
+        pytest.param([apply("Secret", HOME, "s", False)], {f"Secret {HOME}/s": "left alone"}, id="secret"),
+        pytest.param([POLICY, delete(f"networkpolicies {HOME}/deny")],
+                     {f"NetworkPolicy {HOME}/deny": "deleted"}, id="deleted"),
+        pytest.param([POLICY, delete(f"networkpolicies {HOME}/deny", False)],
+                     {f"NetworkPolicy {HOME}/deny": "found gone"}, id="gone-meanwhile"),
+        pytest.param([delete("ippools nodes", False)], {}, id="never-there"),
+        pytest.param([NAMESPACE, POLICY, delete(f"namespaces {HOME}")],
+                     {f"Namespace {HOME}": "deleted",
+                      f"NetworkPolicy {HOME}/deny": "gone with its namespace"}, id="taken-along"),
+        pytest.param([Call(door="look", request="services a/b"), Call(door="clock", request=None)], {},
+                     id="looks"),
+    ],
+)  # fmt: skip
+def test_what_became_of_an_object(calls: list[Call], said: dict[str, str]) -> None:
+    assert did(*(run(call, after=n) for n, call in enumerate(calls))) == said
+
+
+def test_a_failure_is_told_with_its_object() -> None:
+    error = {"type": "Refused", "message": "no"}
+    [one] = made.objects([run(POLICY.model_copy(update={"answer": None, "error": error}))])
+    assert made.lines([one], "runtime")[0].endswith("wrote NetworkPolicy infra-shoot--a--b/deny, but failed: "
+                                                    "Refused: no")  # fmt: skip
+
+
+def test_an_object_is_looked_at_with_kubectl_and_a_load_balancer_with_its_own_story() -> None:
+    [policy, service] = made.objects([run(PROVIDER, POLICY, apply("Service", HOME, "bastion-x"))])
+    assert policy.commands("runtime") == (f"kubectl -n {HOME} get networkpolicy deny -o yaml",)
+    assert service.commands("runtime") == (
+        f"kubectl -n {HOME} get service bastion-x -o yaml",
+        f"windowbox trace service {HOME}/bastion-x",
+    )
+
+
+def test_what_is_in_another_cluster_is_reached_by_the_secret_that_leads_there() -> None:
+    [one] = made.objects([run(PROVIDER, apply("Service", HOME, "web", cluster="provider-1"))])
+    secret = "kubectl -n shoot--a--b get secret cloudprovider -o jsonpath='{.data.kubeconfig}' | base64 -d"
+    assert one.commands("runtime") == (
+        f"kubectl --kubeconfig <({secret}) -n {HOME} get service web -o yaml",
+        f"windowbox trace service {HOME}/web --cluster provider-1",
+    )
+
+
+def test_objects_elsewhere_are_told_by_the_name_of_their_cluster() -> None:
+    [one] = made.objects([run(delete(f"services {HOME}/web (provider-1)"), after=0)])
+    assert (one.cluster, one.did) == ("provider-1", "deleted")
+    assert " in provider-1" in made.lines([one], "runtime")[0]
+
+
+def test_what_was_deleted_cannot_be_looked_at() -> None:
+    [one] = made.objects([run(delete(f"namespaces {HOME}"))])
+    assert one.commands("runtime") == ()
+    assert one.as_json("runtime")["commands"] == []
+
+
+def test_the_story_of_a_run_names_what_it_made_in_few_words() -> None:
+    calls = (PROVIDER, NAMESPACE, Call(door="look", request="services a/b"), delete("ippools nodes"))
+    [moment] = story.told([], [run(*calls)])
+    assert list(moment.details[1:]) == [
+        "makes objects in cluster runtime, by the Secret shoot--a--b/cloudprovider",
+        f"wrote Namespace {HOME}",
+        "deleted IPPool nodes",
+    ]

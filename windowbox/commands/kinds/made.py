@@ -1,0 +1,132 @@
+"""Which objects were made for one object, from the records of its runs; and how to look at them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from bus.messages import Call, RunRecord
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, SERVICES
+
+WROTE, CHANGED, LEFT = "wrote", "changed", "left alone"
+DELETED, GONE, TAKEN_ALONG = "deleted", "found gone", "gone with its namespace"
+_NO_MORE = frozenset({DELETED, GONE, TAKEN_ALONG})
+_DOORS = {"apply": WROTE, "claim": WROTE, "create": WROTE, "merge": CHANGED, "delete": DELETED}
+_NAMED = re.compile(r"(?P<plural>\S+) (?:(?P<namespace>[^/\s]+)/)?(?P<name>\S+?)(?: \((?P<cluster>.+)\))?")
+_PLURALS = {resource.plural: resource for resource in RESOURCES.values()}
+_TOLD_THEMSELVES = frozenset({DNSRECORDS.kind, SERVICES.kind})
+"""Kinds of which `trace` tells a story as well, when they were made by others."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An object that was made, changed or deleted, as the last run that touched it left it."""
+
+    kind: str
+    namespace: str
+    name: str
+    did: str
+    error: str = ""
+    cluster: str = ""
+    """Empty where that of the object it was made for is meant."""
+    at: datetime | None = None
+    secret: str = ""
+    """By which the cluster is reached, `NAMESPACE/NAME`; empty for the object's own."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def commands(self, cluster: str) -> tuple[str, ...]:
+        """What to type to look at it, for somebody whose kubectl leads to `cluster`."""
+        if self.did in _NO_MORE and not self.error:
+            return ()
+        elsewhere = self._elsewhere() if self.cluster not in ("", cluster) else ""
+        within = f" -n {self.namespace}" if self.namespace else ""
+        look = f"kubectl{elsewhere}{within} get {self.kind.lower()} {self.name} -o yaml"
+        if self.kind not in _TOLD_THEMSELVES:
+            return (look,)
+        there = f" --cluster {self.cluster}" if elsewhere else ""
+        return look, f"windowbox trace {self.kind.lower()} {self.namespace}/{self.name}{there}"
+
+    def as_json(self, cluster: str) -> dict[str, Any]:
+        at = self.at.isoformat() if self.at else None
+        return {**asdict(self), "at": at, "commands": list(self.commands(cluster))}
+
+    def _elsewhere(self) -> str:
+        namespace, _, name = self.secret.rpartition("/")
+        read = f"kubectl -n {namespace} get secret {name} -o jsonpath='{{.data.kubeconfig}}' | base64 -d"
+        return f" --kubeconfig <({read})" if name else ""
+
+
+def objects(runs: Iterable[RunRecord]) -> list[Made]:
+    """Each object once, in the order in which they were first touched."""
+    found: dict[tuple[str, ...], Made] = {}
+    for run in sorted(runs, key=lambda run: run.started):
+        secret = ""
+        for call in run.calls:
+            if call.door == "provider" and isinstance(call.request, Mapping):
+                secret = str(call.request.get("secret", ""))
+            made = told(call)
+            if made is None:
+                continue
+            key = (made.cluster, made.kind, made.namespace, made.name)
+            if (made.did == LEFT and key in found) or (made.did == GONE and key not in found):
+                continue
+            found[key] = replace(made, at=run.started, secret=secret)
+    return [_taken_along(one, found) for one in found.values()]
+
+
+def _taken_along(one: Made, found: Mapping[tuple[str, ...], Made]) -> Made:
+    home = found.get((one.cluster, NAMESPACES.kind, "", one.namespace))
+    if home is None or home.did not in _NO_MORE or one.did in _NO_MORE or home.error:
+        return one
+    return replace(one, did=TAKEN_ALONG, at=home.at)
+
+
+def told(call: Call) -> Made | None:
+    """What the call did to which object; None if it is none of those that do something to objects."""
+    did = _DOORS.get(call.door)
+    made = _of_manifest(call) if call.door in ("apply", "claim", "create") else _of_name(call)
+    if did is None or made is None:
+        return None
+    error = f"{call.error['type']}: {call.error['message']}" if call.error else ""
+    if not error and call.answer in (False, None):
+        # An object that was gone; a Secret that was right already, a name that is taken.
+        did = GONE if call.door in ("delete", "merge") else LEFT
+    return replace(made, did=did, error=error)
+
+
+def lines(found: Iterable[Made], cluster: str) -> list[str]:
+    """All of them for people, each with what to type to look at it."""
+    told = []
+    for one in found:
+        at = f"{one.at.astimezone():%H:%M:%S}" if one.at else ""
+        failed = f", but failed: {one.error}" if one.error else ""
+        where = f" in {one.cluster}" if one.cluster not in ("", cluster) else ""
+        told.append(f"  {at}  {one.did} {one.title}{where}{failed}")
+        told += [f"            {command}" for command in one.commands(cluster)]
+    return told
+
+
+def _of_manifest(call: Call) -> Made | None:
+    object = call.request.get("object") if isinstance(call.request, Mapping) else None
+    if not isinstance(object, Mapping):
+        return None
+    metadata = object.get("metadata") or {}
+    # Of those with names that the API chooses, the answer tells the name.
+    name = metadata.get("name") or str(call.answer or f"{metadata.get('generateName', '')}…")
+    cluster = str(call.request.get("cluster") or "")
+    return Made(str(object.get("kind")), str(metadata.get("namespace") or ""), str(name), "", cluster=cluster)
+
+
+def _of_name(call: Call) -> Made | None:
+    text = call.request.get("object") if isinstance(call.request, Mapping) else call.request
+    match = _NAMED.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match["plural"] not in _PLURALS:
+        return None
+    kind = _PLURALS[match["plural"]].kind
+    return Made(kind, match["namespace"] or "", match["name"], "", cluster=match["cluster"] or "runtime")
