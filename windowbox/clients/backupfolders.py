@@ -1,0 +1,180 @@
+"""The door to the folder of backups: everything below one root, and nothing outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from windowbox.errors import Malformed, TransientError, WindowboxError
+
+_MODE = 0o775
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_AT_ONCE = 4
+_LONGEST = 255
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_CLOSED = frozenset({errno.EACCES, errno.EPERM})
+_NOT_A_FOLDER = frozenset({errno.ELOOP, errno.ENOTDIR})
+"""What is answered when a link, or a file, stands where a folder is to be opened."""
+
+
+def checked(field: str, name: object) -> str:
+    """The name, if a folder below the root may be called so. `field` is where it was given."""
+    if not isinstance(name, str) or not name:
+        raise Malformed(f"{field} is empty: give the name of a folder")
+    if name in (".", "..") or "/" in name or not name.isprintable():
+        raise Malformed(
+            f"{field}: {name!r} cannot be the name of a folder: it must not be '.' or '..', nor hold slashes "
+            "or control characters"
+        )
+    if len(os.fsencode(name)) > _LONGEST:
+        raise Malformed(f"{field}: {name!r} is longer than {_LONGEST} bytes; give a shorter name")
+    return name
+
+
+class BackupFolders:
+    """Folders below `root`, which itself is made by whoever runs windowbox.
+
+    Each folder is opened from the one above it and never through a link: whoever swaps one in while we are at
+    work gets us to stop, not to go where it leads.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        # Threads of their own: a disk that hangs must not keep others from resolving names.
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backups")
+
+    async def make(self, bucket: str) -> None:
+        """See to it that there is a folder of this name, open to its group."""
+        await self._apart(lambda _: self._make(bucket))
+
+    async def remove(self, *path: str) -> None:
+        """Remove a folder, and all that is in it. Safe to be broken off, and repeated."""
+        await self._apart(lambda stop: self._remove(path, stop))
+
+    async def _apart(self, act: Callable[[threading.Event], None]) -> None:
+        """Do it in a thread, which ends soon after nobody waits for it any more."""
+        stop = threading.Event()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, act, stop)
+        finally:
+            stop.set()
+
+    def _make(self, bucket: str) -> None:
+        with self._translated(bucket), self._opened() as root:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(bucket, _MODE, dir_fd=root)
+            with _within(root, bucket) as folder:
+                if stat.S_IMODE(os.fstat(folder).st_mode) != _MODE:
+                    os.fchmod(folder, _MODE)  # what was made depends on our umask
+
+    def _remove(self, path: tuple[str, ...], stop: threading.Event) -> None:
+        *above, name = path
+        with (
+            self._translated("/".join(path)),
+            self._opened() as root,
+            contextlib.suppress(FileNotFoundError),
+            contextlib.ExitStack() as stack,
+        ):
+            folder = root
+            for one in above:
+                folder = stack.enter_context(_within(folder, one))
+            with _within(folder, name) as found:
+                _clear(found, stop)
+            os.rmdir(name, dir_fd=folder)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        try:
+            root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Malformed(
+                f"backup.root {self._root} is no folder of this host: make it, or correct the setting"
+            ) from error
+        try:
+            yield root
+        finally:
+            os.close(root)
+
+    @contextlib.contextmanager
+    def _translated(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise _meaning(self._root, name, error) from error
+
+
+@contextlib.contextmanager
+def _within(folder: int, name: str) -> Iterator[int]:
+    found = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def _clear(top: int, stop: threading.Event) -> None:
+    """Remove all that is in a folder.
+
+    What folders in it hold is moved up into it, so that nothing is ever more than two below: however deep
+    they are nested, neither our stack nor our open files grow with them.
+    """
+    while names := os.listdir(top):
+        for name in names:
+            if stop.is_set():
+                return
+            if not _gone(top, name):
+                with contextlib.suppress(FileNotFoundError), _within(top, name) as folder:
+                    _empty(folder, top, stop)
+
+
+def _empty(folder: int, top: int, stop: threading.Event) -> None:
+    for name in os.listdir(folder):
+        if stop.is_set():
+            return
+        if not _gone(folder, name):
+            os.rename(name, f".removed-{uuid.uuid4().hex}", src_dir_fd=folder, dst_dir_fd=top)
+
+
+def _gone(folder: int, name: str) -> bool:
+    """Remove it, unless it is a folder that holds something. Of a link it is the link itself that goes."""
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.rmdir(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return True  # another run was faster
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def _meaning(root: Path, name: str, error: OSError) -> WindowboxError:
+    """What went wrong, with the place and the remedy."""
+    where = f"{name} in backup.root {root}"
+    if error.errno in _FULL:
+        return TransientError(
+            f"{where}: {error.strerror}: free some space there, or move the root to a larger disk",
+            codes=("ERR_INFRA_RESOURCES_DEPLETED",),
+        )
+    if error.errno == errno.EROFS:
+        return Malformed(
+            f"{where}: {error.strerror}: mount it writable, or set backup.root to another folder"
+        )
+    if error.errno in _CLOSED:
+        return Malformed(f"{where}: {error.strerror}: let the user of this worker write there")
+    if error.errno in _NOT_A_FOLDER:
+        return Malformed(
+            f"{where}: a link or a file stands where a folder has to be, and is not followed; remove it"
+        )
+    return TransientError(f"{where}: {error.strerror or error}")
