@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import pytest_asyncio
 import yaml
 
 from bench.audit import writes
+from bus import recordings
+from bus.connection import Access, connected
+from bus.recordings import Deciding, Header
 from tests.bus.test_secrets import Markers
 from tests.kinds.kindworld import Client, KindWorld, failed, kind_world
 from tests.natsserver import NatsServer
@@ -24,6 +28,7 @@ from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS as OSCS
 from windowbox.models.refs import SECRETS
+from workers import replay
 
 CONTRACT = Path(__file__).resolve().parents[2].parent / "shared" / "contract" / "extensions.md"
 FINALIZER = "extensions.gardener.cloud/operatingsystemconfigs"
@@ -295,6 +300,54 @@ async def test_nothing_is_done_for_a_failed_shoot(world: KindWorld) -> None:
     assert found
     assert found.status == {}
     assert await shoot.get(SECRETS, "osc-result-init") is None
+
+
+@rule("X-4")
+async def test_an_object_made_anew_at_once_has_a_secret_of_its_own(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await provision(shoot, "init", INLINE)
+    await shoot.delete(OSCS, "init")
+    await shoot.until_gone(OSCS, "init")
+    anew = await provision(shoot, "init", INLINE)
+    await world.quiet()
+    found = await shoot.get(SECRETS, "osc-result-init")
+    assert found
+    assert [owner["uid"] for owner in found.metadata["ownerReferences"]] == [anew.uid]
+
+
+async def test_what_no_secret_can_hold_is_told_even_where_the_bus_cannot_hold_it(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    large = {"path": "/a", "content": {"inline": {"encoding": "", "data": "x" * 1_100_000}}}
+    await shoot.create(OSCS, "init", {"purpose": "provision", "files": [large]})
+    found = await shoot.until_failed(OSCS, "init")
+    assert "and a Secret holds 1048576" in told(found)
+    await shoot.create(OSCS, "original", {"purpose": "reconcile", "files": [large]})
+    await shoot.until_ready(OSCS, "original")
+
+
+async def test_recorded_runs_do_the_same_again_without_the_secrets(world: KindWorld) -> None:
+    since = datetime.now(UTC) - timedelta(seconds=5)
+    shoot = await world.shoot()
+    await shoot.secret("source", key=b"hidden")
+    await shoot.secret("unfit", key=b"\0")
+    await provision(shoot, "init", from_secret("source", "key"), INLINE)
+    unfit = from_secret("unfit", "key", transmitUnencoded=True)
+    for name, file in (("unfit", unfit), ("missing", from_secret("missing", "key"))):
+        await shoot.create(OSCS, name, {"purpose": "provision", "files": [file]})
+        await shoot.until_failed(OSCS, name)
+    await world.quiet()
+    header = Header(
+        recording=1,
+        version="now",
+        since=since,
+        until=datetime.now(UTC) + timedelta(seconds=5),
+        settings=Deciding(classes=world.work.classes, kinds=world.kinds),
+    )
+    async with connected(Access(world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["operatingsystemconfig"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 3
 
 
 async def test_a_hundred_share_one_secret(world: KindWorld) -> None:

@@ -72,6 +72,25 @@ def test_a_secret_that_cannot_be_called_so_is_told(name: str, reported: str, com
         wanted.result_name(Object({"metadata": {"name": name}, "status": status}))
 
 
+@rule("X-2")
+def test_scripts_start_all_units_and_write_the_files_of_all_hosts() -> None:
+    unit = {"name": "a.service", "enable": False, "command": "stop", "content": "", "filePaths": ["/a"]}
+    hosts = [
+        {"path": "/a", "hostName": host, "content": {"inline": {"encoding": "", "data": host}}}
+        for host in ("one", "two")
+    ]
+    cri = {"name": "containerd", "cgroupDriver": "systemd"}
+    given = spec(purpose="provision", units=[unit], files=hosts, criConfig=cri)
+    plain = spec(
+        purpose="provision",
+        units=[{"name": "a.service", "content": ""}],
+        files=[{"path": "/a", "content": file["content"]} for file in hosts],
+    )
+    made = wanted.script(given, lambda _: b"")
+    assert made == wanted.script(plain, lambda _: b"")
+    assert b"systemctl enable 'a.service' && systemctl restart --no-block 'a.service'\n" in made
+
+
 def test_a_script_that_no_secret_can_hold_is_told() -> None:
     content = {"inline": {"encoding": "", "data": "x" * 800_000}}
     large = spec(purpose="provision", files=[{"path": "/a", "content": content}])
