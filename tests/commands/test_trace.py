@@ -138,8 +138,8 @@ def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> 
         ("ing", "ingresses"),
     ],
 )
-def test_the_kinds_that_make_objects_have_short_names(alone: CommandLine, short: str, plural: str) -> None:
-    shown = alone.here("trace", short, "shoot--a--b/web")
+def test_the_kinds_that_make_objects_have_short_names(operated: Operated, short: str, plural: str) -> None:
+    shown = operated.windowbox.here("trace", short, "shoot--a--b/web")
     assert f"knows nothing of {plural} shoot--a--b/web" in shown.output
 
 
@@ -162,7 +162,7 @@ def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: s
         pytest.param(
             ("dns", "default/nobody"), 3, "knows nothing of dnsrecords default/nobody", id="unknown"
         ),
-        pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: cluster, dnsrecord", id="kind"),
+        pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, ", id="kind"),
         pytest.param(("dns", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),
         pytest.param(("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME", id="too-much"),
     ],
