@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workers.extension import pool as extension
+from workers.bastion import pool as bastion
 from workers.exposure import pool as exposure
+from workers.extension import pool as extension
+from workers.heartbeat import pool as heartbeat
 from workers.infrastructure import pool as infrastructure
 from workers.ingress import pool as ingress
 from workers.operatingsystemconfig import pool as operatingsystemconfig
 from workers.serving import Common, Parts, Serving, parts
 
 EXTENSIONS: dict[str, Callable[[Common], Serving]] = {
+    "bastion": bastion.serving,
     "exposure": exposure.serving,
     "infrastructure": infrastructure.serving,
     "operatingsystemconfig": operatingsystemconfig.serving,
@@ -26,6 +29,7 @@ def _pool(serving: Callable[[Common], Serving]) -> Callable[[Common], Parts | No
 
 POOLS: dict[str, Callable[[Common], Parts | None]] = {
     **{name: _pool(serving) for name, serving in EXTENSIONS.items()},
+    heartbeat.POOL: heartbeat.assembled,
     ingress.POOL: ingress.assembled,
 }
 """What a process has to run for each; None where its settings say that another host does it."""

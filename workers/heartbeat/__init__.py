@@ -1,0 +1,1 @@
+"""The Lease by which Gardener knows that everything here is well."""

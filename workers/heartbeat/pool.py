@@ -1,0 +1,29 @@
+"""The pool `heartbeat`, put together."""
+
+from __future__ import annotations
+
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import Router
+from workers.heartbeat import wanted
+from workers.heartbeat.handler import HeartbeatHandler
+from workers.heartbeat.interest import HeartbeatInterest, begin
+from workers.heartbeat.runs import Beats
+from workers.serving import Common, Parts
+
+POOL = "heartbeat"
+
+
+def assembled(common: Common) -> Parts | None:
+    """None where no namespace is set: then nobody looks for the Lease."""
+    settings = common.kinds.heartbeat
+    if not settings.namespace:
+        return None
+    bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, POOL)
+    beats = Beats(bus, common.clusters, common.world, settings)
+    handler = HeartbeatHandler(bus, common.clusters, lease, beats)
+    return Parts(
+        pool=Pool(bus, POOL, handler, concurrency=1, ack_wait=common.work.ack_wait),
+        router=Router(bus, queue, HeartbeatInterest(lease)),
+        tasks={"first beat": lambda: begin(bus, queue, lease, settings.interval)},
+    )

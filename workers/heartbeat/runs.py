@@ -1,0 +1,99 @@
+"""One beat: see whether all is well, and say so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from bus.connection import Bus
+from bus.messages import Wish
+from bus.pool import Again, Outcome
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import WindowboxError
+from windowbox.models.kindsettings import HeartbeatSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import HEARTBEATS, ObjectRef
+from workers.doors import Doors
+from workers.heartbeat import signs, wanted
+from workers.lifecycle.world import World
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 4
+"""Intervals that something may be owed to somebody without us being called unwell."""
+_SOON = 5.0
+"""Seconds until another look, at most, while something is wrong."""
+
+
+class Beats:
+    """Renewals of the Lease. That one is run shows that bus and worker are well; it looks at the rest.
+
+    The Lease is watched. So a watcher that has shown the last renewal lives, and where one watcher lives, it
+    takes over from all that do not.
+    """
+
+    def __init__(self, bus: Bus, clusters: Clusters, world: World, settings: HeartbeatSettings) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._world = world
+        self._settings = settings
+
+    async def run(self, ref: ObjectRef, doors: Doors) -> Outcome:
+        """Renew the Lease if it is time to, and all is well."""
+        now, seen = await _now(doors), await doors.read(ref)
+        if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
+            return _outcome("fresh", left)
+        try:
+            live = await self._world.live(ref, doors)
+            if trouble := wanted.behind(seen, live) or await self._trouble(doors):
+                return self._held_back(trouble)
+            await self._renew(ref, live, now, doors)
+        except WindowboxError as error:
+            return self._held_back(str(error))
+        return _outcome("renewed", self._settings.interval)
+
+    async def _trouble(self, doors: Doors) -> str:
+        async def act() -> str:
+            return await signs.trouble(self._bus, _PATIENCE * self._settings.interval)
+
+        return str(await doors.call("signs", None, act))
+
+    async def _renew(self, ref: ObjectRef, live: Object | None, now: datetime, doors: Doors) -> None:
+        spec = wanted.spec(self._settings, now)
+        # Whoever was held up since it looked must not overwrite what others have said meanwhile.
+        version = {"resourceVersion": live.resource_version} if live is not None else {}
+
+        async def act() -> None:
+            kube = await self._clusters.get(ref.cluster)
+            if live is None:
+                await kube.create(HEARTBEATS, ref.namespace, _lease(ref, spec))
+            else:
+                await kube.merge(HEARTBEATS, ref.namespace, ref.name, {"metadata": version, "spec": spec})
+
+        await doors.call("renew", {"metadata": version, "spec": spec}, act, effect=True)
+
+    def _held_back(self, reason: str) -> Outcome:
+        logger.warning("the heartbeat is not renewed: %s", reason)
+        return _outcome("held back", min(self._settings.interval, _SOON), reason)
+
+
+def _outcome(word: str, after: float, note: str = "") -> Outcome:
+    return Outcome(word, Again(Wish(reason="due"), after), note)
+
+
+def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{HEARTBEATS.group}/{HEARTBEATS.version}",
+        "kind": HEARTBEATS.kind,
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "spec": spec,
+    }
+
+
+async def _now(doors: Doors) -> datetime:
+    async def read() -> str:
+        return datetime.now(UTC).isoformat()
+
+    return datetime.fromisoformat(await doors.call("clock", None, read))

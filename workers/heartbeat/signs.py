@@ -1,0 +1,35 @@
+"""What the bus tells of how its users are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from bus import streams, subjects
+from bus.connection import ApiError, Bus, instant
+from bus.intents import PATCH
+from bus.permissions import POOLS
+
+
+async def trouble(bus: Bus, patience: float) -> str:
+    """What is wrong with patchers or workers; nothing if they are well."""
+    return await _absent(bus) or await _late(bus, patience)
+
+
+async def _absent(bus: Bus) -> str:
+    """Whether somebody is there to write status: one who has nothing to do asks the bus for something."""
+    try:
+        info = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}")
+    except ApiError as error:
+        return f"no patcher has come yet ({error})"
+    busy = int(info["num_ack_pending"]) > 0
+    return "" if busy or int(info["num_waiting"]) > 0 else "no patcher asks for work"
+
+
+async def _late(bus: Bus, patience: float) -> str:
+    """Whether something has been owed for too long: then those of its pool are stuck, or not there."""
+    now = datetime.now(UTC).timestamp()
+    for pool in (PATCH, *POOLS):
+        oldest = await bus.first(streams.TRIGGERS, subjects.wish(pool, ">"))
+        if oldest is not None and now - instant(oldest.time) > patience:
+            return f"something in the queue of {pool} has waited for {now - instant(oldest.time):.0f} s"
+    return ""
