@@ -5,7 +5,6 @@ from __future__ import annotations
 _ADMISSION = "enforced by Gardener's own admission, outside of windowbox"
 _OTHER_KINDS = "about kinds that windowbox does not serve yet"
 _HEALTH = "about health checks, which DNSRecord has none of"
-_MANAGED = "about ManagedResources, which DNSRecord does not use"
 _PROVIDER = "about the provider's own cluster, which DNSRecord does not need"
 _GO = "describes the Go program; nothing that could be relied on"
 _BIND = "describes BIND; nothing for windowbox to do"
@@ -22,7 +21,6 @@ REASONS: dict[str, str] = {
     "O-7": _OTHER_KINDS,
     "F-1": _OTHER_KINDS,
     "F-5": _OTHER_KINDS,
-    "F-6": _OTHER_KINDS,
     "F-7": _OTHER_KINDS,
     "B-3": "improved: while windowbox waits, the object stays Processing",
     "B-4": _OTHER_KINDS,
@@ -31,7 +29,6 @@ REASONS: dict[str, str] = {
     "E-3": _HEALTH,
     "W-6": "about the patience of clients",
     **dict.fromkeys(("H-1", "H-2", "H-3", "H-4"), _HEALTH),
-    **dict.fromkeys(("M-1", "M-2", "M-3", "M-4", "M-5", "M-6", "M-7"), _MANAGED),
     "P-2": "part of a deployment, not of the program",
     "P-3": "part of a deployment, not of the program",
     "P-4": "a probe for end-to-end tests of the Go program",

@@ -94,7 +94,7 @@ async def test_a_deletion_that_is_stuck_says_why(
         await shoot.until_gone(EXTENSIONS, SEED)
 
 
-@rule("B.21", "B.24", "W-6")
+@rule("B.21", "B.24")
 async def test_an_error_stays_while_nothing_happens_and_goes_when_all_is_well(world: KindWorld) -> None:
     shoot = await world.shoot()
     async with ResourceManager(shoot.kube, shoot.namespace).at_work() as manager:

@@ -15,7 +15,7 @@ from workers.owned.places import Place, Places
 _HOUR = 3600.0
 
 
-def kind(type_: str, *classes: str, shoot: Need = Need.OPTIONAL) -> Kind:
+def _kind(type_: str, *classes: str, shoot: Need = Need.OPTIONAL) -> Kind:
     return Kind(
         resource=EXTENSIONS,
         pool=type_,
@@ -27,6 +27,17 @@ def kind(type_: str, *classes: str, shoot: Need = Need.OPTIONAL) -> Kind:
         shoot=shoot,
         resync=_HOUR,
     )
+
+
+KINDS = {
+    kind.pool: kind
+    for kind in (
+        _kind(wanted.SEED, "garden", "seed", "shoot"),
+        _kind(wanted.SHOOT, "garden", "shoot"),
+        _kind(wanted.AFTER_WORKER, "shoot", shoot=Need.REQUIRED),
+    )
+}
+"""By type."""
 
 
 @dataclass

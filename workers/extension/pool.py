@@ -9,8 +9,8 @@ from bus.views import View
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, ObjectRef
 from workers.extension import wanted
-from workers.extension.actuators import AfterWorkerActuator, SeedActuator, ShootActuator, kind
-from workers.lifecycle.kinds import Actuator, Kind, Need
+from workers.extension.actuators import KINDS, AfterWorkerActuator, SeedActuator, ShootActuator
+from workers.lifecycle.kinds import Actuator
 from workers.owned.places import Places
 from workers.serving import Common, Serving
 
@@ -20,9 +20,7 @@ class _Home(NamedTuple):
     namespace: str
 
 
-def _serving(kind: Kind, actuator: Callable[[Places, str], Actuator]) -> Callable[[Common], Serving]:
-    (type_,) = kind.types
-
+def _serving(type_: str, actuator: Callable[[Places, str], Actuator]) -> Callable[[Common], Serving]:
     def extract(ref: ObjectRef, extension: Object) -> _Home | None:
         return _Home(ref.cluster, ref.namespace) if extension.spec.get("type") == type_ else None
 
@@ -34,7 +32,7 @@ def _serving(kind: Kind, actuator: Callable[[Places, str], Actuator]) -> Callabl
             return homes.refs(_Home(ref.cluster, ref.namespace)) if ref.name == type_ else []
 
         return Serving(
-            kind,
+            KINDS[type_],
             actuator(common.places, type_),
             made=(MANAGED_RESOURCES,),
             owners=owners,
@@ -46,9 +44,7 @@ def _serving(kind: Kind, actuator: Callable[[Places, str], Actuator]) -> Callabl
 
 
 SERVINGS: dict[str, Callable[[Common], Serving]] = {
-    wanted.SEED: _serving(kind(wanted.SEED, "garden", "seed", "shoot"), SeedActuator),
-    wanted.SHOOT: _serving(kind(wanted.SHOOT, "garden", "shoot"), ShootActuator),
-    wanted.AFTER_WORKER: _serving(
-        kind(wanted.AFTER_WORKER, "shoot", shoot=Need.REQUIRED), AfterWorkerActuator
-    ),
+    wanted.SEED: _serving(wanted.SEED, SeedActuator),
+    wanted.SHOOT: _serving(wanted.SHOOT, ShootActuator),
+    wanted.AFTER_WORKER: _serving(wanted.AFTER_WORKER, AfterWorkerActuator),
 }

@@ -1,0 +1,110 @@
+"""Extensions of which somebody has changed what was made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from bus import streams, subjects
+from bus.connection import Access, connected
+from tests.kinds.extending import (
+    ALL_CLASSES,
+    SEED,
+    SHOOT,
+    TESTED,
+    TYPES,
+    asked,
+    extend,
+    healthy,
+    manager,
+    policies,
+    secrets,
+    unpacked,
+)
+from tests.kinds.kindworld import KindWorld, kind_world
+from tests.natsserver import NatsServer
+from tests.rules import rule
+from tests.servers import ControlPlane
+from windowbox.models.refs import (
+    EXTENSIONS,
+    MANAGED_RESOURCES,
+    RUNTIME,
+    SECRETS,
+    ObjectRef,
+)
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, *TYPES, classes=ALL_CLASSES) as made:
+        yield made
+
+
+@rule("XT-1")
+async def test_nothing_more_is_left_over_by_what_nobody_asked_for(world: KindWorld) -> None:
+    shoot = await world.shoot(metadata={"annotations": TESTED})
+    await extend(shoot, SHOOT)
+    await shoot.until_ready(EXTENSIONS, SHOOT)
+    former = await shoot.get(MANAGED_RESOURCES, SHOOT)
+    assert former
+    await shoot.delete(MANAGED_RESOURCES, SHOOT)
+    await shoot.until(MANAGED_RESOURCES, SHOOT, lambda found: found is not None and found.uid != former.uid)
+    await world.quiet()
+    assert len(await policies(shoot)) == 2
+
+
+@rule("B.26")
+async def test_what_is_deleted_or_edited_by_hand_comes_back(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    async with manager(shoot).at_work():
+        await extend(shoot, SEED)
+        await shoot.until_ready(EXTENSIONS, SEED)
+        before = await shoot.until(MANAGED_RESOURCES, SEED, healthy)
+        assert before
+        await world.quiet()
+
+        edit = {"spec": {"class": "other", "forceOverwriteLabels": True, "secretRefs": [{"name": "none"}]}}
+        await shoot.merge(MANAGED_RESOURCES, SEED, edit)
+        await shoot.until(MANAGED_RESOURCES, SEED, lambda found: bool(found and found.spec == before.spec))
+
+        await shoot.delete(MANAGED_RESOURCES, SEED)
+        await shoot.until(
+            MANAGED_RESOURCES, SEED, lambda found: healthy(found) and bool(found and found.uid != before.uid)
+        )
+
+
+@rule("B.26", "M-1")
+async def test_a_secret_that_was_lost_or_forged_is_made_again(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await extend(shoot, SHOOT)
+    await shoot.until_ready(EXTENSIONS, SHOOT)
+    (name,) = await secrets(shoot)
+    await shoot.delete(SECRETS, name)
+    async with manager(shoot).at_work():  # it tells that the Secret is missing
+        await shoot.until(MANAGED_RESOURCES, SHOOT, healthy)
+        assert await secrets(shoot) == [name]
+    await world.quiet()
+    honest = await unpacked(shoot, name)
+    await shoot.merge(SECRETS, name, {"metadata": {"finalizers": None}})
+    await shoot.delete(SECRETS, name)
+    forged = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "immutable": True}
+    await shoot.kube.create(SECRETS, shoot.namespace, {**forged, "data": {"data.yaml.br": "Zm9yZ2Vk"}})
+    await asked(shoot, SHOOT)
+    assert await unpacked(shoot, name) == honest
+
+
+@rule("F-6")
+async def test_everything_is_looked_at_again_after_an_hour(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await extend(shoot, SHOOT)
+    done = await shoot.until_ready(EXTENSIONS, SHOOT)
+    await world.quiet()
+    key = subjects.key(ObjectRef(RUNTIME, EXTENSIONS.id, shoot.namespace, SHOOT))
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        later = await bus.last(streams.LATER, subjects.later(SHOOT, key))
+        assert later
+        due = later.headers["Nats-Schedule"].removeprefix("@at ")
+    hour = str(done.last_operation["lastUpdateTime"])
+    assert due[:10] >= hour[:10]
+    assert (int(due[11:13]) - int(hour[11:13])) % 24 in (1, 2)
