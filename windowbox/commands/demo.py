@@ -1,4 +1,4 @@
-"""`windowbox demo`: records that travel to DNS, and a load balancer that nothing disturbs."""
+"""`windowbox demo`: records that travel to DNS, a load balancer that nothing disturbs, a Shoot's machines."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ def demo(name: str | None) -> None:
     """Start the sandbox, apply examples/*.yaml, and show each step with the time it took.
 
     First DNS records; then, where real nodes are possible (Linux, as root), a load balancer before three
-    Pods, of which one loses its machine, and a port that is added while clients go on. The sandbox is left
+    Pods, of which one loses its machine, and a port that is added while clients go on; last an Infrastructure
+    and a Bastion, which bring back what is deleted by hand, and go without a trace. The sandbox is left
     running, for you to play with. A second run shows the same again.
     """
     from windowbox.commands import sandbox
     from windowbox.commands.balancers import demo
+    from windowbox.commands.kinds import demo as kinds
     from windowbox.sandbox import detached, environment, obtain, stages
     from windowbox.sandbox import state as states
 
@@ -49,10 +51,12 @@ def demo(name: str | None) -> None:
         asyncio.run(demo.show(kubeconfig, state))
     else:
         demo.left_out(_no_nodes(state))
+    asyncio.run(kinds.show(kubeconfig, folder, state))
     option = f" --name {name}" if name else ""
     click.echo(
         f"\nTry next:\n{_activation()}"
         f"  windowbox trace dnsrecord demo/api-ipv4{option}    the whole story of one record\n"
+        f"  windowbox trace infra {kinds.SHOOT}/one{option}    what was made, and taken away\n"
         f"  windowbox lb list{option}                          load balancers, and how they are\n"
         f'  eval "$(windowbox env{option})" && kubectl get dnsrecords -A\n'
         f"  windowbox down{option}                             end all this"

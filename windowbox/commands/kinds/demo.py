@@ -1,0 +1,181 @@
+"""What the demo shows of kinds that make objects: made, put right, and gone without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.errors import Missing, Unreachable
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    BASTIONS,
+    CLUSTERS,
+    INFRASTRUCTURES,
+    IP_POOLS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
+from windowbox.sandbox import kubeconfigs
+from windowbox.sandbox.state import State
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SHOOT = "shoot--demo--show"
+"""A Shoot of the demo's own, so that one made by hand from the examples is left alone."""
+
+_HOME = f"infra-{SHOOT}"
+_NAME = "one"
+_KINDS = {r.kind: r for r in (NAMESPACES, CLUSTERS, SECRETS, INFRASTRUCTURES, BASTIONS)}
+_OWNER = "windowbox-demo"
+_PATIENCE = 60.0
+_DENY = "provider-local-deny-all"
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The cluster, and what can be done there."""
+
+    cluster: Kube
+
+    async def apply(self, manifest: dict[str, Any]) -> Object:
+        """As wanted; what still goes away from an earlier run is waited for."""
+        resource, metadata = _KINDS[manifest["kind"]], manifest["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        with contextlib.suppress(Missing):
+            if (await self.cluster.get(resource, namespace, name)).deleting:
+                await self.until(resource, namespace, name, lambda found: found is None)
+        return await self.cluster.apply(resource, namespace, name, manifest, owner=_OWNER)
+
+    async def until(
+        self, resource: Resource, namespace: str, name: str, holds: Callable[[Object | None], bool]
+    ) -> Object | None:
+        """The object (None if it is not there), once this holds of it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                async for found in self._versions(resource, namespace, name):
+                    if holds(found):
+                        return found
+        raise Unreachable(
+            f"{resource.kind} {namespace}/{name} is not what it should be after {_PATIENCE:g} s: "
+            f"`windowbox doctor` and `windowbox trace {resource.kind.lower()} …` tell more"
+        )
+
+    async def _versions(self, resource: Resource, namespace: str, name: str) -> AsyncIterator[Object | None]:
+        page = await self.cluster.page(resource, limit=5000)
+        known = (Object(raw) for raw in page.items)
+        yield next((one for one in known if (one.namespace, one.name) == (namespace, name)), None)
+        async for events in self.cluster.watch(resource, page.resource_version, only=name):
+            for event in events:
+                seen = Object(event.object)
+                if event.type != "BOOKMARK" and seen.namespace == namespace:
+                    yield None if event.type == "DELETED" else seen
+
+
+async def show(kubeconfig: Path, folder: Path, state: State) -> None:
+    """All steps, one line each. Safe to repeat: in the end, nothing is left of what was made."""
+    with_nodes = bool(state.options.nodes or state.options.played_nodes)
+    click.echo(f"\nA Shoot {SHOOT}, as in examples/infrastructure.yaml, whose machines live in this sandbox")
+    async with kube.from_file(kubeconfig) as cluster:
+        demo = Demo(cluster)
+        await _infrastructure(demo, kubeconfigs.provider(folder))
+        await _bring_back(demo, NETWORK_POLICIES, _DENY)
+        if with_nodes:
+            await _bastion(demo)
+            await _bring_back(demo, SERVICES, f"bastion-{_NAME}")
+            await _gone(demo, BASTIONS, "its Pod, Service, Secret and policy with it")
+        else:
+            click.echo("  left out, as there are no nodes that could run its Pod: a Bastion")
+        await _gone(demo, INFRASTRUCTURES, "Kubernetes itself waits 5 s before it empties a namespace")
+        await _look_for_traces(demo)
+
+
+async def _infrastructure(demo: Demo, kubeconfig: str) -> None:
+    *surroundings, infrastructure = manifests("infrastructure.yaml")
+    for manifest in (*surroundings, yaml.safe_load(kubeconfigs.secret(SHOOT, kubeconfig))):
+        await demo.apply(manifest)
+    began = time.perf_counter()
+    await demo.apply(infrastructure)
+    await demo.until(INFRASTRUCTURES, SHOOT, _NAME, succeeded)
+    _say(f"Infrastructure {SHOOT}/{_NAME}: Succeeded after", time.perf_counter() - began)
+    click.echo("      made: " + ", ".join(await _made(demo)))
+
+
+async def _bastion(demo: Demo) -> None:
+    [bastion] = manifests("bastion.yaml")
+    began = time.perf_counter()
+    await demo.apply(bastion)
+    found = await demo.until(BASTIONS, SHOOT, _NAME, succeeded)
+    took = time.perf_counter() - began
+    assert found
+    pod = await demo.cluster.get(PODS, _HOME, f"bastion-{_NAME}")
+    ingress = found.status.get("ingress") or {}
+    _say(f"Bastion {SHOOT}/{_NAME}: Succeeded, at {ingress.get('ip')}, after", took)
+    click.echo(
+        f"      made: Pod {pod.name} on {pod.spec.get('nodeName')}, its load balancer, Secret and policy"
+    )
+
+
+async def _bring_back(demo: Demo, resource: Resource, name: str) -> None:
+    """Delete something by hand, and see another in its place."""
+    former = (await demo.cluster.get(resource, _HOME, name)).uid
+    began = time.perf_counter()
+    await demo.cluster.delete(resource, _HOME, name)
+    await demo.until(resource, _HOME, name, lambda found: found is not None and found.uid != former)
+    _say(f"{resource.kind} {name} deleted by hand: back after", time.perf_counter() - began)
+
+
+async def _gone(demo: Demo, resource: Resource, remark: str) -> None:
+    began = time.perf_counter()
+    await demo.cluster.delete(resource, SHOOT, _NAME)
+    await demo.until(resource, SHOOT, _NAME, lambda found: found is None)
+    _say(f"{resource.kind} {SHOOT}/{_NAME} deleted: gone after", time.perf_counter() - began, f" ({remark})")
+
+
+async def _look_for_traces(demo: Demo) -> None:
+    left = await _made(demo)
+    said = click.style(f"left behind: {', '.join(left)}", fg="red") if left else "nothing of it is left"
+    click.echo(f"      {said}")
+
+
+async def _made(demo: Demo) -> list[str]:
+    """The objects of our Shoot that there are in the cluster of its machines."""
+    found = []
+    for resource in (NAMESPACES, IP_POOLS, NETWORK_POLICIES, PODS, SERVICES):
+        page = await demo.cluster.page(resource, limit=5000, metadata_only=True)
+        for one in map(Object, page.items):
+            if _HOME in (one.name, one.namespace) or SHOOT in one.name.removeprefix(SHOOT):
+                found.append(f"{resource.kind} {one.name}")
+    return found
+
+
+def manifests(example: str) -> list[dict[str, Any]]:
+    """An example, for the demo's Shoot."""
+    text = (EXAMPLES / example).read_text().replace("shoot--demo--one", SHOOT)
+    return list(yaml.safe_load_all(text))
+
+
+def succeeded(found: Object | None) -> bool:
+    """Whether the object says that what it asks for is there."""
+    return (
+        found is not None
+        and found.last_operation.get("state") == "Succeeded"
+        and found.status.get("observedGeneration") == found.generation
+    )
+
+
+def _say(what: str, seconds: float, remark: str = "") -> None:
+    span = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    click.echo(f"  {what} {click.style(span, fg='green')}{remark}")
