@@ -12,7 +12,7 @@ from tests.kinds.kindworld import KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.servers import ControlPlane
-from windowbox.models.refs import BASTIONS, NETWORK_POLICIES, PODS, SECRETS, SERVICES
+from windowbox.models.refs import NETWORK_POLICIES, PODS, SECRETS, SERVICES
 
 NAME = "bastion-cli"
 

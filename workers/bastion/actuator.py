@@ -58,7 +58,8 @@ KIND = Kind(
 )
 
 _CREDENTIALS = "cloudprovider"
-_NO_INGRESS = {"hostname": None, "ip": None, "ipMode": None, "ports": None}
+_INGRESS = ("hostname", "ip", "ipMode")
+"""What is reported of an address. Of its ports the definition of Bastions wants to hear errors alone."""
 _LINGERING = (PODS, SERVICES)
 """What somebody else has to let go of first."""
 _FORBIDDEN = "ERR_INFRA_UNAUTHORIZED"
@@ -179,7 +180,7 @@ async def _reachable(place: Place, at: Site) -> dict[str, Any]:
     pod = await place.seen(PODS, at.namespace, at.name)
     if pod is None or pod.deleting or not changes.ready(pod):
         raise Waiting("waiting for Bastion Pod to get ready")
-    return {**_NO_INGRESS, **ingress}
+    return {name: ingress.get(name) for name in _INGRESS}
 
 
 def _first_ingress(service: Object) -> Mapping[str, Any] | None:

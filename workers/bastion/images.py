@@ -81,7 +81,7 @@ def lookup(
     fitting = [flavor for flavor in entry.capability_flavors or [] if capabilities.fit(able, known(flavor))]
     if not fitting:
         raise Malformed(
-            f"{where} has no capabilityFlavors that fit machine type {machine.name!r} ({_told(able)}): add some"
+            f"{where} has no capabilityFlavors that fit machine type {machine.name!r} ({_told(able)})"
         )
     return capabilities.best(fitting, known, definitions).image
 

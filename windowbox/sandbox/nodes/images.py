@@ -77,7 +77,7 @@ def _layer(image: Image) -> bytes:
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             layer.addfile(entry)
         for name, source in image.files.items():
-            program = isinstance(source, Path)
+            program = isinstance(source, Path) or source.startswith("#!")
             _add(layer, name, source.read_bytes() if isinstance(source, Path) else source.encode(), program)
         for name, target in image.links.items():
             entry = tarfile.TarInfo(name)

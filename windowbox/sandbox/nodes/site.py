@@ -14,7 +14,7 @@ from windowbox.errors import Missing, Refused
 from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.nodes import addresses, claims, images, leftovers, network
+from windowbox.sandbox.nodes import addresses, claims, images, leftovers, network, sshimage
 from windowbox.sandbox.nodes import files as node_files
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.nodes.claims import Claim
@@ -45,7 +45,7 @@ class Site:
             node_files.write(place, self.plan, api, pki)
         return [
             images.write(image, self.folder / "images" / f"{image.name.partition('/')[2]}.tar")
-            for image in images.images()
+            for image in (*images.images(), *sshimage.found())
         ]
 
 
