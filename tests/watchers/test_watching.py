@@ -127,13 +127,25 @@ async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane
             [watch] = await eventually(told)
             assert watch["role"] == "watch"
             assert set(watch["watches"]) == {
-                "runtime/dnsrecords.extensions.gardener.cloud",
+                "runtime/backupbuckets.extensions.gardener.cloud",
+                "runtime/backupentries.extensions.gardener.cloud",
+                "runtime/bastions.extensions.gardener.cloud",
                 "runtime/clusters.extensions.gardener.cloud",
-                "runtime/namespaces",
-                "runtime/services",
-                "runtime/nodes",
-                "runtime/pods",
+                "runtime/dnsrecords.extensions.gardener.cloud",
                 "runtime/endpointslices.discovery.k8s.io",
+                "runtime/extensions.extensions.gardener.cloud",
+                "runtime/infrastructures.extensions.gardener.cloud",
+                "runtime/ingresses.networking.k8s.io",
+                "runtime/ippools.crd.projectcalico.org",
+                "runtime/leases.coordination.k8s.io",
+                "runtime/managedresources.resources.gardener.cloud",
+                "runtime/namespaces",
+                "runtime/networkpolicies.networking.k8s.io",
+                "runtime/nodes",
+                "runtime/operatingsystemconfigs.extensions.gardener.cloud",
+                "runtime/pods",
+                "runtime/selfhostedshootexposures.extensions.gardener.cloud",
+                "runtime/services",
             }
             process.terminate()
             assert await process.wait() == 0

@@ -36,6 +36,8 @@ TIMEOUT = 15.0
 UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
 
 _WATCH_SECONDS = 300
+_LONGEST = 2000
+"""Of what an API says; the whole goes into the status of objects."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _CONNECTIONS = 32
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
@@ -86,7 +88,7 @@ class Kube:
         )
         metadata = listing.get("metadata", {})
         return Page(
-            listing.get("items", []), metadata.get("resourceVersion", ""), metadata.get("continue", "")
+            listing.get("items") or [], metadata.get("resourceVersion", ""), metadata.get("continue", "")
         )
 
     async def watch(
@@ -349,10 +351,7 @@ def translated(what: str) -> Iterator[None]:
 
 def refusal(what: str, status: int, body: bytes) -> Exception:
     """What the API's answer means for us."""
-    try:
-        message = str(orjson.loads(body).get("message") or status)
-    except (orjson.JSONDecodeError, AttributeError):
-        message = f"{status} {body[:200].decode(errors='replace')}"
+    message = _said(status, body)
     match status:
         case 404:
             return Missing(f"{what}: {message}")
@@ -368,3 +367,14 @@ def refusal(what: str, status: int, body: bytes) -> Exception:
             return Unreachable(f"{what}: {message}")
         case _:
             return Refused(f"{what}: {message}")
+
+
+def _said(status: int, body: bytes) -> str:
+    """What a Kubernetes API says. Words of anything else are not passed on: they may be for other eyes."""
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict) or answer.get("kind") != "Status":
+        return f"{status}, and not from a Kubernetes API"
+    return str(answer.get("message") or status)[:_LONGEST]

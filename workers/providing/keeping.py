@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,22 +84,26 @@ class Keeping:
             if secret := await self._way_to(cluster):
                 await self._exchange(cluster, None, providers.member(cluster, secret))
 
-    async def _look_at(self, secret: SecretKey, *, watched: bool = False) -> str | None:
-        """Where it leads now; if that cannot be told, where it led before."""
+    async def _look_at(self, secret: SecretKey) -> None:
+        """Note where it leads, if that can be told."""
         async with self._at_once:
-            try:
-                self._leads[secret] = await self.providers.leads_to(secret, watched=watched)
-            except TransientError as error:
-                logger.debug("provider clusters: %s", error)
-        return self._leads.get(secret)
+            with contextlib.suppress(TransientError):
+                self._leads[secret] = await self.providers.leads_to(secret)
+
+    async def _lets_watch(self, secret: SecretKey, cluster: str) -> bool | None:
+        """Whether it leads there now and lets us watch; None if that cannot be told."""
+        try:
+            self._leads[secret] = found = await self.providers.leads_to(secret, watched=True)
+        except TransientError as error:
+            logger.debug("provider clusters: %s", error)
+            return None
+        return found == cluster
 
     async def _keep(self, member: Member, needed: set[SecretKey]) -> None:
         assert member.secret
-        if member.secret in needed:
-            self._leads.setdefault(member.secret, member.id)
-            if await self._look_at(member.secret, watched=True) == member.id:
-                self._unneeded.discard(member)
-                return
+        if member.secret in needed and await self._lets_watch(member.secret, member.id) is not False:
+            self._unneeded.discard(member)
+            return
         if secret := await self._way_to(member.id):
             self._unneeded.discard(member)
             await self._exchange(member.id, member, providers.member(member.id, secret))
@@ -112,7 +117,7 @@ class Keeping:
         """A Secret that leads there now. Those that led there before are asked first."""
         for secret in sorted(self._leads, key=lambda one: (self._leads[one] != cluster, str(one))):
             known = self._leads.get(secret)
-            if known in (None, cluster) and await self._look_at(secret, watched=True) == cluster:
+            if known in (None, cluster) and await self._lets_watch(secret, cluster):
                 return secret
         return None
 

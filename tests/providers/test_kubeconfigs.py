@@ -1,0 +1,84 @@
+"""What is taken out of kubeconfigs that somebody else wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from windowbox.clients import kubeconfigs
+from windowbox.errors import Malformed
+from windowbox.sandbox import certificates
+
+WHAT = "Secret garden/cloudprovider"
+
+
+def of_user(**user: object) -> bytes:
+    return yaml.safe_dump({"clusters": [], "users": [{"name": "x", "user": user}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "told"),
+    [
+        pytest.param(b"a: [", "is not YAML", id="K-1-no-yaml"),
+        pytest.param(b"\x00\xff", "is not YAML", id="K-1-no-text"),
+        pytest.param(b"[" * 5000, "is not YAML", id="K-1-nested-without-end"),
+        pytest.param(b"just words", "is not a mapping", id="K-1-no-mapping"),
+        pytest.param(b"a: &b [1]\nc: *b", "aliases are not allowed", id="K-1-alias"),
+        pytest.param(b"a: " + b"b" * 70_000, "at most 65536", id="K-1-too-long"),
+        pytest.param(of_user(exec={"command": "touch"}), r"users\[0\].user.exec is not", id="K-1-exec"),
+        pytest.param(of_user(**{"auth-provider": {}}), "auth-provider is not", id="K-1-auth-provider"),
+        pytest.param(of_user(tokenFile="token"), "tokenFile is not allowed", id="K-1-token-file"),
+        pytest.param(of_user(**{"client-key": "key"}), "client-key is not allowed", id="K-1-key-file"),
+        pytest.param(
+            of_user(**{"client-certificate": "x"}), "client-certificate is not", id="K-1-certificate-file"
+        ),
+    ],
+)
+def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, told: str) -> None:
+    with pytest.raises(Malformed, match=told) as refused:
+        kubeconfigs.harmless(kubeconfig, WHAT)
+    assert refused.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
+    assert str(refused.value).startswith(WHAT)
+
+
+def test_what_stands_inline_is_taken() -> None:
+    inline = of_user(**{"client-key-data": "a2V5", "token": "t"})
+    assert kubeconfigs.harmless(inline, WHAT) == yaml.safe_load(inline)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "https://", "api.example.com:6443", "file:///etc/passwd", "https://[::1", "https://a/?x=/api"]
+)
+def test_a_server_that_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(Malformed, match="the kubeconfig's server is no URL"):
+        kubeconfigs.check_server(url, WHAT)
+
+
+@pytest.mark.parametrize("url", ["https://api.example.com:6443", "https://[::1]:6443/k8s/a", "http://a"])
+def test_a_server_that_is_a_url_is_taken(url: str) -> None:
+    kubeconfigs.check_server(url, WHAT)
+
+
+def test_trust_is_the_set_of_authorities(tmp_path: Path) -> None:
+    one = certificates.authority(tmp_path / "one").certificate
+    other = certificates.authority(tmp_path / "other").certificate
+    both, turned = tmp_path / "both.crt", tmp_path / "turned.crt"
+    both.write_text(one.read_text() + other.read_text())
+    turned.write_text("# in another order\n" + other.read_text() + "\n" + one.read_text() + one.read_text())
+
+    def trust(authorities: Path) -> str | None:
+        return kubeconfigs.trust("https://api", True, authorities)
+
+    assert trust(both) == trust(turned)
+    assert len({trust(one), trust(other), trust(both)}) == 3
+
+
+def test_nobody_vouches_for_a_server_that_proves_nothing(tmp_path: Path) -> None:
+    authority, empty = certificates.authority(tmp_path).certificate, tmp_path / "empty"
+    empty.touch()
+    assert kubeconfigs.trust("https://api", False, authority) is None
+    assert kubeconfigs.trust("http://api", True, authority) is None
+    assert kubeconfigs.trust("https://api", True, empty) is None
+    assert kubeconfigs.trust("https://api", True, None) == "public"
