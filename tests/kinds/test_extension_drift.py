@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest_asyncio
 
-from bus import streams, subjects
+from bus import recordings, streams, subjects
 from bus.connection import Access, connected
+from bus.recordings import Deciding, Header
 from tests.kinds.extending import (
     ALL_CLASSES,
+    FORCED,
     SEED,
     SHOOT,
     TESTED,
@@ -26,6 +29,7 @@ from tests.kinds.kindworld import KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.servers import ControlPlane
+from windowbox.clients import kube
 from windowbox.models.refs import (
     EXTENSIONS,
     MANAGED_RESOURCES,
@@ -33,6 +37,7 @@ from windowbox.models.refs import (
     SECRETS,
     ObjectRef,
 )
+from workers import replay
 
 
 @pytest_asyncio.fixture
@@ -108,3 +113,44 @@ async def test_everything_is_looked_at_again_after_an_hour(world: KindWorld) -> 
     hour = str(done.last_operation["lastUpdateTime"])
     assert due[:10] >= hour[:10]
     assert (int(due[11:13]) - int(hour[11:13])) % 24 in (1, 2)
+
+
+@rule("B.26")
+async def test_what_was_deleted_while_nobody_was_there_comes_back(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats, SHOOT) as world:
+        shoot = await world.shoot()
+        await extend(shoot, SHOOT)
+        await shoot.until_ready(EXTENSIONS, SHOOT)
+        await world.quiet()
+    async with kube.from_file(plane.kubeconfig) as api:
+        await api.delete(MANAGED_RESOURCES, shoot.namespace, SHOOT)
+    async with kind_world(plane, nats, SHOOT) as world:
+        back = world.client(shoot.namespace)
+        await back.until(MANAGED_RESOURCES, SHOOT, lambda found: found is not None)
+
+
+async def test_what_was_done_is_done_again_from_its_record_which_holds_no_secrets(world: KindWorld) -> None:
+    shoot = await world.shoot(metadata={"annotations": TESTED})
+    began = datetime.now(UTC)
+    async with manager(shoot).at_work():
+        for type_ in TYPES:
+            await extend(shoot, type_)
+            await shoot.until_ready(EXTENSIONS, type_)
+        (held,) = {name for name in await secrets(shoot) if SEED in name}
+        content = (await shoot.kube.get(SECRETS, shoot.namespace, held)).raw["data"]["data.yaml.br"]
+        await shoot.cluster(metadata={"annotations": TESTED | FORCED})
+        for type_ in TYPES:
+            await shoot.delete(EXTENSIONS, type_)
+            await shoot.until_gone(EXTENSIONS, type_)
+    await world.quiet()
+    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        recording = await recordings.recorded(bus, header, TYPES)
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 8
+    assert content not in "".join(run.model_dump_json() for run in recording.runs)
