@@ -141,8 +141,7 @@ class Providers:
             found = await runtime.get(SECRETS, secret.namespace, secret.name)
         except Missing as error:
             raise PermanentError(
-                f'{_COULD_NOT}: could not retrieve provider secret: secrets "{secret.name}" not found '
-                f"in namespace {secret.namespace}",
+                f'{_COULD_NOT}: could not retrieve provider secret: secrets "{secret.name}" not found',
                 codes=(UNAUTHENTICATED,),
             ) from error
         data = found.raw.get("data") or {}
