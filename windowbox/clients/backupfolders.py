@@ -46,7 +46,7 @@ class BackupFolders:
     work gets us to stop, not to go where it leads.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path | None) -> None:
         self._root = root
         # Threads of their own: a disk that hangs must not keep others from resolving names.
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backups")
@@ -92,6 +92,8 @@ class BackupFolders:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
+        if self._root is None:
+            raise Malformed("backup.root is not set: name the folder of all buckets")
         try:
             root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -159,7 +161,7 @@ def _gone(folder: int, name: str) -> bool:
     return True
 
 
-def _meaning(root: Path, name: str, error: OSError) -> WindowboxError:
+def _meaning(root: Path | None, name: str, error: OSError) -> WindowboxError:
     """What went wrong, with the place and the remedy."""
     where = f"{name} in backup.root {root}"
     if error.errno in _FULL:

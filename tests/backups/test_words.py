@@ -1,0 +1,242 @@
+"""What names, references and Secrets of backups say: pure functions."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from typing import Any
+
+import pytest
+
+from windowbox.errors import Malformed
+from windowbox.models.kindsettings import BackupSettings
+from windowbox.models.objects import Object
+from workers.backups import credentials, names, pool, sharing
+from workers.backups.credentials import Content
+from workers.backups.names import Entry, SecretName
+from workers.backups.sharing import Share
+
+UID = "5b0c7e52-6d1f-4a0e-9a53-1d2f5c7a9e10"
+ID = "shoot--local--local"
+FINALIZER = "extensions.gardener.cloud/backupentry"
+WI = "workloadidentity.security.gardener.cloud/"
+PURPOSE = {"security.gardener.cloud/purpose": "workload-identity-token-requestor"}
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        pytest.param(
+            f"{ID}--{UID}",
+            Entry(ID, f"{ID}--{UID}", "etcd-backup", f"source-{ID}--{UID}"),
+            id="BE-1-ordinary",
+        ),
+        pytest.param(
+            f"source-{ID}--{UID}",
+            Entry(ID, f"{ID}--{UID}", "source-etcd-backup", f"{ID}--{UID}"),
+            id="BE-1-source",
+        ),
+        pytest.param(
+            "source-source-a--u",
+            Entry("source-a", "source-a--u", "source-etcd-backup", "source-a--u"),
+            id="BE-1-one-prefix-only",
+        ),
+    ],
+)
+def test_an_entry_says_whose_backups_it_holds(name: str, entry: Entry) -> None:
+    assert names.entry(name) == entry
+
+
+@pytest.mark.parametrize("name", ["nodashes", "--uid", "source-", "shoot--"])
+def test_a_name_that_tells_no_shoot_is_malformed(name: str) -> None:
+    with pytest.raises(Malformed, match=r"metadata\.name"):
+        names.entry(name)
+
+
+@pytest.mark.parametrize(
+    ("status", "annotations", "secret"),
+    [
+        pytest.param({}, {}, ("garden", "generated-bucket-b"), id="BB-1-default"),
+        pytest.param({}, {names.GENERATED_IN: "other"}, ("other", "generated-bucket-b"), id="BB-1-annotated"),
+        pytest.param(
+            {"generatedSecretRef": {"name": "n", "namespace": "first"}},
+            {names.GENERATED_IN: "other"},
+            ("first", "n"),
+            id="BB-1-reported",
+        ),
+    ],
+)
+def test_where_the_generated_secret_is(
+    status: dict[str, Any], annotations: dict[str, str], secret: tuple[str, str]
+) -> None:
+    bucket = Object({"metadata": {"name": "b", "annotations": annotations}, "status": status})
+    assert names.generated(bucket) == secret
+
+
+@pytest.mark.parametrize("reference", [None, {}, {"name": "a"}, {"namespace": "b"}])
+def test_a_reference_that_leads_nowhere_is_malformed(reference: Any) -> None:
+    with pytest.raises(Malformed, match=r"spec\.secretRef\.name"):
+        names.referenced({"secretRef": reference})
+
+
+def encoded(**data: str) -> dict[str, str]:
+    return {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
+
+
+def secret(
+    data: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+) -> Object:
+    head = {"uid": "u", "resourceVersion": "7", "annotations": annotations or {}, "labels": labels or {}}
+    return Object({"metadata": head, "data": data or {}})
+
+
+OURS = encoded(bucketName="bucket", hostPath="/mnt")
+BY = {"backup.gardener.cloud/created-by": "entry"}
+IDENTITY = {f"{WI}name": "wi", f"{WI}namespace": "garden-x"}
+CONTEXT = {f"{WI}context-object": "{}"}
+LABELS = {**PURPOSE, f"{WI}provider": "local"}
+
+
+@pytest.mark.parametrize(
+    ("given", "found", "wanted"),
+    [
+        pytest.param(secret(), None, Content(OURS, BY, {}), id="BE-2-no-data"),
+        pytest.param(
+            secret(encoded(key="k", bucketName="theirs")),
+            secret(encoded(old="o"), {"foreign": "a"}, {"foreign": "l"}),
+            Content({**encoded(key="k"), **OURS}, BY, {}),
+            id="BE-3-static",
+        ),
+        pytest.param(
+            secret({}, {"foreign": "a"}, {"foreign": "l"}), None, Content(OURS, BY, {}), id="BE-3-not-copied"
+        ),
+        pytest.param(
+            secret(
+                encoded(config="c", token="other", more="m"),
+                {**IDENTITY, **CONTEXT, "foreign": "a", f"{WI}token-renew-timestamp": "theirs"},
+                {**LABELS, "foreign": "l"},
+            ),
+            None,
+            Content({**encoded(config="c"), **OURS}, {**IDENTITY, **CONTEXT, **BY}, LABELS),
+            id="BE-3-identity",
+        ),
+        pytest.param(
+            secret(encoded(config="c"), IDENTITY, LABELS),
+            secret(
+                encoded(token="t", old="o"),
+                {f"{WI}token-renew-timestamp": "later", f"{WI}name": "former"},
+                {"foreign": "l"},
+            ),
+            Content(
+                {**encoded(config="c", token="t"), **OURS},
+                {**IDENTITY, f"{WI}token-renew-timestamp": "later", **BY},
+                LABELS,
+            ),
+            id="BE-3-identity-keeps-its-token",
+        ),
+    ],
+)
+def test_what_etcd_is_told(given: Object, found: Object | None, wanted: Content) -> None:
+    assert credentials.content("entry", "bucket", "/mnt", given, found) == wanted
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "missing"),
+    [
+        pytest.param({f"{WI}namespace": "g"}, LABELS, f"annotation {WI}name", id="BE-3-no-name"),
+        pytest.param({f"{WI}name": "n"}, LABELS, f"annotation {WI}namespace", id="BE-3-no-namespace"),
+        pytest.param(IDENTITY, PURPOSE, f"label {WI}provider", id="BE-3-no-provider"),
+    ],
+)
+def test_an_identity_that_is_incomplete_is_named(
+    annotations: dict[str, str], labels: dict[str, str], missing: str
+) -> None:
+    with pytest.raises(Malformed, match=missing):
+        credentials.content("entry", "bucket", "/mnt", secret({}, annotations, labels), None)
+
+
+@pytest.mark.parametrize(
+    ("found", "patch"),
+    [
+        pytest.param(secret(OURS, BY), None, id="as-wanted"),
+        pytest.param(
+            secret({**OURS, "old": "b28="}, {**BY, "foreign": "a"}, {"foreign": "l"}),
+            {
+                "data": {"old": None},
+                "metadata": {
+                    "uid": "u",
+                    "resourceVersion": "7",
+                    "annotations": {"foreign": None},
+                    "labels": {"foreign": None},
+                },
+            },
+            id="BE-3-what-is-not-wanted-goes",
+        ),
+        pytest.param(
+            secret(OURS),
+            {"metadata": {"uid": "u", "resourceVersion": "7", "annotations": BY}},
+            id="BE-2-nobody-signed",
+        ),
+    ],
+)
+def test_how_it_becomes_what_is_wanted(found: Object, patch: dict[str, Any] | None) -> None:
+    assert credentials.patch(Content(OURS, BY, {}), found) == patch
+
+
+def going(since: str, uid: str = "a", *, held: bool = True) -> Object:
+    finalizers = [FINALIZER] if held else []
+    return Object({"metadata": {"deletionTimestamp": since, "uid": uid, "finalizers": finalizers}})
+
+
+def staying(uid: str = "z", *, held: bool = True, **status: Any) -> Object:
+    metadata = {"uid": uid, "finalizers": [FINALIZER] if held else []}
+    return Object({"metadata": metadata, "status": status})
+
+
+def migrating(since: str) -> Object:
+    annotations = {"gardener.cloud/operation": "migrate", "gardener.cloud/timestamp": since}
+    return Object({"metadata": {"annotations": annotations, "uid": "m", "finalizers": [FINALIZER]}})
+
+
+MIGRATED = {"lastOperation": {"type": "Migrate", "state": "Succeeded"}}
+
+
+@pytest.mark.parametrize(
+    ("others", "share"),
+    [
+        pytest.param([], Share.RELEASE, id="D-5-the-only-one"),
+        pytest.param([staying()], Share.LEAVE, id="D-5-another-stays"),
+        pytest.param([staying(held=False)], Share.LEAVE, id="D-5-another-has-just-come"),
+        pytest.param([staying(held=False, **MIGRATED)], Share.RELEASE, id="D-5-another-was-handed-over"),
+        pytest.param([going("09:00")], Share.WAIT, id="D-5-another-began-to-go-earlier"),
+        pytest.param([going("09:00"), staying()], Share.LEAVE, id="D-5-one-goes-one-stays"),
+        pytest.param([going("11:00")], Share.LEAVE, id="D-5-another-began-to-go-later"),
+        pytest.param([going("10:00", "0")], Share.WAIT, id="D-5-at-once-and-before-us"),
+        pytest.param([going("10:00", "z")], Share.LEAVE, id="D-5-at-once-and-after-us"),
+        pytest.param([going("09:00", held=False)], Share.RELEASE, id="D-5-another-is-as-good-as-gone"),
+        pytest.param([migrating("09:00")], Share.WAIT, id="D-5-another-is-handed-over"),
+    ],
+)
+def test_the_last_takes_the_finalizer_off(others: list[Object], share: Share) -> None:
+    assert sharing.share(going("10:00", "m"), others, FINALIZER) is share
+
+
+@pytest.mark.parametrize(
+    ("settings", "here"),
+    [
+        pytest.param({}, False, id="B.16-no-root"),
+        pytest.param({"root": "/backups"}, True, id="B.16-any-host-with-a-root"),
+        pytest.param({"root": "/backups", "host": socket.gethostname()}, True, id="B.16-this-host"),
+        pytest.param(
+            {"root": "/backups", "host": f"not-{socket.gethostname()}"}, False, id="B.16-another-host"
+        ),
+    ],
+)
+def test_workers_keep_backups_where_the_disk_is(settings: dict[str, Any], here: bool) -> None:
+    assert pool.kept_here(BackupSettings(**settings)) is here
+
+
+def test_a_secret_is_named_with_its_namespace() -> None:
+    assert str(SecretName("garden", "bucket")) == "garden/bucket"

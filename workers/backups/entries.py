@@ -1,0 +1,95 @@
+"""Tells a Shoot's etcd where its backups are, and removes them in the end."""
+
+from __future__ import annotations
+
+import logging
+
+from windowbox.clients.backupfolders import BackupFolders, checked
+from windowbox.errors import Malformed, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES
+from workers.backups import credentials, folders, names, secrets, sharing, words
+from workers.backups.credentials import Content
+from workers.backups.names import Entry, SecretName
+from workers.backups.sharing import Sharers
+from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.owned.places import Place, Places
+
+logger = logging.getLogger(__name__)
+
+KIND = Kind(
+    resource=BACKUP_ENTRIES,
+    pool="backupentry",
+    finalizer="extensions.gardener.cloud/backupentry",
+    words=words.ENTRY,
+    classes=frozenset({"garden", "shoot"}),
+    deadline=180.0,
+    shoot=Need.NEVER,
+)
+
+
+class EntryActuator(Actuator):
+    """Makes and removes the Secret for etcd, and removes the folder that etcd's backups are in."""
+
+    def __init__(self, places: Places, kept: BackupFolders, sharers: Sharers, mount_path: str) -> None:
+        self._places = places
+        self._folders = kept
+        self._sharers = sharers
+        self._mount_path = mount_path
+
+    async def reconcile(self, run: Run) -> Status:
+        entry, bucket = names.entry(run.ref.name), _bucket(run)
+        source = names.referenced(run.object.spec)
+        place = self._places.own(run)
+        await secrets.hold(place, source, KIND.finalizer)
+
+        def content(given: Object, found: Object | None) -> Content:
+            return credentials.content(run.ref.name, bucket, self._mount_path, given, found)
+
+        if await _is_there(place, entry.technical_id):
+            try:
+                await secrets.tell(place, SecretName(entry.technical_id, entry.secret), source, content)
+            except WindowboxError:
+                if await _is_there(place, entry.technical_id):
+                    raise
+        return {}
+
+    async def delete(self, run: Run) -> None:
+        place, source = self._places.own(run), names.referenced(run.object.spec)
+        if not await secrets.there(place, source):
+            logger.info("%s: Secret %s is gone, so nothing is removed", run.ref, source)
+            return
+        try:
+            entry, bucket = names.entry(run.ref.name), _bucket(run)
+        except Malformed as error:
+            logger.info("%s: never had anything, since %s", run.ref, error)
+        else:
+            await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
+            if not await _twin_needs(run, entry, bucket):
+                await folders.remove(run.doors, self._folders, bucket, entry.folder)
+        await sharing.release(run, place, KIND, self._sharers)
+
+    async def migrate(self, run: Run) -> None:
+        """The next seed goes on with the backups. Only the Secret is not needed here any more."""
+        place, secret = self._places.own(run), names.referenced(run.object.spec)
+        if not await secrets.there(place, secret):
+            raise Malformed(f"spec.secretRef: Secret {secret} does not exist: create it, or correct the name")
+        await sharing.release(run, place, KIND, self._sharers)
+
+
+def _bucket(run: Run) -> str:
+    return checked("spec.bucketName", run.object.spec.get("bucketName"))
+
+
+async def _is_there(place: Place, namespace: str) -> bool:
+    """Whether the Shoot's namespace is there to stay. The bus may not have heard of it yet."""
+    found = await place.found(NAMESPACES, "", namespace)
+    return found is not None and not found.deleting
+
+
+async def _twin_needs(run: Run, entry: Entry, bucket: str) -> bool:
+    """Whether the folder is that of the Shoot's other entry, too: one that is not about to go."""
+    twin = await run.doors.read(run.ref._replace(name=entry.twin))
+    if twin is None or twin.deleting or KIND.finalizer not in twin.finalizers:
+        return False
+    return bool(twin.spec.get("bucketName") == bucket)

@@ -1,0 +1,104 @@
+"""Who else depends on a Secret: its finalizer stands for all objects of a kind, so the last takes it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from bus.connection import Bus
+from bus.views import View
+from windowbox.errors import Malformed, Waiting
+from windowbox.models.extensions import OPERATION, TIMESTAMP
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef, Resource
+from workers.backups import names, secrets
+from workers.backups.names import SecretName
+from workers.lifecycle.kinds import Kind, Run
+from workers.owned.places import Place
+
+
+class Share(Enum):
+    """What an object that goes has to do about the finalizer."""
+
+    RELEASE = auto()
+    LEAVE = auto()
+    """Another needs it, and takes it off later."""
+    WAIT = auto()
+    """Another goes, too, and began earlier: it may have left the finalizer to us, and may still need it."""
+
+
+def share(mine: Object, others: Iterable[Object], finalizer: str) -> Share:
+    left = [other for other in others if not _over(other, finalizer)]
+    if any(not _going(other) for other in left):
+        return Share.LEAVE
+    if any(_since(other) < _since(mine) for other in left):
+        return Share.WAIT
+    return Share.LEAVE if left else Share.RELEASE
+
+
+class Sharers:
+    """The objects of one kind, by the Secret that they refer to."""
+
+    def __init__(self, bus: Bus, resource: Resource) -> None:
+        self._view: View[tuple[str, SecretName]] = View(
+            bus, resource.id, _named, index=lambda reference: reference
+        )
+
+    async def run(self) -> None:
+        """Follow them, for ever."""
+        await self._view.run()
+
+    async def of(self, run: Run, secret: SecretName) -> list[Object]:
+        """The other objects that refer to this Secret, as the bus has them now."""
+
+        async def act() -> list[str]:
+            await self._view.complete.wait()
+            refs = self._view.refs((run.ref.cluster, secret))
+            return sorted(ref.name for ref in refs if ref != run.ref)
+
+        found = await run.doors.call("sharers", {"secret": str(secret)}, act)
+        objects = [await run.doors.read(run.ref._replace(name=name)) for name in found]
+        return [one for one in objects if one and _refers(one, secret)]
+
+
+async def release(run: Run, place: Place, kind: Kind, sharers: Sharers) -> None:
+    """Let go of the Secret that the object refers to, if it was the last that needs it."""
+    try:
+        secret = names.referenced(run.object.spec)
+    except Malformed:
+        return  # it has never held on to any
+    match share(run.object, await sharers.of(run, secret), kind.finalizer):
+        case Share.RELEASE:
+            await secrets.let_go(place, secret, kind.finalizer)
+        case Share.WAIT:
+            raise Waiting(f"waiting for others that refer to Secret {secret} to be gone")
+        case Share.LEAVE:
+            pass
+
+
+def _named(ref: ObjectRef, object: Object) -> tuple[str, SecretName] | None:
+    try:
+        return ref.cluster, names.referenced(object.spec)
+    except Malformed:
+        return None
+
+
+def _refers(object: Object, secret: SecretName) -> bool:
+    found = object.spec.get("secretRef") or {}
+    return (found.get("namespace"), found.get("name")) == secret
+
+
+def _going(object: Object) -> bool:
+    return object.deleting or object.annotations.get(OPERATION) == "migrate"
+
+
+def _over(object: Object, finalizer: str) -> bool:
+    """Whether it has let go already: it vanishes, or was handed over."""
+    last = object.last_operation
+    handed_over = (last.get("type"), last.get("state")) == ("Migrate", "Succeeded")
+    return finalizer not in object.finalizers and (_going(object) or handed_over)
+
+
+def _since(object: Object) -> tuple[str, str]:
+    asked = object.metadata.get("deletionTimestamp") or object.annotations.get(TIMESTAMP)
+    return str(asked or ""), object.uid
