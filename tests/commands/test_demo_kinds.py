@@ -42,6 +42,7 @@ def test_what_was_made_comes_back_goes_without_a_trace_and_a_second_run_shows_th
         assert "Namespace infra-shoot--demo--show" in said
         assert "NetworkPolicy provider-local-deny-all deleted by hand: back after" in said
         assert "Bastion shoot--demo--show/one: Succeeded, at 127." in said
+        assert "its first words: node=played-" in said
         assert "Service bastion-one deleted by hand: back after" in said
         assert "Bastion shoot--demo--show/one deleted: gone after" in said
         assert "Infrastructure shoot--demo--show/one deleted: gone after" in said

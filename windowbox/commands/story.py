@@ -97,8 +97,10 @@ def _because(pool: str, runs: Sequence[RunRecord]) -> Iterator[str]:
         return
     if last.outcome in (*_BAD, "waiting"):
         yield f"because: {last.note}"
-    else:
+    elif any(run.pool == pool and run.outcome in _BAD for run in runs):
         yield "left from an earlier failure; what failed then has succeeded since"
+    else:
+        yield "left from an earlier wait; what was waited for has come since"
 
 
 def _why(pending: Pending) -> str:

@@ -86,20 +86,31 @@ class Demo:
 
 async def show(kubeconfig: Path, folder: Path, state: State) -> None:
     """All steps, one line each. Safe to repeat: in the end, nothing is left of what was made."""
-    with_nodes = bool(state.options.nodes or state.options.played_nodes)
+    lacking = _lacking(state)
     click.echo(f"\nA Shoot {SHOOT}, as in examples/infrastructure.yaml, whose machines live in this sandbox")
     async with kube.from_file(kubeconfig) as cluster:
         demo = Demo(cluster)
         await _infrastructure(demo, kubeconfigs.provider(folder))
         await _bring_back(demo, NETWORK_POLICIES, _DENY)
-        if with_nodes:
+        if not lacking:
             await _bastion(demo)
             await _bring_back(demo, SERVICES, f"bastion-{_NAME}")
             await _gone(demo, BASTIONS, "its Pod, Service, Secret and policy with it")
         else:
-            click.echo("  left out, as there are no nodes that could run its Pod: a Bastion")
+            click.echo(f"  left out, as {lacking}: a Bastion")
         await _gone(demo, INFRASTRUCTURES, "Kubernetes itself waits 5 s before it empties a namespace")
         await _look_for_traces(demo)
+
+
+def _lacking(state: State) -> str:
+    """What a Bastion would need and is not there."""
+    from windowbox.sandbox.nodes import sshimage
+
+    if state.options.nodes and not sshimage.found():
+        return "this machine has no OpenSSH server (sshd) that could run in its Pod"
+    if state.options.nodes or state.options.played_nodes:
+        return ""
+    return "there are no nodes that could run its Pod"
 
 
 async def _infrastructure(demo: Demo, kubeconfig: str) -> None:
@@ -110,7 +121,7 @@ async def _infrastructure(demo: Demo, kubeconfig: str) -> None:
     await demo.apply(infrastructure)
     await demo.until(INFRASTRUCTURES, SHOOT, _NAME, succeeded)
     _say(f"Infrastructure {SHOOT}/{_NAME}: Succeeded after", time.perf_counter() - began)
-    click.echo("      made: " + ", ".join(await _made(demo)))
+    click.echo("      made: " + _summed(await _made(demo)))
 
 
 async def _bastion(demo: Demo) -> None:
@@ -126,6 +137,25 @@ async def _bastion(demo: Demo) -> None:
     click.echo(
         f"      made: Pod {pod.name} on {pod.spec.get('nodeName')}, its load balancer, Secret and policy"
     )
+    greeting = await _greeting(str(ingress.get("ip")), 22)
+    _say(f"    its first words: {greeting}, after", time.perf_counter() - began)
+
+
+async def _greeting(address: str, port: int) -> str:
+    """What a client hears first; a moment may pass until all proxies know the way."""
+    error: Exception | None = None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                try:
+                    reader, writer = await asyncio.open_connection(address, port)
+                    with contextlib.closing(writer):
+                        if line := await reader.readline():
+                            return line.decode(errors="replace").strip()
+                except OSError as found:
+                    error = found
+                await asyncio.sleep(0.05)
+    raise Unreachable(f"{address} answers nobody: {error}; see `windowbox lb list`")
 
 
 async def _bring_back(demo: Demo, resource: Resource, name: str) -> None:
@@ -146,19 +176,23 @@ async def _gone(demo: Demo, resource: Resource, remark: str) -> None:
 
 async def _look_for_traces(demo: Demo) -> None:
     left = await _made(demo)
-    said = click.style(f"left behind: {', '.join(left)}", fg="red") if left else "nothing of it is left"
+    said = click.style(f"left behind: {_summed(left)}", fg="red") if left else "nothing of it is left"
     click.echo(f"      {said}")
 
 
-async def _made(demo: Demo) -> list[str]:
-    """The objects of our Shoot that there are in the cluster of its machines."""
-    found = []
+async def _made(demo: Demo) -> dict[str, list[str]]:
+    """The objects of our Shoot that there are in the cluster of its machines, by kind."""
+    found: dict[str, list[str]] = {}
     for resource in (NAMESPACES, IP_POOLS, NETWORK_POLICIES, PODS, SERVICES):
         page = await demo.cluster.page(resource, limit=5000, metadata_only=True)
         for one in map(Object, page.items):
             if _HOME in (one.name, one.namespace) or SHOOT in one.name.removeprefix(SHOOT):
-                found.append(f"{resource.kind} {one.name}")
+                found.setdefault(resource.kind, []).append(one.name)
     return found
+
+
+def _summed(made: dict[str, list[str]]) -> str:
+    return ", ".join(f"{kind} {' and '.join(names)}" for kind, names in made.items())
 
 
 def manifests(example: str) -> list[dict[str, Any]]:

@@ -74,7 +74,8 @@ def objects(runs: Iterable[RunRecord]) -> list[Made]:
             if made is None:
                 continue
             key = (made.cluster, made.kind, made.namespace, made.name)
-            if (made.did == LEFT and key in found) or (made.did == GONE and key not in found):
+            known = found.get(key)
+            if (made.did == LEFT and known) or (made.did == GONE and (not known or known.did in _NO_MORE)):
                 continue
             found[key] = replace(made, at=run.started, secret=secret)
     return [_taken_along(one, found) for one in found.values()]
