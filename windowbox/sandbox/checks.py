@@ -143,7 +143,7 @@ def _overlaps(folder: Path, state: State) -> Iterator[Finding]:
 
 
 def _servers(folder: Path, settings: Path | None) -> Iterator[Finding]:
-    from windowbox.sandbox import balancercheck, servercheck
+    from windowbox.sandbox import balancercheck, kindcheck, servercheck
 
     path = settings_file(folder, "operator")
     if settings == path:  # as `windowbox env` says; then we know more than what stands there
@@ -163,3 +163,4 @@ def _servers(folder: Path, settings: Path | None) -> Iterator[Finding]:
         yield from servercheck.zone(zone)
     if loaded.nats.user not in ("watcher", "patcher"):  # who have nothing to do with them
         yield from balancercheck.examine(loaded.loadbalancer)
+    yield from kindcheck.examine(loaded)
