@@ -98,8 +98,8 @@ class Client:
 class Observer:
     """Sees when each object has become what it ought to be, or is gone."""
 
-    def __init__(self, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE) -> None:
-        self._resource, self._namespace = resource, namespace
+    def __init__(self, resource: Resource, namespace: str, holds: Callable[[Object], bool]) -> None:
+        self._resource, self._namespace, self._holds = resource, namespace, holds
         self._seen: dict[str, float] = {}
         self._missing: set[str] = set()
         self._complete = asyncio.Event()
@@ -108,10 +108,14 @@ class Observer:
     @classmethod
     @contextlib.asynccontextmanager
     async def watching(
-        cls, client: Client, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE
+        cls,
+        client: Client,
+        resource: Resource = DNSRECORDS,
+        namespace: str = NAMESPACE,
+        holds: Callable[[Object], bool] | None = None,
     ) -> AsyncIterator[Observer]:
-        """Of one kind; in all namespaces, if none is named."""
-        observer = cls(resource, namespace)
+        """Of one kind; in all namespaces, if none is named. By default, sees when they are done."""
+        observer = cls(resource, namespace, holds or done)
         version = await client.version(resource, namespace)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(observer._watch(client, version), name="observer")
@@ -151,7 +155,7 @@ class Observer:
 
     def _note(self, event: dict[str, Any], now: float) -> None:
         found = Object(event["object"])
-        if (event["type"] == "DELETED") if self._gone else done(found):
+        if (event["type"] == "DELETED") if self._gone else self._holds(found):
             self._seen.setdefault(found.name, now)
             self._missing.discard(found.name)
             if not self._missing:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from bench import restarts, shoots
+from bench import extensions_bastions, restarts, shoots
 from bench.client import Observer
 from bench.extensions_figures import ExtensionFigures
 from bench.shoots import Shoots
@@ -17,16 +18,19 @@ from windowbox.sandbox.options import Options
 Say = Callable[[str], None]
 
 _WARM_UP = 10
+_BASTIONS = 20
 
 
 async def run(count: int, singles: int, say: Say) -> ExtensionFigures:
-    """Measure with `count` Infrastructures at once and `singles` one after the other."""
+    """Measure with `count` Infrastructures at once, and `singles` and Bastions one after the other."""
     say("starting a sandbox")
     async with (
         world("extensions", Options()) as here,
         Observer.watching(here.client, INFRASTRUCTURES, "") as observer,
     ):
-        return await _infrastructures(here, observer, count, singles, say)
+        figures = await _infrastructures(here, observer, count, singles, say)
+    say("starting a sandbox with played nodes")
+    return dataclasses.replace(figures, bastions=await extensions_bastions.run(min(singles, _BASTIONS), say))
 
 
 async def _infrastructures(

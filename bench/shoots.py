@@ -9,6 +9,7 @@ from typing import Any
 from bench.client import Client
 from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import (
+    BASTIONS,
     CLUSTERS,
     INFRASTRUCTURES,
     IP_POOLS,
@@ -45,6 +46,10 @@ class Shoots:
         patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
         await self.client.request("PATCH", INFRASTRUCTURES.path(namespace(number), named(number)), patch)
 
+    async def bastion(self, number: int) -> None:
+        """Create a Bastion of a Shoot that has an Infrastructure."""
+        await self.client.request("POST", BASTIONS.path(namespace(number)), _bastion(number))
+
     async def objects(self) -> int:
         """How many objects there are that Infrastructures are made of."""
         found = 0
@@ -62,7 +67,7 @@ def namespace(number: int) -> str:
 
 
 def named(number: int) -> str:
-    """The name of the Infrastructure, which none of another Shoot has."""
+    """The name of the Infrastructure, and of a Bastion, which none of another Shoot has."""
     return f"local-{number:04}"
 
 
@@ -112,6 +117,19 @@ def _infrastructure(number: int) -> dict[str, Any]:
             "type": "local",
             "region": "local",
             "secretRef": {"name": SECRET, "namespace": namespace(number)},
+        },
+    }
+
+
+def _bastion(number: int) -> dict[str, Any]:
+    return {
+        "apiVersion": _EXTENSIONS,
+        "kind": "Bastion",
+        "metadata": {"name": named(number), "annotations": {OPERATION: "reconcile"}},
+        "spec": {
+            "type": "local",
+            "userData": base64.b64encode(b"#!/bin/sh\n").decode(),
+            "ingress": [{"ipBlock": {"cidr": "0.0.0.0/0"}}],
         },
     }
 

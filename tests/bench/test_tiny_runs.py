@@ -92,3 +92,19 @@ def servers_of_nodes(*programs: str) -> None:
     """Skip where nodes cannot be played."""
     if reason := servers.missing(*programs):
         pytest.skip(reason)
+
+
+def test_kinds_that_make_objects_are_measured_at_once_alone_again_and_over_a_restart(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    found = bench(tmp_path, "extensions", "-n", "5", "--singles", "2")
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert [(name, phase["count"]) for name, phase in phases.items()] == [
+        ("isolated", 2),
+        ("create", 5),
+        ("again", 5),
+    ]
+    # One to hold on to it, one for its status, one for each object; then the same for the wish.
+    assert phases["isolated"]["writes"] == found["objects"] + 2
+    assert phases["again"]["writes"] == 2
+    assert (found["restart"]["objects"], found["restart"]["writes"]) == (17, 0)
+    assert found["bastions"]["count"] == 2
