@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bench.audit import WRITES
 from tests.kinds.kindworld import Client, KindWorld
 from windowbox.models.objects import Object
-from windowbox.models.refs import BASTIONS, NAMESPACES, PODS, SERVICES
+from windowbox.models.refs import BASTIONS, NAMESPACES, NETWORK_POLICIES, PODS, SECRETS, SERVICES
 
 SCRIPT = b"#!/bin/bash\necho hello\n"
 IMAGE = "registry.local/node:v1.0.0"
+PARTS = (SECRETS, PODS, SERVICES, NETWORK_POLICIES)
 ADDRESS = {"ip": "172.18.255.231", "ipMode": "Proxy"}
 
 
@@ -89,3 +92,8 @@ async def yard(world: KindWorld, profile: dict[str, Any] | None = None, *, home:
 async def appear(made: Yard) -> None:
     """Have the machines' namespace made, as an Infrastructure does."""
     await made.there.kube.create(NAMESPACES, "", {"metadata": {"name": made.there.namespace}})
+
+
+def written(requests: Mapping[str, int]) -> dict[str, int]:
+    """Of requests those that change something."""
+    return {name: count for name, count in requests.items() if name.split()[0] in WRITES}
