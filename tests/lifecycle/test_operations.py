@@ -115,6 +115,21 @@ def test_a_migration_ends_with_all_finalizers_and_the_annotation_off_without_loc
     }
 
 
+@rule("N-1", "N-2")
+def test_an_infrastructure_keeps_the_finalizers_of_others_when_it_migrates() -> None:
+    obj = record("migrate", finalizers=("other/one", FINALIZER))
+    assert finish_patch(obj, FINALIZER, Flow.MIGRATE, strips=False) == {
+        "metadata": {
+            "uid": "5b0c7e52",
+            "resourceVersion": "77",
+            "finalizers": ["other/one"],
+            "annotations": {"gardener.cloud/operation": None},
+        }
+    }
+    alone = record(finalizers=("other/one",))
+    assert finish_patch(alone, FINALIZER, Flow.MIGRATE, strips=False) is None
+
+
 @pytest.mark.parametrize(
     ("obj", "wanted", "patch"),
     [
