@@ -26,5 +26,6 @@ def serving(common: Common) -> Serving:
         made=(PODS, SERVICES, NETWORK_POLICIES),
         awaited=(NAMESPACES,),
         owners=owners,
+        known=homes.complete,
         tasks={"homes": homes.run},
     )

@@ -22,6 +22,7 @@ def serving(common: Common) -> Serving:
         ExposureActuator(common.places),
         made=(SERVICES, ENDPOINT_SLICES),
         owners=owners,
+        known=homes.complete,
         tasks={"homes": homes.run},
     )
 
