@@ -12,7 +12,7 @@ from bus import consumers, streams, subjects
 from bus.connection import Bus, Stored, WrongSequence
 from bus.messages import Message
 from windowbox.errors import Conflict, Missing, WindowboxError
-from windowbox.models.refs import RUNTIME
+from windowbox.models.refs import RUNTIME, is_provider_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,10 @@ class Registry:
     def left(self) -> Set[str]:
         """The clusters that are known to have left, and have not come back."""
         return self._reading.left
+
+    def served(self) -> Set[str]:
+        """The clusters whose own objects we serve. In provider clusters we only look after what we make."""
+        return {cluster for cluster in self.members if not is_provider_cluster(cluster)}
 
     def on_change(self, act: Callable[[], None]) -> None:
         self._listeners.append(act)

@@ -16,7 +16,7 @@ from tests.rules import rule
 from tests.servers import ControlPlane
 from windowbox.clients import identities, kube
 from windowbox.clients.kube import Kube
-from windowbox.models.refs import NAMESPACES
+from windowbox.models.refs import NAMESPACES, is_provider_cluster
 from windowbox.sandbox import certificates, controlplane, grants
 
 A, B = SecretKey(namespace="a", name="cloudprovider"), SecretKey(namespace="b", name="cloudprovider")
@@ -99,3 +99,10 @@ async def test_a_port_may_be_left_out(plane: ControlPlane, port: str) -> None:
 
     async with opened(at("https://api.example.com:443"), at(f"https://API.example.com{port}/")) as (a, b):
         assert identities.provider(a, A) == identities.provider(b, A)
+
+
+async def test_names_of_provider_clusters_are_told_from_those_that_people_give(plane: ControlPlane) -> None:
+    async with opened(of(plane)) as (own,):
+        assert is_provider_cluster(identities.provider(own, A))
+    assert not is_provider_cluster("provider-1")
+    assert not is_provider_cluster("runtime")

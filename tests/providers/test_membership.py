@@ -122,6 +122,7 @@ async def test_another_cluster_is_watched_as_long_as_a_secret_leads_there(
         await infrastructure(one)
         await one.until_ready(INFRASTRUCTURES, "local")
         assert (await joined(registry, cluster)).origin == "provider"
+        assert registry.served() == set()
         await restored(there(world, admin, one))
         await infrastructure(two)
         await two.until_ready(INFRASTRUCTURES, "local")

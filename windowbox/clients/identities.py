@@ -9,11 +9,7 @@ from bus.registry import SecretKey
 from windowbox.clients import kube, kubeconfigs
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, PermanentError
-from windowbox.models.refs import NAMESPACES
-
-_PREFIX = "provider-"
-_DIGITS = 32
-"""So many that nobody finds other authorities that give the same: whoever chooses them can try for long."""
+from windowbox.models.refs import NAMESPACES, provider_cluster
 
 
 def provider(opened: Kube, secret: SecretKey) -> str:
@@ -23,7 +19,7 @@ def provider(opened: Kube, secret: SecretKey) -> str:
     but the Secret's.
     """
     proof = opened.trust or f"secret {secret.namespace}/{secret.name}"
-    return _PREFIX + hashlib.sha256(f"{proof} {_address(opened)}".encode()).hexdigest()[:_DIGITS]
+    return provider_cluster(hashlib.sha256(f"{proof} {_address(opened)}".encode()).hexdigest())
 
 
 async def same(one: Kube, other: Kube) -> bool:

@@ -100,3 +100,15 @@ class ObjectRef(NamedTuple):
 
 RUNTIME = "runtime"
 """The id of the cluster that windowbox serves; all others join and leave."""
+
+_PROVIDER = re.compile(r"provider-[0-9a-f]{32}")
+
+
+def provider_cluster(digest: str) -> str:
+    """The id of a cluster that takes part because machines live there."""
+    return f"provider-{digest[:32]}"
+
+
+def is_provider_cluster(cluster: str) -> bool:
+    """Whether what we make is all that we look after there: who rules it may be a tenant."""
+    return _PROVIDER.fullmatch(cluster) is not None

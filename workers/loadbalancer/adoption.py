@@ -43,7 +43,7 @@ class Adoption:
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
         claims: list[Claim] = []
-        for cluster in (RUNTIME, *self._registry.members):
+        for cluster in (RUNTIME, *self._registry.served()):
             claims += await self._claims(cluster)
         found = await self._book.adopt_all(claims)
         self._since = None

@@ -8,7 +8,7 @@ from bus import subjects
 from bus.messages import Announcement
 from bus.routing import Before
 from windowbox.models.objects import Object
-from windowbox.models.refs import SERVICES
+from windowbox.models.refs import SERVICES, is_provider_cluster
 from workers.loadbalancer import changes, qualifying
 
 
@@ -23,6 +23,8 @@ class ServiceInterest:
 
     async def concerned(self, change: Announcement, before: Before) -> list[str]:
         key = subjects.without("object", change.stored.subject)
+        if is_provider_cluster(subjects.ref(key).cluster):
+            return []
         if change.omitted:
             return [key]
         if change.gone:

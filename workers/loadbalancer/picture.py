@@ -70,7 +70,7 @@ class Sight:
         await self._registry.complete.wait()
 
     def clusters(self) -> set[str]:
-        return {RUNTIME, *self._registry.members}
+        return {RUNTIME, *self._registry.served()}
 
     def unheard(self) -> set[str]:
         """The clusters of which the bus does not know all: it was never told, or has forgotten."""
