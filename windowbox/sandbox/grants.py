@@ -12,6 +12,9 @@ from windowbox.sandbox.apiserver import ApiServer
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "crds"
 
+SYSTEM_NAMESPACE = "windowbox-system"
+"""Where windowbox keeps what is its own, such as the Lease that tells that it is well."""
+
 _EXTENSIONS = "extensions.gardener.cloud"
 _READ = ["get", "list", "watch"]
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -91,6 +94,8 @@ def user(role: str) -> str:
 
 def apply_all(api: ApiServer, manifests: Path = MANIFESTS) -> None:
     """Bring kinds and rights into the cluster. Safe to repeat."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+    api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
     for role, rules in RULES.items():
         _grant(api, role, rules)
     for path in sorted(manifests.glob("*.yaml")):

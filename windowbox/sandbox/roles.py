@@ -12,6 +12,7 @@ from windowbox.sandbox import controlplane, files, grants, tokens, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
+from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.zoneserver import Key
 
 COMMANDS = {"watcher": "watch", "worker": "work", "patcher": "patch"}
@@ -30,6 +31,8 @@ class Surroundings:
     dns_key: Key | None
     prefixes: tuple[str, ...]
     """The addresses of load balancers."""
+    plan: Plan | None = None
+    """The addresses of nodes, if there are any."""
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -45,6 +48,11 @@ def kubeconfig(folder: Path, role: str) -> Path:
 def token_file(folder: Path) -> Path:
     """By which the API server knows the users of the roles."""
     return folder / "pki" / "tokens.csv"
+
+
+def backups(folder: Path) -> Path:
+    """The folder of all backup buckets."""
+    return folder / "backups"
 
 
 def bus_url(port: int) -> str:
@@ -77,6 +85,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
             "ranges": [{"prefixes": list(around.prefixes)}],
             "folder": str(around.folder / "edge"),
         }
+        settings |= _kinds(around)
     path = settings_file(around.folder, name)
     files.write_settings(path, settings)
     return path
@@ -93,6 +102,24 @@ def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Ch
         port=metrics_port,
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )
+
+
+def _kinds(around: Surroundings) -> dict[str, Any]:
+    """What the kinds that make objects have to know of the sandbox."""
+    networks: dict[str, Any] = {"external": list(around.prefixes)}
+    if plan := around.plan:
+        # What this machine sends to its nodes comes from its address among them: Envoy's traffic, too.
+        host = [f"{plan.host_v4}/32", f"{plan.host_v6}/128"]
+        networks |= {
+            "node_networks": [str(plan.nodes_v4), str(plan.nodes_v6)],
+            "balancers": host,
+            "dns": host,
+        }
+    return {
+        "infrastructure": networks,
+        "backup": {"root": str(backups(around.folder))},
+        "heartbeat": {"namespace": grants.SYSTEM_NAMESPACE},
+    }
 
 
 def _zone(around: Surroundings) -> dict[str, Any]:

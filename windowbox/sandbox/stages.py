@@ -62,7 +62,9 @@ def stages(
         dns_port=ports["named"],
         dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
         prefixes=options.addresses or _addresses(ports),
+        plan=site.plan if site else None,
     )
+    roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     roles.write_kubeconfigs(folder, api)
     roles.write_settings(around, "operator", "operator", None)
     apiserver = controlplane.apiserver(
