@@ -195,9 +195,9 @@ def _summed(made: dict[str, list[str]]) -> str:
     return ", ".join(f"{kind} {' and '.join(names)}" for kind, names in made.items())
 
 
-def manifests(example: str) -> list[dict[str, Any]]:
-    """An example, for the demo's Shoot."""
-    text = (EXAMPLES / example).read_text().replace("shoot--demo--one", SHOOT)
+def manifests(example: str, shoot: str = SHOOT) -> list[dict[str, Any]]:
+    """An example, for another Shoot than the one it is written for."""
+    text = (EXAMPLES / example).read_text().replace("shoot--demo--one", shoot)
     return list(yaml.safe_load_all(text))
 
 

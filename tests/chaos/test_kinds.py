@@ -1,0 +1,82 @@
+"""Everything goes wrong while Shoots come, change and go; in the end each has its parts, and once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from bus.connection import Bus, connected
+from tests import servers
+from tests.chaos import converging
+from tests.chaos.converging import Journal, settled
+from tests.chaos.havoc import Havoc, Plan
+from tests.chaos.shoots import Shoots
+from tests.chaos.shoots_ending import Ending
+from windowbox.clients import kube
+from windowbox.clients.envoy import process as envoy
+from windowbox.errors import Missing
+from windowbox.sandbox import kubeconfigs, processes, stages
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.played import children as played
+from windowbox.sandbox.supervisor import Supervisor
+
+LONG = os.environ.get("CHAOS") == "long"
+SEED = int(os.environ.get("CHAOS_SEED", "7"))
+SHOOTS = 24 if LONG else 6
+PLAN = (
+    Plan(seconds=420, kills=12, bus_restarts=3, api_restarts=2, dns_away=10, api_kills=2)
+    if LONG
+    else Plan(seconds=20, kills=1, bus_restarts=1, api_restarts=1, dns_away=0)
+)
+PATIENCE = 180 if LONG else 120
+"""Seconds to converge after the last blow."""
+
+
+@pytest.mark.timeout(1500 if LONG else 300)
+async def test_each_shoot_has_its_parts_and_nothing_is_left_of_those_that_are_gone(tmp_path: Path) -> None:
+    if reason := _missing():
+        pytest.skip(reason)
+    port = processes.free_port()
+    options = Options(
+        workers=2, watchers=2, patchers=2, played_nodes=2,
+        ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.0/27",),
+    )  # fmt: skip
+    async with (
+        Supervisor.running(tmp_path / "chaos", options) as sandbox,
+        kube.from_file(Path(sandbox.environment()["KUBECONFIG"])) as api,
+    ):
+        access = converging.access(sandbox)
+        journal = Journal(access)
+        shoots = Shoots(api, kubeconfigs.provider(sandbox.folder), SEED, SHOOTS)
+        havoc = Havoc(sandbox, PLAN, random.Random(SEED), journal.save)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(shoots.run(PLAN.seconds))
+            group.create_task(havoc.run())
+        async with connected(access) as bus:
+            problems = await settled(PATIENCE, lambda: _owed(bus), Ending(api, shoots).converged)
+        await journal.save()
+    assert not problems, "\n".join(problems)
+    assert journal.overlaps() == []
+    assert shoots.living
+    assert shoots.dead
+
+
+async def _owed(bus: Bus) -> list[str]:
+    """What is to be done now. Those who waited for something look again later, though it has come."""
+    return [what for what in await converging.waiting(bus) if not what.startswith("LATER")]
+
+
+def _missing() -> str | None:
+    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+        return reason
+    if not played.can_listen("127.77.0.1"):
+        return "127.77.0.1 is no address of this machine: played nodes need all of 127.0.0.0/8"
+    try:
+        envoy.packaged()
+    except Missing as error:
+        return str(error)
+    return None
