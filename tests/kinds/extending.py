@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import base64
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import brotli
 import yaml
 
+from bus import streams, subjects
+from bus.connection import Access, connected
+from bus.messages import Announcement
 from tests.kinds.kindworld import Client, KindWorld
 from tests.kinds.resourcemanager import ResourceManager
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     EXTENSIONS,
+    MANAGED_RESOURCES,
     NAMESPACES,
     NETWORK_POLICIES,
+    RUNTIME,
     SECRETS,
+    ObjectRef,
 )
 
 SEED, SHOOT, AFTER_WORKER = "local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker"
@@ -91,3 +98,17 @@ async def empty(world: KindWorld, name: str) -> Client:
     with contextlib.suppress(Exception):
         await world.kube.create(NAMESPACES, "", {"metadata": {"name": name}})
     return world.client(name)
+
+
+async def known(
+    world: KindWorld,
+    namespace: str,
+    name: str,
+    holds: Callable[[Object], bool] = lambda _: True,
+) -> bool:
+    """Whether the bus has heard of a ManagedResource of which this holds."""
+    ref = ObjectRef(RUNTIME, MANAGED_RESOURCES.id, namespace, name)
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        stored = await bus.last(streams.OBJECTS, subjects.seen(ref))
+    seen = Announcement(stored) if stored else None
+    return seen is not None and not seen.gone and holds(seen.object())

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest_asyncio
 
 from bus import recordings, streams, subjects
-from bus.connection import Access, connected
+from bus.connection import Access, Bus, connected
 from bus.recordings import Deciding, Header
 from tests.kinds.extending import (
     ALL_CLASSES,
@@ -28,6 +28,7 @@ from tests.kinds.extending import (
 from tests.kinds.kindworld import KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
+from tests.running import eventually
 from tests.servers import ControlPlane
 from windowbox.clients import kube
 from windowbox.models.refs import (
@@ -109,10 +110,17 @@ async def test_everything_is_looked_at_again_after_an_hour(world: KindWorld) -> 
     async with connected(Access(world.nats.url, name="test")) as bus:
         later = await bus.last(streams.LATER, subjects.later(SHOOT, key))
         assert later
+        await shoot.delete(MANAGED_RESOURCES, SHOOT)
+        await eventually(lambda: _rescheduled(bus, key, later.sequence))
         due = later.headers["Nats-Schedule"].removeprefix("@at ")
     hour = str(done.last_operation["lastUpdateTime"])
     assert due[:10] >= hour[:10]
     assert (int(due[11:13]) - int(hour[11:13])) % 24 in (1, 2)
+
+
+async def _rescheduled(bus: Bus, key: str, after: int) -> bool:
+    later = await bus.last(streams.LATER, subjects.later(SHOOT, key))
+    return later is not None and later.sequence > after
 
 
 @rule("B.26")

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from bus import streams, subjects
-from bus.connection import Access, connected
+from tests.kinds.extending import known
 from tests.kinds.kindworld import KindWorld, kind_world
 from tests.kinds.resourcemanager import ResourceManager
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.running import eventually
 from tests.servers import ControlPlane
-from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, RUNTIME, ObjectRef
+from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES
 
 SHOOT = "local-ext-shoot"
 OLD = f"managedresource-{SHOOT}-00000000"
@@ -54,13 +53,6 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
         yield made
 
 
-async def known(world: KindWorld, namespace: str) -> bool:
-    """Whether the bus has heard of the ManagedResource."""
-    ref = ObjectRef(RUNTIME, MANAGED_RESOURCES.id, namespace, SHOOT)
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        return await bus.last(streams.OBJECTS, subjects.seen(ref)) is not None
-
-
 @rule("M-3", "M-4", "M-5")
 async def test_secrets_are_there_before_they_are_needed_and_marked_before_they_are_not(
     world: KindWorld,
@@ -76,7 +68,7 @@ async def test_secrets_are_there_before_they_are_needed_and_marked_before_they_a
         "spec": {"secretRefs": [{"name": OLD}]},
     }
     await shoot.kube.create(MANAGED_RESOURCES, shoot.namespace, old)
-    await eventually(lambda: known(world, shoot.namespace))
+    await eventually(lambda: known(world, shoot.namespace, SHOOT))
     await shoot.create(EXTENSIONS, SHOOT, {"type": SHOOT})
     await shoot.until_ready(EXTENSIONS, SHOOT)
     found = await shoot.get(MANAGED_RESOURCES, SHOOT)
