@@ -200,7 +200,7 @@ def migrating(since: str) -> Object:
     return Object({"metadata": {"annotations": annotations, "uid": "m", "finalizers": [FINALIZER]}})
 
 
-MIGRATED = {"lastOperation": {"type": "Migrate", "state": "Succeeded"}}
+MIGRATED: dict[str, Any] = {"lastOperation": {"type": "Migrate", "state": "Succeeded"}}
 
 
 @pytest.mark.parametrize(

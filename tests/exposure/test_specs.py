@@ -100,7 +100,10 @@ def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], co
             ["10.0.0.1", "fd00::1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}, id="SE-2-not-asked-for"
         ),
         pytest.param(
-            ["::ffff:10.0.0.1"], ["IPv6"], {"exposure-root-ipv6": ["::ffff:10.0.0.1"]}, id="SE-2-mapped"
+            ["10.0.0.1", "::ffff:10.0.0.2"],
+            ["IPv4"],
+            {"exposure-root-ipv4": ["10.0.0.1"]},
+            id="SE-2-mapped-counts-as-IPv6",
         ),
     ],
 )
@@ -125,6 +128,12 @@ def test_a_family_without_an_address_is_named(addresses: list[str], family: str)
     asked = specs.asked(spec(*(("InternalIP", address) for address in addresses)))
     with pytest.raises(Malformed, match=f"no InternalIP is of family {family}"):
         wanted.slices("root", "infra-x", asked, [family])
+
+
+def test_what_the_api_would_refuse_is_told_before_anything_is_made() -> None:
+    asked = specs.asked(spec(("InternalIP", "::ffff:10.0.0.1")))
+    with pytest.raises(Malformed, match=r"write it as 10\.0\.0\.1"):
+        wanted.slices("root", "infra-x", asked, ["IPv6"])
 
 
 def test_a_family_that_does_not_exist_is_named() -> None:

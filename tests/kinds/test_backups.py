@@ -1,161 +1,52 @@
-"""BackupBuckets and BackupEntries, from the API to folders on a disk."""
+"""What BackupBuckets and BackupEntries have in common: examples, Secrets, and runs that are repeated."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import os
 import stat
-import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 import yaml
 
 from bench.audit import WRITES
-from tests.kinds.kindworld import Client, KindWorld, kind_world
+from bus import recordings
+from bus.connection import Access, connected
+from bus.recordings import Deciding, Header
+from tests.backups.keeping import (
+    BUCKET_HOLDS,
+    ENTRY_HOLDS,
+    Backups,
+    fresh,
+    keeping,
+    reference,
+    said,
+    shoot,
+)
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.servers import ControlPlane
-from windowbox.errors import Conflict
+from windowbox.clients import kube
 from windowbox.models.kindsettings import BackupSettings, KindSettings
-from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
+from workers import replay
+from workers.pools import POOLS
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "extensions.md"
-POOLS = ("backupbucket", "backupentry")
-BUCKET_HOLDS = "extensions.gardener.cloud/backupbucket"
-ENTRY_HOLDS = "extensions.gardener.cloud/backupentry"
-CREATED_BY = "backup.gardener.cloud/created-by"
-
-
-@dataclass
-class Backups:
-    """The world, the disk, and a client at work in `garden`."""
-
-    world: KindWorld
-    root: Path
-    garden: Client
-
-    async def secret(self, **data: bytes) -> str:
-        name = f"credentials-{uuid.uuid4().hex[:8]}"
-        await self.garden.secret(name, **data)
-        return name
-
-    async def bucket(self, name: str, secret: str, **metadata: Any) -> None:
-        spec = {"region": "local", "secretRef": reference(secret)}
-        await self.garden.create(BACKUP_BUCKETS, name, spec, **metadata)
-
-    async def entry(
-        self, name: str, secret: str, bucket: str = "bucket", operation: str = "reconcile"
-    ) -> None:
-        spec = {"region": "local", "bucketName": bucket, "secretRef": reference(secret)}
-        await self.garden.create(BACKUP_ENTRIES, name, spec, operation=operation)
-
-    async def finalizers(self, secret: str) -> tuple[str, ...] | None:
-        found = await self.garden.get(SECRETS, secret)
-        return found.finalizers if found else None
-
-    def folder(self, *path: str) -> Path:
-        """A folder with a backup in it."""
-        made = self.root.joinpath(*path)
-        (made / "v2").mkdir(parents=True, exist_ok=True)
-        (made / "v2" / "Full-00000000").write_text("snapshot")
-        return made
+KINDS = ("backupbucket", "backupentry")
 
 
 @pytest_asyncio.fixture
 async def backups(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Backups]:
-    root = tmp_path / "backups"
-    os.mkdir(root)
-    kinds = KindSettings(backup=BackupSettings(root=root))
-    async with kind_world(plane, nats, *POOLS, kinds=kinds) as world:
-        garden = world.client("garden")
-        with contextlib.suppress(Conflict):
-            await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
-        yield Backups(world, root, garden)
-
-
-def reference(secret: str, namespace: str = "garden") -> dict[str, str]:
-    return {"name": secret, "namespace": namespace}
-
-
-def fresh(prefix: str) -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:8]}"
-
-
-async def shoot(backups: Backups) -> tuple[Client, str]:
-    """A Shoot's namespace, and the name of its entry."""
-    namespace = f"shoot--b--{uuid.uuid4().hex[:8]}"
-    await backups.world.kube.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-    return backups.world.client(namespace), f"{namespace}--{uuid.uuid4()}"
-
-
-def said(found: Object | None) -> dict[str, str]:
-    """The data of a Secret."""
-    assert found
-    return {k: base64.b64decode(v).decode() for k, v in (found.raw.get("data") or {}).items()}
-
-
-def complains(text: str) -> Any:
-    def holds(found: Object | None) -> bool:
-        error = found.status.get("lastError") if found else None
-        return bool(error and text in error["description"])
-
-    return holds
-
-
-@rule("BB-1", "BB-2", "D-3")
-async def test_a_bucket_comes_and_goes(backups: Backups) -> None:
-    garden, name = backups.garden, fresh("bucket")
-    secret = await backups.secret()
-    await backups.bucket(name, secret)
-    found = await garden.until_ready(BACKUP_BUCKETS, name)
-    generated = {"name": f"generated-bucket-{name}", "namespace": "garden"}
-    assert found.status["generatedSecretRef"] == generated
-    assert said(await garden.get(SECRETS, generated["name"])) == {}
-    assert stat.S_IMODE(os.stat(backups.root / name).st_mode) == 0o775
-    assert await backups.finalizers(secret) == (BUCKET_HOLDS,)
-    backups.folder(name, "entry")
-    await garden.delete(BACKUP_BUCKETS, name)
-    await garden.until_gone(BACKUP_BUCKETS, name)
-    assert os.listdir(backups.root) == []
-    assert await garden.get(SECRETS, generated["name"]) is None
-    assert await backups.finalizers(secret) == ()
-
-
-@rule("BB-1")
-async def test_a_bucket_says_where_its_secret_is_made(backups: Backups) -> None:
-    client, _ = await shoot(backups)
-    name, secret = fresh("bucket"), await backups.secret()
-    where = {"backupbucket.extensions.gardener.cloud/generated-secret-namespace": client.namespace}
-    await backups.bucket(name, secret, annotations=where)
-    found = await client.until_ready(BACKUP_BUCKETS, name)
-    assert found.status["generatedSecretRef"]["namespace"] == client.namespace
-    assert await client.get(SECRETS, f"generated-bucket-{name}")
-    # What was recorded counts, even if the annotation says something else by now.
-    await client.merge(BACKUP_BUCKETS, name, {"metadata": {"annotations": dict.fromkeys(where)}})
-    await client.delete(BACKUP_BUCKETS, name)
-    await client.until_gone(BACKUP_BUCKETS, name)
-    assert await client.get(SECRETS, f"generated-bucket-{name}") is None
-
-
-async def test_a_bucket_whose_secret_has_no_place_is_an_error(backups: Backups) -> None:
-    name, secret = fresh("bucket"), await backups.secret()
-    where = {"backupbucket.extensions.gardener.cloud/generated-secret-namespace": "no-such-place"}
-    await backups.bucket(name, secret, annotations=where)
-    found = await backups.garden.until_failed(BACKUP_BUCKETS, name)
-    assert "namespace no-such-place" in found.status["lastError"]["description"]
-    assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
-    await backups.garden.delete(BACKUP_BUCKETS, name)
-    await backups.garden.until_gone(BACKUP_BUCKETS, name)
-    assert os.listdir(backups.root) == []
-    assert await backups.finalizers(secret) == ()
+    async with keeping(plane, nats, tmp_path / "backups") as made:
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -217,127 +108,6 @@ def _timeless(status: Any) -> dict[str, Any]:
     return {**status, "lastOperation": last}
 
 
-@rule("BE-2", "BE-3", "BE-4", "D-4")
-async def test_an_entry_comes_and_goes(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret(key=b"value")
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    made = await client.get(SECRETS, "etcd-backup")
-    expected = {"key": "value", "bucketName": "bucket", "hostPath": "/etc/gardener/local-backupbuckets"}
-    assert said(made) == expected
-    assert made
-    assert (made.annotations, made.labels) == ({CREATED_BY: name}, {})
-    assert await backups.finalizers(secret) == (ENTRY_HOLDS,)
-
-    folder, other = backups.folder("bucket", name), backups.folder("bucket", "another")
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert (folder.exists(), other.exists()) == (False, True)
-    assert await client.get(SECRETS, "etcd-backup") is None
-    assert await backups.finalizers(secret) == ()
-
-
-@rule("BE-3")
-async def test_what_others_put_into_the_secret_of_etcd_is_taken_out(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret(key=b"value")
-    await client.secret("etcd-backup", old=b"o", bucketName=b"theirs")
-    await client.merge(
-        SECRETS, "etcd-backup", {"metadata": {"annotations": {"a": "b"}, "labels": {"l": "m"}}}
-    )
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    made = await client.get(SECRETS, "etcd-backup")
-    assert sorted(said(made)) == ["bucketName", "hostPath", "key"]
-    assert made
-    assert (made.annotations, made.labels) == ({CREATED_BY: name}, {})
-    await backups.garden.secret(secret, renewed=b"value")
-    await client.ask(BACKUP_ENTRIES, name)
-
-    def renewed(found: Object | None) -> bool:
-        return sorted(said(found)) == ["bucketName", "hostPath", "renewed"]
-
-    await client.until(SECRETS, "etcd-backup", renewed)
-
-
-@rule("BE-3")
-async def test_a_workload_identity_keeps_its_token(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret(config=b"c", token=b"not-this-one")
-    prefix = "workloadidentity.security.gardener.cloud/"
-    labels = {
-        "security.gardener.cloud/purpose": "workload-identity-token-requestor",
-        f"{prefix}provider": "local",
-    }
-    identity = {f"{prefix}name": "wi", f"{prefix}namespace": "garden-x", f"{prefix}context-object": "{}"}
-    await backups.garden.merge(SECRETS, secret, {"metadata": {"labels": labels, "annotations": identity}})
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    assert sorted(said(await client.get(SECRETS, "etcd-backup"))) == ["bucketName", "config", "hostPath"]
-    # The controller that issues tokens has been there.
-    renew = {f"{prefix}token-renew-timestamp": "2026-09-01T10:15:30Z"}
-    token = {"data": {"token": base64.b64encode(b"t").decode()}, "metadata": {"annotations": renew}}
-    await client.merge(SECRETS, "etcd-backup", token)
-    await backups.garden.secret(secret, config=b"new")
-    await client.ask(BACKUP_ENTRIES, name)
-    await client.until(SECRETS, "etcd-backup", lambda found: said(found)["config"] == "new")
-    made = await client.get(SECRETS, "etcd-backup")
-    assert made
-    assert said(made)["token"] == "t"
-    assert made.annotations == {**identity, **renew, CREATED_BY: name}
-    assert made.labels == labels
-
-
-@rule("BE-4")
-async def test_a_secret_of_another_entry_stays(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret()
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    theirs = {"metadata": {"annotations": {CREATED_BY: "another"}}}
-    await client.merge(SECRETS, "etcd-backup", theirs)
-    folder = backups.folder("bucket", name)
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert await client.get(SECRETS, "etcd-backup")
-    assert not folder.exists()
-
-
-@rule("BE-4")
-async def test_a_secret_that_nobody_signed_goes(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret()
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    await client.merge(SECRETS, "etcd-backup", {"metadata": {"annotations": {CREATED_BY: None}}})
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert await client.get(SECRETS, "etcd-backup") is None
-
-
-@rule("BE-2")
-async def test_without_a_namespace_there_is_nothing_to_do(backups: Backups) -> None:
-    secret = await backups.secret()
-    name = f"{fresh('shoot--none')}--{uuid.uuid4()}"
-    await backups.entry(name, secret)
-    await backups.garden.until_ready(BACKUP_ENTRIES, name)
-    assert await backups.finalizers(secret) == (ENTRY_HOLDS,)
-
-
-@rule("BE-2")
-async def test_a_namespace_that_ends_is_left_alone(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    held = {"metadata": {"name": "holds-it", "finalizers": ["example.org/hold"]}}
-    await backups.world.kube.create(SECRETS, client.namespace, held)
-    await backups.world.kube.delete(NAMESPACES, "", client.namespace)
-    secret = await backups.secret()
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    assert await client.get(SECRETS, "etcd-backup") is None
-    await client.merge(SECRETS, "holds-it", {"metadata": {"finalizers": None}})
-
-
 @rule("D-3", "D-4", "B.14")
 async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> None:
     client, name = await shoot(backups)
@@ -358,33 +128,6 @@ async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> No
         (BUCKET_HOLDS, ENTRY_HOLDS),
         (ENTRY_HOLDS, BUCKET_HOLDS),
     )
-
-
-@rule("D-4")
-async def test_an_entry_without_its_secret_goes_without_a_trace_being_touched(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret()
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    folder = backups.folder("bucket", name)
-    await backups.garden.merge(SECRETS, secret, {"metadata": {"finalizers": None}})
-    await backups.garden.delete(SECRETS, secret)
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert folder.exists()
-    assert await client.get(SECRETS, "etcd-backup")
-
-
-@rule("D-3")
-async def test_a_bucket_without_its_secret_goes(backups: Backups) -> None:
-    garden, name, secret = backups.garden, fresh("bucket"), await backups.secret()
-    await backups.bucket(name, secret)
-    await garden.until_ready(BACKUP_BUCKETS, name)
-    await garden.merge(SECRETS, secret, {"metadata": {"finalizers": None}})
-    await garden.delete(SECRETS, secret)
-    await garden.delete(BACKUP_BUCKETS, name)
-    await garden.until_gone(BACKUP_BUCKETS, name)
-    assert os.listdir(backups.root) == []
 
 
 @rule("D-5", "B.15", "N-3")
@@ -436,103 +179,6 @@ async def test_clients_that_write_the_secret_all_the_time_do_no_harm(backups: Ba
     assert int(found.annotations["number"]) > 0
 
 
-@rule("BE-1", "BE-2", "BE-4")
-async def test_both_entries_of_a_migration_keep_to_their_own(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    source, secrets = f"source-{name}", (await backups.secret(), await backups.secret())
-    await backups.entry(source, secrets[0], "old-bucket")
-    await backups.entry(name, secrets[1], "new-bucket")
-    for one in (source, name):
-        await client.until_ready(BACKUP_ENTRIES, one)
-    assert said(await client.get(SECRETS, "source-etcd-backup"))["bucketName"] == "old-bucket"
-    assert said(await client.get(SECRETS, "etcd-backup"))["bucketName"] == "new-bucket"
-    old, new = backups.folder("old-bucket", name), backups.folder("new-bucket", name)
-    await client.delete(BACKUP_ENTRIES, source)
-    await client.until_gone(BACKUP_ENTRIES, source)
-    assert (old.exists(), new.exists()) == (False, True)
-    assert await client.get(SECRETS, "source-etcd-backup") is None
-    assert await client.get(SECRETS, "etcd-backup")
-
-
-async def test_backups_in_one_bucket_outlive_the_entry_that_is_over(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    source, secret = f"source-{name}", await backups.secret()
-    for one in (source, name):
-        await backups.entry(one, secret)
-        await client.until_ready(BACKUP_ENTRIES, one)
-    await backups.world.quiet()
-    folder = backups.folder("bucket", name)
-    await client.delete(BACKUP_ENTRIES, source)
-    await client.until_gone(BACKUP_ENTRIES, source)
-    assert folder.exists()
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert not folder.exists()
-    assert await backups.finalizers(secret) == ()
-
-
-@rule("BE-5", "D-4", "N-2")
-async def test_an_entry_that_is_handed_over_keeps_its_backups(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret()
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    folder = backups.folder("bucket", name)
-    await client.ask(BACKUP_ENTRIES, name, "migrate")
-
-    def over(found: Object | None) -> bool:
-        if found is None or found.finalizers or "gardener.cloud/operation" in found.annotations:
-            return False
-        return bool(found.last_operation["type"] == "Migrate")
-
-    found = await client.until(BACKUP_ENTRIES, name, over)
-    assert found
-    assert found.last_operation["state"] == "Succeeded"
-    assert found.last_operation["description"] == "Successfully migrated BackupEntry"
-    assert await backups.finalizers(secret) == ()
-    assert await client.get(SECRETS, "etcd-backup")
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert folder.exists()
-
-
-@rule("D-4")
-async def test_an_entry_without_its_secret_cannot_be_handed_over(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    secret = await backups.secret()
-    await backups.entry(name, secret)
-    await client.until_ready(BACKUP_ENTRIES, name)
-    await backups.garden.merge(SECRETS, secret, {"metadata": {"finalizers": None}})
-    await backups.garden.delete(SECRETS, secret)
-    await client.ask(BACKUP_ENTRIES, name, "migrate")
-    failed = await client.until_failed(BACKUP_ENTRIES, name)
-    assert failed.last_operation["type"] == "Migrate"
-    assert "does not exist" in failed.status["lastError"]["description"]
-
-
-@rule("BE-2")
-async def test_an_entry_that_is_taken_over_tells_etcd_where_its_backups_are(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    await backups.entry(name, await backups.secret(), operation="wait-for-state")
-    await client.ask(BACKUP_ENTRIES, name, "restore")
-    found = await client.until_ready(BACKUP_ENTRIES, name)
-    assert found.last_operation["description"] == "Successfully restored BackupEntry"
-    assert said(await client.get(SECRETS, "etcd-backup"))["bucketName"] == "bucket"
-
-
-@rule("O-7")
-async def test_a_bucket_is_never_handed_over(backups: Backups) -> None:
-    garden, name, secret = backups.garden, fresh("bucket"), await backups.secret()
-    await backups.bucket(name, secret)
-    await garden.until_ready(BACKUP_BUCKETS, name)
-    await garden.ask(BACKUP_BUCKETS, name, "migrate")
-    await backups.world.quiet()
-    found = await garden.get(BACKUP_BUCKETS, name)
-    assert found
-    assert found.annotations["gardener.cloud/operation"] == "migrate"
-    assert found.finalizers == (BUCKET_HOLDS,)
-
-
 async def test_a_second_run_writes_nothing_but_its_report(backups: Backups) -> None:
     client, entry = await shoot(backups)
     bucket, secret = fresh("bucket"), await backups.secret(key=b"value")
@@ -556,55 +202,64 @@ async def test_a_second_run_writes_nothing_but_its_report(backups: Backups) -> N
     }
 
 
-@pytest.mark.parametrize("bucket", ["../other", "/etc", "..", "a/b", "nul\0"])
-async def test_an_entry_cannot_leave_the_root(backups: Backups, bucket: str, tmp_path: Path) -> None:
-    client, name = await shoot(backups)
-    precious = tmp_path / "other" / name
-    os.makedirs(precious)
-    secret = await backups.secret()
-    await backups.entry(name, secret, bucket)
-    found = await client.until_failed(BACKUP_ENTRIES, name)
-    assert "spec.bucketName" in found.status["lastError"]["description"]
-    assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
-    assert await client.get(SECRETS, "etcd-backup") is None
-    assert await backups.finalizers(secret) == ()
-    await client.delete(BACKUP_ENTRIES, name)
-    await client.until_gone(BACKUP_ENTRIES, name)
-    assert os.listdir(tmp_path / "other") == [name]
+async def test_what_was_asked_for_while_nobody_was_there_is_done(
+    plane: ControlPlane, nats: NatsServer, tmp_path: Path
+) -> None:
+    root = tmp_path / "backups"
+    names = [fresh("bucket") for _ in range(3)]
+    async with keeping(plane, nats, root) as backups:
+        secret = await backups.secret()
+        for name in names[:2]:
+            await backups.bucket(name, secret)
+            await backups.garden.until_ready(BACKUP_BUCKETS, name)
+            backups.folder(name, "entry")
+    await backups_of(plane, names, secret)
+    async with keeping(plane, nats, root) as backups:
+        await backups.garden.until_gone(BACKUP_BUCKETS, names[0])
+        await backups.garden.until_ready(BACKUP_BUCKETS, names[2])
+        assert sorted(os.listdir(root)) == sorted(names[1:])
+        assert await backups.finalizers(secret) == (BUCKET_HOLDS,)
 
 
-async def test_a_bucket_that_is_a_link_is_left_to_a_person(backups: Backups, tmp_path: Path) -> None:
-    garden, name = backups.garden, fresh("bucket")
-    os.makedirs(tmp_path / "precious" / "data")
-    os.symlink(tmp_path / "precious", backups.root / name)
-    await backups.bucket(name, await backups.secret())
-    await garden.until(BACKUP_BUCKETS, name, complains("is not followed; remove it"))
-    await garden.delete(BACKUP_BUCKETS, name)
-    await garden.until(BACKUP_BUCKETS, name, complains("Error deleting BackupBucket"))
-    assert os.listdir(tmp_path / "precious") == ["data"]
-    os.unlink(backups.root / name)
-    await garden.ask(BACKUP_BUCKETS, name)
-    await garden.until_gone(BACKUP_BUCKETS, name)
+async def backups_of(plane: ControlPlane, names: list[str], secret: str) -> None:
+    """Of three buckets the first is deleted, and the last is made."""
+    async with kube.from_file(plane.kubeconfig) as api:
+        await api.delete(BACKUP_BUCKETS, "", names[0])
+        spec = {"type": "local", "region": "local", "secretRef": reference(secret)}
+        head = {"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "BackupBucket"}
+        await api.create(BACKUP_BUCKETS, "", {**head, "metadata": {"name": names[2]}, "spec": spec})
 
 
-async def test_a_root_that_is_gone_is_a_clear_error(backups: Backups) -> None:
-    name, secret = fresh("bucket"), await backups.secret()
-    os.rmdir(backups.root)
-    await backups.bucket(name, secret)
-    found = await backups.garden.until_failed(BACKUP_BUCKETS, name)
-    assert f"backup.root {backups.root} is no folder" in found.status["lastError"]["description"]
-    assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
-    os.mkdir(backups.root)
-    await backups.garden.ask(BACKUP_BUCKETS, name)
-    await backups.garden.until_ready(BACKUP_BUCKETS, name)
-
-
-@rule("P-1")
-async def test_buckets_of_gardens_are_for_those_who_serve_them(backups: Backups) -> None:
-    spec = {"region": "local", "secretRef": reference(await backups.secret()), "class": "garden"}
-    await backups.garden.create(BACKUP_BUCKETS, fresh("bucket"), spec)
-    name = fresh("bucket")
-    await backups.bucket(name, await backups.secret())
-    await backups.garden.until_ready(BACKUP_BUCKETS, name)
+async def test_recorded_runs_do_the_same_again_and_hold_no_secrets(backups: Backups) -> None:
+    began = datetime.now(UTC)
+    client, entry = await shoot(backups)
+    bucket, secret = fresh("bucket"), await backups.secret(key=b"whispered")
+    await backups.bucket(bucket, secret)
+    await client.until_ready(BACKUP_BUCKETS, bucket)
+    await backups.entry(entry, secret, bucket)
+    await client.until_ready(BACKUP_ENTRIES, entry)
+    bad = f"{client.namespace}--bad"
+    await backups.entry(bad, secret, "../bucket")
+    await client.until_failed(BACKUP_ENTRIES, bad)
+    for resource, name in ((BACKUP_ENTRIES, bad), (BACKUP_ENTRIES, entry), (BACKUP_BUCKETS, bucket)):
+        await client.delete(resource, name)
+        await client.until_gone(resource, name)
     await backups.world.quiet()
-    assert os.listdir(backups.root) == [name]
+    settings = Deciding(classes=backups.world.work.classes, kinds=backups.world.kinds)
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(backups.world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, KINDS)
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 6
+    told = "".join(run.model_dump_json() for run in recording.runs)
+    assert "whispered" not in told
+    assert base64.b64encode(b"whispered").decode() not in told
+
+
+@pytest.mark.parametrize("pool", KINDS)
+def test_a_worker_without_the_disk_leaves_backups_to_others(pool: str, tmp_path: Path) -> None:
+    for settings in (BackupSettings(), BackupSettings(root=tmp_path, host="another.example.org")):
+        common = SimpleNamespace(kinds=KindSettings(backup=settings))
+        assert POOLS[pool](cast(Any, common)) is None

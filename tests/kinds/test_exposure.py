@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest_asyncio
 import yaml
 
 from bench.audit import WRITES
+from bus import recordings
+from bus.connection import Access, connected
+from bus.recordings import Deciding, Header
 from tests.kinds.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SECRETS, SERVICES
+from workers import replay
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "extensions.md"
 NODE = ("InternalIP", "10.0.130.5")
@@ -313,3 +318,22 @@ async def test_an_exposure_is_never_handed_over(world: KindWorld) -> None:
     await client.delete(EXPOSURES, "root")
     await client.until_gone(EXPOSURES, "root")
     assert await there.get(SERVICES, "exposure-root") is None
+
+
+async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
+    began = datetime.now(UTC)
+    client, there = await made(world)
+    await exposed(client, there)
+    await client.ask(EXPOSURES, "root", spec={"port": 0})
+    await client.until_failed(EXPOSURES, "root")
+    await client.delete(EXPOSURES, "root")
+    await client.until_gone(EXPOSURES, "root")
+    await world.quiet()
+    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["exposure"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 4

@@ -13,7 +13,6 @@ from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.owned import homes
 from workers.owned.manifests import Manifest
 from workers.owned.places import Place, Places
-from workers.owned.together import together
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,9 @@ class ExposureActuator(Actuator):
 
     async def _make(self, place: Place, home: str, service: Manifest, slices: list[Manifest]) -> None:
         try:
-            await together(_balance(place, service), *(place.ensure(ENDPOINT_SLICES, one) for one in slices))
+            await _balance(place, service)
+            for one in slices:
+                await place.ensure(ENDPOINT_SLICES, one)
         except Missing as error:
             raise TransientError(
                 f"namespace {home}, which the Shoot's Infrastructure makes, is not there yet"
@@ -106,6 +107,5 @@ async def _drop(place: Place, home: str, name: str) -> None:
 
 
 async def _remove_slices(place: Place, home: str, exposure: str) -> None:
-    await together(
-        *(place.remove(ENDPOINT_SLICES, home, wanted.slice_name(exposure, f)) for f in wanted.FAMILIES)
-    )
+    for family in wanted.FAMILIES:
+        await place.remove(ENDPOINT_SLICES, home, wanted.slice_name(exposure, family))

@@ -67,7 +67,6 @@ def _slice(exposure: str, namespace: str, family: str, asked: Asked) -> Manifest
 def _of(family: str, asked: Asked) -> list[Address]:
     if family not in _VERSIONS:
         raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
-    # IPv4 addresses that are written as IPv6 count as IPv6.
     found = [address for address in asked.addresses if address.version == _VERSIONS[family]]
     if not found:
         raise Malformed(
@@ -78,10 +77,10 @@ def _of(family: str, asked: Asked) -> list[Address]:
 
 
 def _endpoint(address: Address) -> dict[str, Any]:
-    return {"addresses": [_spelled(address)], "conditions": {"ready": True}}
-
-
-def _spelled(address: Address) -> str:
-    # Python's own spelling of such addresses depends on its version.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return f"::ffff:{mapped}" if mapped else str(address)
+    if mapped:
+        # Of the two families it counts as IPv6, but the API takes no such endpoints.
+        raise Malformed(
+            f"spec.endpoints: InternalIP ::ffff:{mapped} is an IPv4 address; write it as {mapped}"
+        )
+    return {"addresses": [str(address)], "conditions": {"ready": True}}
