@@ -1,4 +1,4 @@
-"""The demo's load balancer, on real nodes: what it shows is what happens."""
+"""The demo's load balancer and Bastion, on real nodes: what it shows is what happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from tests.nodes import worldwithnodes
 from tests.nodes.worldwithnodes import NodeWorld
 from windowbox.commands.balancers import demo
+from windowbox.commands.kinds import demo as kinds
 from windowbox.sandbox import state as states
+from windowbox.sandbox.nodes import sshimage
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,20 @@ def test_nothing_fails_while_a_node_dies_and_a_port_is_added_and_a_second_run_sh
         assert re.findall(r"connections made, (\d+) failed", said) == ["0", "0"]
         assert "0 broke" in said
         assert len(re.findall(r"answered by echo-", said)) == 3
+
+
+def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
+    world: NodeWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not sshimage.found():
+        pytest.skip("sshd is not on this machine: install openssh-server")
+    state = states.read(world.sandbox.folder)
+    assert state
+    asyncio.run(kinds.show(world.kubeconfig, world.sandbox.folder, state))
+    said = capsys.readouterr().out
+    assert "its first words: SSH-2.0-OpenSSH" in said
+    assert "Service bastion-one deleted by hand: back after" in said
+    assert said.rstrip().endswith("nothing of it is left")
 
 
 def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
