@@ -10,9 +10,12 @@ import yaml
 from tests import servers
 from windowbox import settings
 from windowbox.errors import Malformed
-from windowbox.sandbox import roles, stages
+from windowbox.sandbox import controlplane, roles, stages
 from windowbox.sandbox import state as states
+from windowbox.sandbox.nodes import addresses
+from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.options import Options
+from windowbox.sandbox.roles import Surroundings
 
 OPTIONS = Options(workers=2, ports={"named": 5399})
 
@@ -67,6 +70,26 @@ def test_only_who_changes_dns_gets_the_key(folder: Path) -> None:
         if "dns" in yaml.safe_load(roles.settings_file(folder, name).read_text())
     }
     assert holders == {"worker-1", "operator"}
+
+
+def test_workers_are_told_what_the_kinds_that_make_objects_need(folder: Path) -> None:
+    read = settings.load(roles.settings_file(folder, "worker-1")).kinds
+    assert read.backup.root == folder / "backups"
+    assert read.backup.root.stat().st_mode & 0o777 == 0o700
+    assert read.heartbeat.namespace == "windowbox-system"
+    [prefix] = read.infrastructure.external
+    assert str(prefix).startswith("127.")
+
+
+def test_the_policies_of_machines_fit_the_nodes_of_the_sandbox(folder: Path) -> None:
+    plan = Plan(*next(addresses.parts(OPTIONS.ranges)), addresses.names(1))
+    pki = folder / "pki"
+    api = controlplane.api(controlplane.identities(pki), 6443)
+    around = Surroundings(folder, api, 4222, {"worker": "x"}, 53, None, ("198.51.100.0/24",), plan)
+    read = settings.load(roles.write_settings(around, "worker", "worker-9", None)).kinds.infrastructure
+    assert read.node_networks == (plan.nodes_v4, plan.nodes_v6)
+    assert [str(one) for one in read.balancers] == [f"{plan.host_v4}/32", f"{plan.host_v6}/128"]
+    assert [str(one) for one in read.external] == ["198.51.100.0/24"]
 
 
 def test_settings_are_readable_by_their_owner_only(folder: Path) -> None:
