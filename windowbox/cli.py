@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         ),
         "logs": Entry("windowbox.commands.sandbox:logs", "What a process of the sandbox says."),
         "doctor": Entry("windowbox.commands.doctor:doctor", "What is wrong here, and how to mend it."),
-        "demo": Entry("windowbox.commands.demo:demo", "See records and load balancers at work."),
+        "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers and Bastions."),
     },
     "Processes: what a deployment runs": {
         "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),
