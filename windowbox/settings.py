@@ -149,7 +149,9 @@ class Settings(Section):
 class _Environment(Settings, BaseSettings):
     """The same settings, as the environment spells them."""
 
-    model_config = SettingsConfigDict(env_prefix="WINDOWBOX_", env_nested_delimiter="__", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="WINDOWBOX_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore"
+    )
 
 
 def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:

@@ -68,3 +68,11 @@ def test_no_secret_is_told_when_the_settings_are_wrong(tmp_path: Path) -> None:
 
     assert "hunter2" not in str(error.value)
     assert "hunter2" not in repr(settings.load(None, {"nats": {"password": "hunter2"}}))
+
+
+def test_what_the_environment_leaves_empty_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDOWBOX_BACKUP__ROOT", "")
+    monkeypatch.setenv("WINDOWBOX_HEARTBEAT__NAMESPACE", "")
+    loaded = settings.load(None)
+    assert loaded.backup.root is None
+    assert loaded.heartbeat.namespace is None

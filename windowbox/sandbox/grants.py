@@ -18,11 +18,11 @@ SYSTEM_NAMESPACE = "windowbox-system"
 _EXTENSIONS = "extensions.gardener.cloud"
 _READ = ["get", "list", "watch"]
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io/v1"
 
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
 
 
 _KUBECONFIGS = _rule("", ["secrets"], ["get"])
@@ -92,31 +92,46 @@ def user(role: str) -> str:
     return f"system:windowbox:{role}"
 
 
+def rights() -> list[dict[str, Any]]:
+    """What gives each role its rights, as the API takes it."""
+    return [made for role, rules in RULES.items() for made in (_role(role, rules), _binding(role))]
+
+
+def text() -> str:
+    """The file `deploy/rbac.yaml`, for clusters of one's own."""
+    return f"# Made by `make generate` from windowbox/sandbox/grants.py.\n{yaml.safe_dump_all(rights())}"
+
+
 def apply_all(api: ApiServer, manifests: Path = MANIFESTS) -> None:
     """Bring kinds and rights into the cluster. Safe to repeat."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
-    for role, rules in RULES.items():
-        _grant(api, role, rules)
+    for made in rights():
+        api.apply(f"/apis/{_RBAC}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
     for path in sorted(manifests.glob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):
             if manifest:
                 _define(api, manifest)
 
 
-def _grant(api: ApiServer, role: str, rules: list[dict[str, Any]]) -> None:
-    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user(role)}}
-    api.apply(f"{_RBAC}/clusterroles/{user(role)}", {**head, "kind": "ClusterRole", "rules": rules})
-    group = "rbac.authorization.k8s.io"
-    api.apply(
-        f"{_RBAC}/clusterrolebindings/{user(role)}",
-        {
-            **head,
-            "kind": "ClusterRoleBinding",
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user(role)},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": user(role)}],
-        },
-    )
+def _role(role: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": _RBAC,
+        "kind": "ClusterRole",
+        "metadata": {"name": user(role)},
+        "rules": rules,
+    }
+
+
+def _binding(role: str) -> dict[str, Any]:
+    group = _RBAC.partition("/")[0]
+    return {
+        "apiVersion": _RBAC,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": user(role)},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user(role)},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user(role)}],
+    }
 
 
 def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
@@ -128,3 +143,7 @@ def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
         if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             return
     raise Unreachable(f"the API server does not serve {name} after 10 seconds")
+
+
+if __name__ == "__main__":
+    print(text(), end="")
