@@ -21,6 +21,10 @@ from windowbox.models.refs import ObjectRef
 from workers import serving
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.doors import Doors
+from workers.heartbeat import pool as heartbeat
+from workers.heartbeat.runs import Beats
+from workers.ingress import pool as ingress
+from workers.ingress.runs import IngressRuns
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
@@ -33,7 +37,7 @@ from workers.serving import Common, Serving, WorkSettings
 
 T = TypeVar("T")
 
-POOLS = (KIND.pool, loadbalancer.POOL, *EXTENSIONS)
+POOLS = (KIND.pool, loadbalancer.POOL, ingress.POOL, heartbeat.POOL, *EXTENSIONS)
 """The pools whose runs can be done again."""
 
 
@@ -157,6 +161,8 @@ async def replayed(recording: Recording, instead: Mapping[str, Player] | None = 
     players: dict[str, Player] = {
         KIND.pool: life_cycle(settings),
         loadbalancer.POOL: service_runs(settings),
+        ingress.POOL: _ingress_runs(common),
+        heartbeat.POOL: Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
         **(instead or {}),
     }
@@ -193,6 +199,11 @@ def service_runs(settings: Deciding, runs: type[ServiceRuns] = ServiceRuns) -> S
     nowhere = cast(Any, _Nowhere())
     known = LoadBalancerSettings.model_validate(settings.balancing.model_dump())
     return runs(ServiceWorld(nowhere, nowhere, nowhere), Addresses(nowhere, nowhere), known)
+
+
+def _ingress_runs(common: Common) -> IngressRuns:
+    nowhere = cast(Any, _Nowhere())
+    return IngressRuns(common.bus, common.clusters, common.world, common.places, nowhere)
 
 
 async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:

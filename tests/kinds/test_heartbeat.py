@@ -18,10 +18,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from bus import subjects
+from bus import recordings, subjects
 from bus.connection import Access, connected
 from bus.messages import Wish
 from bus.queue import Queue
+from bus.recordings import Deciding, Header
 from tests import servers
 from tests.natsserver import NatsServer
 from tests.rules import rule
@@ -30,9 +31,11 @@ from tests.servers import ControlPlane
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing
+from windowbox.models.kindsettings import HeartbeatSettings, KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, HEARTBEATS, NAMESPACES, RUNTIME, ObjectRef
 from windowbox.sandbox import processes
+from workers import replay
 
 NAME = "gardener-extension-heartbeat"
 INTERVAL = 1
@@ -231,3 +234,17 @@ async def test_what_others_write_into_the_lease_is_put_right_and_a_lost_one_come
     await eventually(right)
     await beating.kube.delete(HEARTBEATS, beating.namespace, NAME)
     await beating.until_beating()
+
+
+async def test_recorded_beats_do_the_same_again(beating: Beating) -> None:
+    began = datetime.now(UTC)
+    for _ in range(3):
+        await beating.until_beating()
+    lease = HeartbeatSettings(namespace=beating.namespace, interval=INTERVAL)
+    settings = Deciding(kinds=KindSettings(heartbeat=lease))
+    header = Header(recording=1, version="now", since=began, until=datetime.now(UTC), settings=settings)
+    async with connected(Access(beating.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["heartbeat"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 2

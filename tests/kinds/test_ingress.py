@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
 
 from bench.audit import without_events, writes
-from bus import streams, subjects
+from bus import recordings, streams, subjects
 from bus.connection import Access, connected
 from bus.messages import Wish
 from bus.queue import Queue
+from bus.recordings import Deciding, Header
 from tests.kinds.kindworld import Client, KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
@@ -21,6 +23,7 @@ from tests.running import eventually
 from tests.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef, Resource
+from workers import replay
 
 _EVENTS = Resource("", "v1", "events", "Event")
 
@@ -81,8 +84,16 @@ async def until_records(shoot: Client, wanted: dict[str, tuple[str, str, list[st
         assert await records(shoot) == wanted
 
 
+async def until_records_are(shoot: Client, number: int) -> None:
+    async def look() -> bool:
+        return len(await records(shoot)) == number
+
+    await eventually(look)
+
+
 HOST = "grafana.example.local.gardener.cloud"
 NAME = "web-a39b281d"
+CONFIRMATION = "confirmation.gardener.cloud/deletion"
 
 
 @rule("IG-1", "IG-2", "C.3")
@@ -191,9 +202,8 @@ async def test_what_was_edited_or_deleted_by_hand_is_put_right(world: KindWorld)
     found = await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.labels.get("origin")))
     assert found
     assert found.labels["mine"] == "yes"
-    confirmation = "confirmation.gardener.cloud/deletion"
-    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {confirmation: None}}})
-    await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.annotations.get(confirmation)))
+    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {CONFIRMATION: None}}})
+    await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.annotations.get(CONFIRMATION)))
 
 
 async def test_a_record_of_somebody_else_is_left_alone_until_it_is_gone(world: KindWorld) -> None:
@@ -251,6 +261,10 @@ async def test_records_that_the_bus_does_not_know_are_looked_up_before_anything_
         await Queue(bus, "ingress").wish(subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason="drift"))
         await world.quiet()
         assert without_events(audit.requests())["patch dnsrecords"] == 0
+        await bus.purge(streams.OBJECTS, subjects.seen(made.ref(RUNTIME, INGRESSES.id)))
+        await Queue(bus, "ingress").wish(subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason="drift"))
+        await world.quiet()
+        assert other in await records(shoot)
 
 
 async def test_an_ingress_that_has_what_it_needs_is_written_for_no_more(
@@ -260,10 +274,7 @@ async def test_an_ingress_that_has_what_it_needs_is_written_for_no_more(
         shoot = await world.shoot()
         made = await ingress(shoot, "web", HOST, "*.apps.test", at=("10.0.0.1", "fd00::1"))
 
-        async def four() -> bool:
-            return len(await records(shoot)) == 4
-
-        await eventually(four)
+        await until_records_are(shoot, 4)
         await world.quiet()
         audit = world.audit()
         async with connected(Access(nats.url)) as bus:
@@ -306,3 +317,24 @@ async def test_records_go_with_an_ingress_that_went_while_nobody_watched(
         assert found
         await shoot.merge(DNSRECORDS, NAME, {"metadata": {"finalizers": []}})
         await shoot.until_gone(DNSRECORDS, NAME)
+
+
+async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
+    began = datetime.now(UTC)
+    shoot = await world.shoot()
+    await ingress(shoot, "web", HOST, "*.apps.test", at=("10.0.0.1", "fd00::1"))
+    await until_records_are(shoot, 4)
+    await address(shoot, "web", "10.0.0.2")
+    await until_records_are(shoot, 2)
+    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {CONFIRMATION: None}}})
+    await shoot.delete(INGRESSES, "web")
+    await until_records(shoot, {})
+    await world.quiet()
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["ingress"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 3

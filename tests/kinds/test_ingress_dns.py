@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
-from bench.audit import writes
 from bus.connection import Bus
 from bus.leases import Leases
 from bus.registry import Registry
 from tests.e2e import zones
+from tests.kinds.asked import writes_in
 from tests.kinds.kindworld import Client, KindWorld, kind_world, world_of
-from tests.kinds.test_ingress import address, ingress, spec
+from tests.kinds.test_ingress import address, digest, ingress, spec
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.running import eventually
@@ -30,8 +32,13 @@ from workers.lifecycle.world import World
 from workers.owned.places import Places
 from workers.serving import Common
 
-HOST, APPS = "grafana.example.local.gardener.cloud", "*.apps.local.gardener.cloud"
-NAME = "web-a39b281d"
+APPS = "*.apps.local.gardener.cloud"
+
+
+@pytest.fixture
+def host() -> str:
+    """A host that no other test has a record for."""
+    return f"{uuid.uuid4().hex[:8]}.local.gardener.cloud"
 
 
 @pytest_asyncio.fixture
@@ -66,23 +73,25 @@ async def until_answers(named: NameServer, name: str, values: list[str], record_
 
 
 @rule("IG-1", "IG-2", "IG-3")
-async def test_names_resolve_for_as_long_as_rules_name_them(world: KindWorld, named: NameServer) -> None:
+async def test_names_resolve_for_as_long_as_rules_name_them(
+    world: KindWorld, named: NameServer, host: str
+) -> None:
     shoot = await world.shoot()
-    await ingress(shoot, "web", HOST, APPS, at=("10.0.0.1", "fd00::1"))
-    for name in (HOST, APPS.replace("*", "any")):
+    await ingress(shoot, "web", host, APPS, at=("10.0.0.1", "fd00::1"))
+    for name in (host, APPS.replace("*", "any")):
         await until_answers(named, name, ["10.0.0.1"])
         await until_answers(named, name, ["fd00::1"], "AAAA")
     await address(shoot, "web", "10.0.0.2", "fd00::1")
-    await until_answers(named, HOST, ["10.0.0.2"])
+    await until_answers(named, host, ["10.0.0.2"])
     await until_answers(named, APPS.replace("*", "any"), ["10.0.0.2"])
     await address(shoot, "web", "lb.example")
-    await until_answers(named, HOST, ["lb.example."], "CNAME")
-    await shoot.until_ready(DNSRECORDS, NAME)
+    await until_answers(named, host, ["lb.example."], "CNAME")
+    await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
     await address(shoot, "web", "10.0.0.3", "fd00::3")
-    await until_answers(named, HOST, ["10.0.0.3"])
-    await until_answers(named, HOST, ["fd00::3"], "AAAA")
+    await until_answers(named, host, ["10.0.0.3"])
+    await until_answers(named, host, ["fd00::3"], "AAAA")
     await shoot.merge(INGRESSES, "web", {"spec": spec(APPS)})
-    await until_answers(named, HOST, [])
+    await until_answers(named, host, [])
     await shoot.delete(INGRESSES, "web")
     await until_answers(named, APPS.replace("*", "any"), [])
     await until_answers(named, APPS.replace("*", "any"), [], "AAAA")
@@ -99,37 +108,36 @@ async def until_none_is_left(shoot: Client) -> None:
 
 @rule("T-4")
 async def test_what_somebody_edits_is_put_right_on_the_name_server_too(
-    world: KindWorld, named: NameServer
+    world: KindWorld, named: NameServer, host: str
 ) -> None:
     shoot = await world.shoot()
-    await ingress(shoot, "web", HOST, at=("10.0.0.1",))
-    await shoot.until_ready(DNSRECORDS, NAME)
+    await ingress(shoot, "web", host, at=("10.0.0.1",))
+    await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
     await world.quiet()
     annotations = {"gardener.cloud/operation": "reconcile"}
     edited = {"spec": {"values": ["10.6.6.6"]}, "metadata": {"annotations": annotations}}
-    await shoot.merge(DNSRECORDS, NAME, edited)
+    await shoot.merge(DNSRECORDS, f"web-{digest(host)}", edited)
     found = await shoot.until(
         DNSRECORDS,
-        NAME,
+        f"web-{digest(host)}",
         lambda one: bool(
             one and one.spec["values"] == ["10.0.0.1"] and one.status["observedGeneration"] == one.generation
         ),
     )
     assert found
-    await until_answers(named, HOST, ["10.0.0.1"])
+    await until_answers(named, host, ["10.0.0.1"])
 
 
-async def test_a_changed_record_is_asked_about_once(world: KindWorld, named: NameServer) -> None:
+async def test_a_changed_record_is_asked_about_once(world: KindWorld, named: NameServer, host: str) -> None:
     shoot = await world.shoot()
-    await ingress(shoot, "web", HOST, at=("10.0.0.1",))
-    await shoot.until_ready(DNSRECORDS, NAME)
+    await ingress(shoot, "web", host, at=("10.0.0.1",))
+    await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
     await world.quiet()
-    audit = world.audit()
+    before = len(writes_in(world, shoot.namespace))
     await address(shoot, "web", "10.0.0.2")
-    await until_answers(named, HOST, ["10.0.0.2"])
-    found = await shoot.until_ready(DNSRECORDS, NAME)
+    await until_answers(named, host, ["10.0.0.2"])
+    found = await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
     await world.quiet()
     assert found.generation == found.status["observedGeneration"] == 2
-    requests = audit.requests()
-    # What was applied, the wish taken off, and the status.
-    assert writes(requests) == 3, requests
+    writes = writes_in(world, shoot.namespace)[before:]
+    assert writes == ["patch dnsrecords worker", "patch dnsrecords worker", "patch dnsrecords/status patcher"]

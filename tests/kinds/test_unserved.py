@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.audit import writes
 from bus import streams, subjects
 from bus.connection import Access, connected
 from bus.permissions import POOLS
+from tests.kinds.asked import writes_in
 from tests.kinds.kindworld import CLOUDPROVIDER, Client, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
@@ -105,7 +105,6 @@ async def created(shoot: Client, resource: Resource, type_: str, spec: dict[str,
 async def test_what_nobody_serves_is_left_alone(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "infrastructure", "ingress") as world:
         shoot = await world.shoot()
-        audit = world.audit()
         made = [await created(shoot, *foreign) for foreign in FOREIGN]
         async with connected(Access(nats.url)) as bus:
 
@@ -124,7 +123,7 @@ async def test_what_nobody_serves_is_left_alone(plane: ControlPlane, nats: NatsS
         assert not any(one.finalizers or one.status for one in made)
         told = [one["involvedObject"].get("uid") for one in (await world.kube.page(EVENTS, limit=5000)).items]
         assert not {one.uid for one in made} & set(told)
-        assert writes(audit.requests()) == 0
+        assert writes_in(world, shoot.namespace) == []
 
 
 @rule("T-2", "A.12")

@@ -28,7 +28,7 @@ class HeartbeatHandler:
         ref = subjects.ref(item.key)
         if ref != self._lease:
             return Outcome("not ours")
-        return await self._beats.run(ref, LiveDoors(self._bus, self._clusters, item))
+        return await self._beats.run(ref, item.wish, LiveDoors(self._bus, self._clusters, item))
 
     async def set_aside(self, item: Item) -> None:
         logger.error("%s: not renewed, because trying to has ended this process", self._lease)

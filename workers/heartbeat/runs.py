@@ -40,8 +40,8 @@ class Beats:
         self._world = world
         self._settings = settings
 
-    async def run(self, ref: ObjectRef, doors: Doors) -> Outcome:
-        """Renew the Lease if it is time to, and all is well."""
+    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+        """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
         now, seen = await _now(doors), await doors.read(ref)
         if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
             return _outcome("fresh", left)

@@ -25,7 +25,6 @@ from workers.lifecycle.kinds import Run
 from workers.lifecycle.world import World
 from workers.owned.manifests import Manifest
 from workers.owned.places import Place, Places
-from workers.owned.together import together
 
 _LOOK_AGAIN = 30.0
 """Seconds after which a record that has to go is looked at, should nobody have told that it is gone."""
@@ -73,7 +72,7 @@ class IngressRuns:
             return Outcome("gone")
         if await self._world.live(seen.ref, doors) is not None:
             return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
-        await together(*(self._do(one, seen, doors) for one in plans.plan(seen.object, (), records)))
+        await self._do_all(plans.plan(seen.object, (), records), seen, doors)
         return Outcome("removed")
 
     async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
@@ -84,7 +83,7 @@ class IngressRuns:
         # Who has no address for a moment will have one again, and clients go on trying until then.
         kept = () if ingress.deleting or wanted.targets(ingress) else wanted.hosts(ingress)
         actions = plans.plan(ingress, records, await self._records(seen, records, doors), kept)
-        await together(*(self._do(one, seen, doors) for one in actions))
+        await self._do_all(actions, seen, doors)
         if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
             await self._say(seen, in_the_way(refused), wish, doors)
         return _outcome(actions)
@@ -104,6 +103,18 @@ class IngressRuns:
         names = dict.fromkeys([*made, *(record["metadata"]["name"] for record in records)])
         found = {name: await seen.place.seen(DNSRECORDS, seen.ref.namespace, name) for name in names}
         return {name: record for name, record in found.items() if record is not None}
+
+    async def _do_all(self, actions: Sequence[Action], seen: Seen, doors: Doors) -> None:
+        """One after the other, so that whoever does it again does it in the same order. What fails is told
+        at the end: one host must not keep others from resolving."""
+        errors = []
+        for action in actions:
+            try:
+                await self._do(action, seen, doors)
+            except (TransientError, PermanentError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     async def _do(self, action: Action, seen: Seen, doors: Doors) -> None:
         match action:
@@ -125,8 +136,7 @@ class IngressRuns:
         if found is None:
             await seen.place.apply(DNSRECORDS, record)
             return
-        for action in plans.plan(seen.object, [record], {name: found}):
-            await self._do(action, seen, doors)
+        await self._do_all(plans.plan(seen.object, [record], {name: found}), seen, doors)
 
     async def _remove(self, record: Object, seen: Seen, doors: Doors) -> None:
         if record.annotations.get(wanted.CONFIRMATION) != "true":
