@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,10 +14,12 @@ from tests.kinds.bastions import yard
 from tests.kinds.kindworld import CLOUDPROVIDER, KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
+from tests.running import PATIENCE
 from tests.servers import ControlPlane
-from windowbox.models.refs import BASTIONS, SECRETS
+from windowbox.models.refs import BASTIONS, PODS, SECRETS, Resource
 
 NAME = "bastion-cli"
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
 
 @pytest_asyncio.fixture
@@ -101,6 +104,20 @@ async def test_a_name_that_no_service_can_have_is_refused(world: KindWorld) -> N
     found = await made.shoot.until_failed(BASTIONS, name)
     assert "metadata.name is 'aaa" in found.status["lastError"]["description"]
     await made.gone(name)
+
+
+@rule("B-1")
+async def test_a_pod_that_is_not_admitted_is_asked_for_again_soon(world: KindWorld) -> None:
+    made = await yard(world)
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    await world.kube.create(QUOTAS, made.there.namespace, quota)
+    await made.create()
+    found = await made.shoot.until_failed(BASTIONS, "cli")
+    assert found.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHORIZED"]
+    await made.there.delete(QUOTAS, "none")
+    async with asyncio.timeout(PATIENCE / 2):  # what a person has to mend is left alone for longer
+        await made.there.until(PODS, NAME, lambda found: found is not None)
+    await made.ready()
 
 
 @rule("K-1", "K-3", "B.17")

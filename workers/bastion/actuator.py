@@ -167,7 +167,7 @@ async def _machine(place: Place, at: Site, pod: Manifest) -> None:
     except PermanentError as error:
         if _FORBIDDEN not in error.codes:
             raise
-        # A namespace that has just been made has no service account yet, and Pods are refused without.
+        # That may pass by itself: a quota is used up, or a namespace just made has no service account yet.
         raise TransientError(str(error), codes=error.codes) from error
 
 
