@@ -41,7 +41,13 @@ ASKED: tuple[tuple[Resource, str], ...] = (
     (BASTIONS, NAME), (INGRESSES, INGRESS),
 )  # fmt: skip
 """What each Shoot asks for."""
-_EXAMPLES = ("infrastructure.yaml", "operatingsystemconfig.yaml", "bastion.yaml", "ingress.yaml")
+_EXAMPLES = (
+    "shoot.yaml",
+    "infrastructure.yaml",
+    "operatingsystemconfig.yaml",
+    "bastion.yaml",
+    "ingress.yaml",
+)
 _KINDS = {r.kind: r for r in (NAMESPACES, CLUSTERS, SECRETS, *(resource for resource, _ in ASKED))}
 _OWNER = "gardenlet"
 _ADDRESS = {"status": {"loadBalancer": {"ingress": [{"ip": "172.18.255.224"}]}}}
@@ -95,7 +101,7 @@ class Shoots:
         for example in _EXAMPLES:
             for manifest in demo.manifests(example, name):
                 await self._apply(_own(manifest, name))
-            if example == "infrastructure.yaml":
+            if example == "shoot.yaml":
                 await self._apply(yaml.safe_load(kubeconfigs.secret(name, self.kubeconfig)))
         await insist(lambda: self.kube.merge(INGRESSES, name, INGRESS, _ADDRESS, part="status"))
         self.living[name] = Wanted(hosts=_hosts(name, 2))

@@ -15,7 +15,7 @@ from tests.servers import ControlPlane
 from windowbox.sandbox import binaries
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-BUILT_UPON = EXAMPLES / "infrastructure.yaml"
+BUILT_UPON = EXAMPLES / "shoot.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,6 @@ def test_what_the_examples_say_to_type_names_objects_that_they_hold() -> None:
     for path in examples():
         text = path.read_text()
         if path != BUILT_UPON and "shoot--demo--one" in text:
-            assert "examples/infrastructure.yaml" in text.partition("apiVersion")[0]
+            assert re.search("first everything that examples/(shoot|infrastructure).yaml says", text)
         for namespace in re.findall(r"-n (\S+)", text):
             assert namespace.removeprefix("infra-") == "shoot--demo--one"

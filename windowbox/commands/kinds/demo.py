@@ -87,7 +87,7 @@ class Demo:
 async def show(kubeconfig: Path, folder: Path, state: State) -> None:
     """All steps, one line each. Safe to repeat: in the end, nothing is left of what was made."""
     lacking = _lacking(state)
-    click.echo(f"\nA Shoot {SHOOT}, as in examples/infrastructure.yaml, whose machines live in this sandbox")
+    click.echo(f"\nA Shoot {SHOOT}, as in examples/shoot.yaml, whose machines live in this sandbox")
     async with kube.from_file(kubeconfig) as cluster:
         demo = Demo(cluster)
         await _infrastructure(demo, kubeconfigs.provider(folder))
@@ -114,8 +114,8 @@ def _lacking(state: State) -> str:
 
 
 async def _infrastructure(demo: Demo, kubeconfig: str) -> None:
-    *surroundings, infrastructure = manifests("infrastructure.yaml")
-    for manifest in (*surroundings, yaml.safe_load(kubeconfigs.secret(SHOOT, kubeconfig))):
+    [infrastructure] = manifests("infrastructure.yaml")
+    for manifest in (*manifests("shoot.yaml"), yaml.safe_load(kubeconfigs.secret(SHOOT, kubeconfig))):
         await demo.apply(manifest)
     began = time.perf_counter()
     await demo.apply(infrastructure)
