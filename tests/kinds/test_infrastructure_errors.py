@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,15 +9,38 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from bus import subjects
+from bus.connection import Access, connected
+from bus.messages import Wish
+from bus.pool import Hold, Item
+from bus.registry import Registry
 from tests.kinds import infrastructures
 from tests.kinds.infrastructures import behind, infrastructure
 from tests.kinds.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.servers import ControlPlane
-from windowbox.errors import Conflict
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.clients.providers import Providers
+from windowbox.errors import Malformed, Waiting
+from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import CLUSTERS, INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, SECRETS
+from windowbox.models.refs import (
+    CLUSTERS,
+    INFRASTRUCTURES,
+    IP_POOLS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    RUNTIME,
+    SECRETS,
+    ObjectRef,
+)
+from workers.infrastructure.actuator import InfrastructureActuator
+from workers.lifecycle.clusters import ShootFacts
+from workers.lifecycle.kinds import Run
+from workers.live import LiveDoors
+from workers.owned.places import Places
 
 
 @pytest_asyncio.fixture
@@ -146,28 +168,71 @@ async def test_a_namespace_that_gets_our_label_is_taken_over_by_event(world: Kin
     await shoot.until_ready(INFRASTRUCTURES, "local")
 
 
-async def test_of_many_that_create_the_namespace_at_once_one_has_it(world: KindWorld) -> None:
-    """Somebody else creates the namespaces at the very moment in which they are asked for."""
-    shoots = [await world.shoot() for _ in range(8)]
+class Behind(LiveDoors):
+    """Doors of a run that the bus has not told of anything yet."""
 
-    async def foreign(shoot: Client) -> Object | None:
-        with contextlib.suppress(Conflict):
-            body = {"metadata": {"name": behind(shoot).namespace, "annotations": {"of": "another"}}}
-            return await world.kube.create(NAMESPACES, "", body)
+    async def read(self, ref: ObjectRef) -> Object | None:
         return None
 
-    both = [act for shoot in shoots for act in (infrastructure(shoot), foreign(shoot))]
-    results = await asyncio.gather(*both)
-    for shoot, theirs in zip(shoots, results[1::2], strict=True):
+
+@contextlib.asynccontextmanager
+async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[InfrastructureActuator, Run]]:
+    """An actuator, and a run of it that decides before the bus tells what there is."""
+    object = await shoot.create(INFRASTRUCTURES, "other", infrastructures.spec(shoot), operation=None)
+    ref = ObjectRef(RUNTIME, INFRASTRUCTURES.id, shoot.namespace, "other")
+    async with (
+        connected(Access(world.nats.url, name="worker")) as bus,
+        kube.from_file(world.plane.kubeconfigs["worker"]) as runtime,
+        clusters(runtime, Registry(bus)) as opened,
+    ):
+        providers = Providers(opened, Registry(bus))
+        doors = Behind(bus, opened, Item(subjects.key(ref), Wish(reason="event"), 1, 1, Hold(60)))
+        shoot_facts = ShootFacts(technical_id=shoot.namespace, nodes=("10.0.0.0/16",))
+        actuator = InfrastructureActuator(Places(opened, providers), InfrastructureSettings())
+        try:
+            yield actuator, Run(ref, object, shoot_facts, doors)
+        finally:
+            await providers.aclose()
+
+
+@pytest.mark.parametrize(
+    ("labels", "finalizers", "error"),
+    [
+        pytest.param({}, [], Malformed, id="of-somebody-else"),
+        pytest.param({}, ["example.com/held"], Waiting, id="on-its-way-out"),
+        pytest.param({"gardener.cloud/role": "infra"}, [], None, id="ours"),
+    ],
+)
+async def test_a_namespace_that_the_bus_has_not_heard_of_is_not_written(
+    plane: ControlPlane,
+    nats: NatsServer,
+    labels: dict[str, str],
+    finalizers: list[str],
+    error: type[Exception] | None,
+) -> None:
+    async with kind_world(plane, nats) as world:
+        shoot = await world.shoot()
         there = behind(shoot)
-        if theirs is None:
-            await shoot.until_ready(INFRASTRUCTURES, "local")
-            continue
-        await shoot.until_failed(INFRASTRUCTURES, "local")
-        assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]
+        head = {"name": there.namespace, "labels": labels, "finalizers": finalizers}
+        await world.kube.create(NAMESPACES, "", {"metadata": head})
+        if finalizers:
+            await there.delete(NAMESPACES, there.namespace)
+        theirs = await there.get(NAMESPACES, there.namespace)
+        async with run_behind(world, shoot) as (actuator, run):
+            with pytest.raises(error) if error else contextlib.nullcontext():
+                await actuator.reconcile(run)
         now = await there.get(NAMESPACES, there.namespace)
+        assert theirs
         assert now
-        assert now.metadata == theirs.metadata
+        assert _unmoved(now) == _unmoved(theirs)
+        assert (len(await infrastructures.made(shoot)) == 1) is (error is not None)
+        if finalizers:
+            await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
+
+
+def _unmoved(namespace: Object) -> dict[str, Any]:
+    """What of a namespace does not change by its going."""
+    return {name: namespace.metadata.get(name) for name in ("uid", "labels", "annotations", "finalizers")}
 
 
 @rule("A.13", "B.17", "K-1")
