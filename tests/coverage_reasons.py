@@ -28,7 +28,7 @@ REASONS: dict[str, str] = {
     "P-2": "part of a deployment, not of the program",
     "P-3": "part of a deployment, not of the program",
     "P-4": "a probe for end-to-end tests of the Go program",
-    **dict.fromkeys(("X-11", "B.31", "B.32"), _MACHINES),
+    **dict.fromkeys(("X-11", "B.32"), _MACHINES),
     "BE-6": "kept: backups are folders of one host; the setting backup.host says of which",
     "B.20": "kept: an old error stays until a run succeeds, or waits for others",
     "B.27": "not prevented; where two programs undo each other, repairs slow down and tell why",

@@ -54,6 +54,20 @@ async def test_an_entry_comes_and_goes(backups: Backups) -> None:
     assert await backups.finalizers(secret) == ()
 
 
+@rule("F-5")
+async def test_the_entry_of_a_shoot_that_is_forced_away_goes_like_any_other(backups: Backups) -> None:
+    client, name = await shoot(backups)
+    await client.cluster(metadata={"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}})
+    secret = await backups.secret(key=b"value")
+    await backups.entry(name, secret)
+    await client.until_ready(BACKUP_ENTRIES, name)
+    folder = backups.folder("bucket", name)
+    await client.delete(BACKUP_ENTRIES, name)
+    await client.until_gone(BACKUP_ENTRIES, name)
+    assert not folder.exists()
+    assert await backups.finalizers(secret) == ()
+
+
 @rule("BE-3")
 async def test_what_others_put_into_the_secret_of_etcd_is_taken_out(backups: Backups) -> None:
     client, name = await shoot(backups)

@@ -168,7 +168,7 @@ async def test_three_workers_renew_it_once_for_each_interval(beating: Beating) -
     assert min(between) >= timedelta(seconds=INTERVAL)
 
 
-@rule("HB-2")
+@rule("HB-2", "B.30")
 async def test_frozen_workers_let_it_run_out_until_they_go_on(beating: Beating) -> None:
     await beating.until_beating()
     beating.send(signal.SIGSTOP, "work")
