@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import pydantic_core
@@ -36,6 +37,8 @@ from workers.pools import EXTENSIONS
 from workers.serving import Common, Serving, WorkSettings
 
 T = TypeVar("T")
+
+_AT_ONCE = ("apply", "delete")
 
 POOLS = (KIND.pool, loadbalancer.POOL, ingress.POOL, heartbeat.POOL, *EXTENSIONS)
 """The pools whose runs can be done again."""
@@ -217,9 +220,20 @@ async def _compared(recording: Recording, run: RunRecord, player: Player) -> Dif
         # As the pool would have it: see bus.pool.
         outcome, stopped = "failed", "" if run.outcome == "failed" else f"{type(error).__name__}: {error}"
     then = [Effect(call.door, call.request) for call in run.calls if call.effect]
-    if not stopped and then == doors.effects and outcome == run.outcome:
+    if not stopped and _settled(then) == _settled(doors.effects) and outcome == run.outcome:
         return None
     return Difference(run, then, doors.effects, outcome, stopped)
+
+
+def _settled(effects: list[Effect]) -> list[Effect]:
+    """Effects in an order that does not depend on chance: of objects that are written or deleted at once, any
+    may be the first to be done."""
+    groups = groupby(effects, key=lambda effect: effect.door in _AT_ONCE)
+    return [
+        effect
+        for at_once, group in groups
+        for effect in (sorted(group, key=lambda one: pydantic_core.to_json(one)) if at_once else group)
+    ]
 
 
 def _unplayable(recording: Recording, run: RunRecord) -> str:
