@@ -57,9 +57,10 @@ async def expose(client: Client, *addresses: tuple[str, str], **fields: Any) -> 
 
 
 async def balanced(there: Client, ingress: list[dict[str, Any]] = VIP) -> None:
-    """The load balancer says where it answers."""
+    """The load balancer says where it answers, and at which ports."""
     await there.until(SERVICES, "exposure-root", lambda found: found is not None)
-    patch = {"status": {"loadBalancer": {"ingress": ingress}}}
+    with_ports = [{**entry, "ports": [{"port": 443, "protocol": "TCP"}]} for entry in ingress]
+    patch = {"status": {"loadBalancer": {"ingress": with_ports}}}
     await there.merge(SERVICES, "exposure-root", patch, part="status")
 
 

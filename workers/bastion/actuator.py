@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +38,7 @@ from workers.bastion import images, sources, wanted
 from workers.bastion.wanted import Site
 from workers.bastion.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
-from workers.owned import changes, homes
+from workers.owned import balancers, changes, homes
 from workers.owned.manifests import Manifest
 from workers.owned.places import Place, Places
 from workers.owned.together import together
@@ -58,8 +57,6 @@ KIND = Kind(
 )
 
 _CREDENTIALS = "cloudprovider"
-_INGRESS = ("hostname", "ip", "ipMode")
-"""What is reported of an address. Of its ports the definition of Bastions wants to hear errors alone."""
 _LINGERING = (PODS, SERVICES)
 """What somebody else has to let go of first."""
 _FORBIDDEN = "ERR_INFRA_UNAUTHORIZED"
@@ -173,20 +170,14 @@ async def _machine(place: Place, at: Site, pod: Manifest) -> None:
 
 async def _reachable(place: Place, at: Site) -> dict[str, Any]:
     """Where clients connect to, once somebody answers there."""
-    service = await place.seen(SERVICES, at.namespace, at.name)
-    ingress = _first_ingress(service) if service else None
-    if ingress is None:
+    ingress = balancers.ingress(await place.seen(SERVICES, at.namespace, at.name))
+    if not ingress:
         raise Waiting("waiting for Bastion LoadBalancer to get ready")
     pod = await place.seen(PODS, at.namespace, at.name)
     if pod is None or pod.deleting or not changes.ready(pod):
         raise Waiting("waiting for Bastion Pod to get ready")
-    return {name: ingress.get(name) for name in _INGRESS}
-
-
-def _first_ingress(service: Object) -> Mapping[str, Any] | None:
-    balancer = service.status.get("loadBalancer")
-    entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
-    return entries[0] if isinstance(entries, list) and entries else None
+    # What the address before this one had, and this has not, is taken off.
+    return {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}
 
 
 async def _remove(place: Place, at: Site) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from windowbox.errors import Missing, PermanentError, TransientError, Waiting
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES
 from workers.exposure import specs, wanted
 from workers.exposure.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
-from workers.owned import homes
+from workers.owned import balancers, homes
 from workers.owned.manifests import Manifest
 from workers.owned.places import Place, Places
 
@@ -90,14 +91,13 @@ async def _balance(place: Place, service: Manifest) -> None:
     await place.correct(SERVICES, found, service)
 
 
-async def _ingress(place: Place, home: str, exposure: str) -> list[object]:
+async def _ingress(place: Place, home: str, exposure: str) -> list[dict[str, Any]]:
     """Where the load balancer answers. None at all is never reported: the former value stays."""
     name = wanted.service_name(exposure)
-    found = await place.seen(SERVICES, home, name)
-    ingress = (found.status.get("loadBalancer") or {}).get("ingress") if found else None
+    ingress = balancers.ingress(await place.seen(SERVICES, home, name))
     if not ingress:
         raise Waiting(f"waiting for an address of Service {name}")
-    return list(ingress)
+    return ingress
 
 
 async def _drop(place: Place, home: str, name: str) -> None:
