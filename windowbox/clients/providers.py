@@ -106,11 +106,11 @@ class Providers:
 
     async def aclose(self) -> None:
         """Close all of them."""
-        for shared in self._shared.values():
+        while self._shared:  # runs that end meanwhile may still enter and leave
+            _, shared = self._shared.popitem()
             if shared.closing:
                 shared.closing.cancel()
             await shared.stack.aclose()
-        self._shared.clear()
         if self._ending:
             await asyncio.wait(self._ending)
 
