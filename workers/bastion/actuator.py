@@ -7,10 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import ValidationError
-
 from windowbox.errors import (
-    Malformed,
     Missing,
     PermanentError,
     Superseded,
@@ -37,6 +34,7 @@ from windowbox.models.refs import (
 from workers.bastion import images, sources, wanted
 from workers.bastion.wanted import Site
 from workers.bastion.words import WORDS
+from workers.lifecycle import specs
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.owned import balancers, changes, homes
 from workers.owned.manifests import Manifest
@@ -70,7 +68,7 @@ class BastionActuator(Actuator):
         self._places = places
 
     async def reconcile(self, run: Run) -> Status:
-        spec, at = _spec(run.object), wanted.site(_home(run), run.ref.name)
+        spec, at = specs.parsed(BastionSpec, run.object), wanted.site(_home(run), run.ref.name)
         secret = wanted.secret(at, spec.user_data)
         service = wanted.service(at, sources.sources(spec.ingress))
         profile = await _profile(run)
@@ -104,15 +102,6 @@ class BastionActuator(Actuator):
 
 def _home(run: Run) -> str:
     return homes.infrastructure_namespace(shoot_of(run).technical_id)
-
-
-def _spec(bastion: Object) -> BastionSpec:
-    try:
-        return BastionSpec.model_validate(bastion.spec)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Malformed(f"spec.{where}: {first['msg']}; correct the field") from error
 
 
 async def _profile(run: Run) -> CloudProfileSpec:

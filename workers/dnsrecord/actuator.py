@@ -17,8 +17,7 @@ from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
 from workers.dnsrecord import records
 from workers.dnsrecord.claims import Claims
-from workers.dnsrecord.specs import parsed
-from workers.lifecycle import statuses
+from workers.lifecycle import specs, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow
 
@@ -45,7 +44,7 @@ class DNSRecordActuator(Actuator):
         self._claims = claims
 
     async def reconcile(self, run: Run) -> Status:
-        spec = parsed(run.object)
+        spec = specs.parsed(DNSRecordSpec, run.object)
         zone = self._zone(spec, run.object)
         wanted = records.wanted(spec, zone.name)
         await self._leave_former_zone(run, spec, zone)
@@ -91,7 +90,7 @@ class DNSRecordActuator(Actuator):
         """Where the record is by the last report, and where a run that could not report may have put it."""
         places: list[tuple[ZoneSettings, RecordKey]] = []
         with contextlib.suppress(Malformed):  # what we refused to write is not there
-            spec = parsed(object)
+            spec = specs.parsed(DNSRecordSpec, object)
             former = self._former_zone(object)
             if former:
                 with contextlib.suppress(Malformed):

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from bus.connection import Bus
 from bus.views import View
 from windowbox.errors import Malformed
+from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.dnsrecord import records
-from workers.dnsrecord.specs import parsed
-from workers.lifecycle import events
+from workers.lifecycle import events, specs
 from workers.lifecycle.events import Scope
 
 
@@ -33,7 +33,7 @@ def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
     if not events.responsible(object, scope) or object.deleting or migrated:
         return None
     try:
-        spec = parsed(object)
+        spec = specs.parsed(DNSRecordSpec, object)
         zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
         resting = (
             not events.wants_run(object) and object.status.get("observedGeneration") == object.generation

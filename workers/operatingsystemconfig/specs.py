@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pydantic import ValidationError
-
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec
+from workers.lifecycle import specs
 from workers.operatingsystemconfig.validation import problems
 
 _TOLD = 5
@@ -17,12 +16,7 @@ _TOLD = 5
 
 def parsed(object: Object) -> OperatingSystemConfigSpec:
     """The spec. Malformed if anything is wrong with it: nothing has been made of it then."""
-    try:
-        spec = OperatingSystemConfigSpec.model_validate(object.spec)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Malformed(f"spec.{where}: {first['msg']}; correct the field") from None
+    spec = specs.parsed(OperatingSystemConfigSpec, object)
     if found := list(islice(problems(spec), _TOLD)):
         raise Malformed("; ".join(found))
     return spec
