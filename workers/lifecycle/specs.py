@@ -14,7 +14,7 @@ Spec = TypeVar("Spec", bound=ExtensionSpec)
 
 
 def parsed(model: type[Spec], object: Object) -> Spec:
-    """The spec, or Malformed with the first field that is wrong. What stands there may be secret: not told."""
+    """The spec, or Malformed with the first field that is wrong; not with its value, which may be secret."""
     try:
         return model.model_validate(object.spec)
     except ValidationError as error:
