@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from windowbox.errors import Unreachable
+from windowbox.models.refs import HEARTBEATS
 from windowbox.sandbox.apiserver import ApiServer
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "crds"
@@ -16,13 +17,15 @@ SYSTEM_NAMESPACE = "windowbox-system"
 """Where windowbox keeps what is its own, such as the Lease that tells that it is well."""
 
 _EXTENSIONS = "extensions.gardener.cloud"
-_READ = ["get", "list", "watch"]
+_WATCH = ["list", "watch"]
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RBAC = "rbac.authorization.k8s.io/v1"
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
-    return {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
+def _rule(group: str, resources: list[str], verbs: list[str], *names: str) -> dict[str, Any]:
+    """A rule for all objects of these kinds, or for those of these names."""
+    rule = {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
+    return rule | ({"resourceNames": [*names]} if names else {})
 
 
 _KUBECONFIGS = _rule("", ["secrets"], ["get"])
@@ -40,18 +43,19 @@ _KINDS = [
 ]
 _NETWORKING, _CALICO = "networking.k8s.io", "crd.projectcalico.org"
 _RESOURCES, _LEASES = "resources.gardener.cloud", "coordination.k8s.io"
-_MAKE = ["get", "create", "patch", "delete"]
+_APPLY = ["create", "patch", "delete"]
+_MAKE = ["get", *_APPLY]
 
 RULES: dict[str, list[dict[str, Any]]] = {
     "watcher": [
-        _rule(_EXTENSIONS, [*_KINDS, "clusters"], _READ),
-        _rule("", ["namespaces", "services", "nodes", "pods"], _READ),
-        _rule("discovery.k8s.io", ["endpointslices"], _READ),
-        _rule(_NETWORKING, ["networkpolicies", "ingresses"], _READ),
-        _rule(_CALICO, ["ippools"], _READ),
-        _rule(_RESOURCES, ["managedresources"], _READ),
-        _rule(_LEASES, ["leases"], _READ),
-        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
+        _rule(_EXTENSIONS, [*_KINDS, "clusters"], _WATCH),
+        _rule("", ["namespaces", "services", "nodes", "pods"], _WATCH),
+        _rule("discovery.k8s.io", ["endpointslices"], _WATCH),
+        _rule(_NETWORKING, ["networkpolicies", "ingresses"], _WATCH),
+        _rule(_CALICO, ["ippools"], _WATCH),
+        _rule(_RESOURCES, ["managedresources"], _WATCH),
+        _rule(_LEASES, ["leases"], _WATCH, HEARTBEATS.named),
+        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _WATCH),
         _KUBECONFIGS,
     ],
     "worker": [
@@ -61,9 +65,12 @@ RULES: dict[str, list[dict[str, Any]]] = {
         _rule("", ["namespaces"], ["get"]),
         _rule("", ["secrets"], _MAKE),
         _rule(_RESOURCES, ["managedresources"], _MAKE),
-        _rule(_NETWORKING, ["networkpolicies"], [*_MAKE, "list"]),
+        _rule(
+            _NETWORKING, ["networkpolicies"], [*_APPLY, "list"]
+        ),  # left over where tests of Gardener ask so
         _rule(_NETWORKING, ["ingresses"], ["get"]),
-        _rule(_LEASES, ["leases"], _MAKE),
+        _rule(_LEASES, ["leases"], ["create"]),
+        _rule(_LEASES, ["leases"], ["get", "patch"], HEARTBEATS.named),
         # As the service controller has them: Services themselves are nobody's to change but their owners'.
         _rule("", ["services"], ["get", "list"]),
         _rule("", ["services/status"], ["patch"]),
@@ -77,11 +84,12 @@ RULES: dict[str, list[dict[str, Any]]] = {
         _KUBECONFIGS,
     ],
     "provider": [
-        _rule("", ["namespaces", "pods", "services"], [*_MAKE, "list", "watch"]),
+        _rule("", ["namespaces"], [*_MAKE, *_WATCH]),
         _rule("", ["secrets"], _MAKE),
-        _rule("discovery.k8s.io", ["endpointslices"], [*_MAKE, "list", "watch"]),
-        _rule(_NETWORKING, ["networkpolicies"], [*_MAKE, "list", "watch"]),
-        _rule(_CALICO, ["ippools"], [*_MAKE, "list", "watch"]),
+        _rule("", ["pods", "services"], [*_APPLY, *_WATCH]),
+        _rule("discovery.k8s.io", ["endpointslices"], [*_APPLY, *_WATCH]),
+        _rule(_NETWORKING, ["networkpolicies"], [*_APPLY, *_WATCH]),
+        _rule(_CALICO, ["ippools"], [*_APPLY, *_WATCH]),
     ],
 }
 """The least rights of each role; `provider` is whom a Shoot's kubeconfig speaks for."""

@@ -126,6 +126,8 @@ def _review(rule: dict[str, Any], resource: str, verb: str) -> dict[str, Any]:
     attributes = {"group": rule["apiGroups"][0], "resource": name, "verb": verb}
     if part:
         attributes["subresource"] = part
+    if names := rule.get("resourceNames"):
+        attributes["name"] = names[0]
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
