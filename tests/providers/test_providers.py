@@ -25,7 +25,7 @@ from windowbox.clients import kube, providers
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
 from windowbox.clients.providers import Providers
-from windowbox.errors import PermanentError, Unreachable
+from windowbox.errors import Malformed, PermanentError, Unreachable
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.refs import NAMESPACES, RUNTIME
 from windowbox.settings import WorkSettings
@@ -178,3 +178,24 @@ async def test_where_secrets_lead_is_told_without_asking_the_cluster(
     assert await where(b"") is None
     assert await where(b"a: [") is None
     assert await where(yaml.safe_dump({"clusters": []}).encode()) is None
+
+
+async def test_a_member_is_not_reached_by_a_secret_that_leads_elsewhere_now(
+    room: Room, plane: ControlPlane, other: ControlPlane
+) -> None:
+    shoot = await room.secret(of(other))
+    secret = SecretKey(namespace=shoot.namespace, name=CLOUDPROVIDER)
+    cluster = await room.providers.leads_to(secret)
+    assert cluster
+    registry = room.providers.registry
+    await shoot.secret(CLOUDPROVIDER, kubeconfig=of(plane))
+    await registry.join(providers.member(cluster, secret))
+
+    async def joined() -> bool:
+        return cluster in registry.members
+
+    await eventually(joined)
+    with pytest.raises(Malformed, match="leads to another cluster now"):
+        await room.providers.clusters.get(cluster)
+    await shoot.secret(CLOUDPROVIDER, kubeconfig=of(other))
+    assert (await room.providers.clusters.get(cluster)).host == other.url
