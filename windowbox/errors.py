@@ -54,6 +54,12 @@ class Missing(PermanentError):
     """It is not there."""
 
 
+class Forbidden(PermanentError):
+    """We are not allowed to. An API server that has just started says so, too, until it knows its rules."""
+
+    codes = ("ERR_INFRA_UNAUTHORIZED",)
+
+
 class Malformed(PermanentError):
     """We cannot understand what we were given."""
 

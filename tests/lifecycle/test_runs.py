@@ -15,7 +15,7 @@ from bus.pool import Hold, Item
 from tests.lifecycle.stage import LONG_AGO, Stage, said
 from tests.rules import rule
 from windowbox.clients import kube
-from windowbox.errors import Refused, Unreachable
+from windowbox.errors import Forbidden, Refused, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.sandbox import processes
@@ -66,6 +66,18 @@ async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Sta
     stage.crew.error = Refused("no")
     assert await stage.run(ref) == "error"
     assert await stage.to_be_written(ref)
+
+
+async def test_after_a_long_absence_of_the_api_one_refusal_more_is_no_reason_to_rest(stage: Stage) -> None:
+    ref = await stage.record()
+    delays = []
+    for error in (Forbidden("not allowed"), Refused("no")):
+        stage.crew.error = error
+        outcome = await stage.life.run(ref, Wish(reason="event", attempt=8, insist=True), stage.doors(ref))
+        assert outcome.again
+        delays.append(outcome.again.after)
+    assert delays[0] < 3
+    assert delays[1] == 1000
 
 
 @rule("U-4")

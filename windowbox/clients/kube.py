@@ -19,6 +19,7 @@ from kubernetes_asyncio.config import ConfigException, kube_config, load_inclust
 from windowbox.clients import kubeconfigs
 from windowbox.errors import (
     Conflict,
+    Forbidden,
     Malformed,
     Missing,
     PermanentError,
@@ -362,7 +363,7 @@ def refusal(what: str, status: int, body: bytes) -> Exception:
         case 401:
             return PermanentError(f"{what}: {message}", codes=(UNAUTHENTICATED,))
         case 403:
-            return PermanentError(f"{what}: {message}", codes=("ERR_INFRA_UNAUTHORIZED",))
+            return Forbidden(f"{what}: {message}")
         case 429 | 500 | 502 | 503 | 504:
             return Unreachable(f"{what}: {message}")
         case _:

@@ -12,7 +12,7 @@ from bus.connection import Bus
 from bus.messages import EventIntent, StatusIntent, Wish
 from bus.pool import Again, Outcome, backoff
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import PermanentError, TransientError
+from windowbox.errors import Forbidden, PermanentError, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
 from workers import reports
@@ -63,7 +63,8 @@ class IngressRuns:
             return _again("waiting", wish, error, first=0.1)
         except PermanentError as error:
             await self._say(seen, failed(str(error)), wish, doors)
-            return _again("failed", wish, error, first=5.0)
+            # An API server that has just come back may say once that we are not allowed to.
+            return _again("failed", wish, error, first=0.1 if isinstance(error, Forbidden) else 5.0)
 
     async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
         """Remove the records of an Ingress that is gone, for where there is no garbage collection."""

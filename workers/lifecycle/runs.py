@@ -14,6 +14,7 @@ from bus.messages import EventIntent, StatusIntent, Wish
 from bus.pool import Again, Outcome
 from windowbox.errors import (
     Conflict,
+    Forbidden,
     Malformed,
     Missing,
     PermanentError,
@@ -368,6 +369,8 @@ class LifeCycle:
         delay = statuses.retry_delay(wish.attempt, self._world.jitter())
         if isinstance(error, TransientError):
             return error.retry_after if error.retry_after is not None else delay
+        if isinstance(error, Forbidden):
+            return delay  # after a series of failures, an API server that comes back may say so once
         # What a person has to mend is not mended in milliseconds.
         return min(1000.0, max(delay, _FIRST_RETRY_OF_MALFORMED * 2.0 ** min(wish.attempt, 6)))
 
