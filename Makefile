@@ -8,9 +8,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # More arguments for what is run: make test ARGS="tests/sandbox -x"
 ARGS ?=
-# How many packages of tests run beside each other; 0: none. More than one needs more inotify instances than
-# Linux gives a user: sysctl fs.inotify.max_user_instances=1024
-JOBS ?= 0
+# How many packages of tests run beside each other; 0: none.
+JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
