@@ -22,6 +22,7 @@ from bus.connection import Bus, Stored, instant
 from bus.messages import PREDECESSOR, Announcement, Message, RunRecord
 from windowbox.errors import Malformed, Refused
 from windowbox.models.kindsettings import KindSettings
+from windowbox.models.lbsettings import Range
 
 FORMAT = 1
 
@@ -43,6 +44,7 @@ class Balancing(Message):
     conditions: bool = True
     grace: float = 300.0
     direct: tuple[str, ...] = ()
+    ranges: tuple[Range, ...] = ()
 
 
 class Deciding(Message):

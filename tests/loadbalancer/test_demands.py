@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.loadbalancer.objects import DNS, HTTP, UID, nonsense, service
 from tests.rules import rule
-from windowbox.models.loadbalancers import canonical, family
+from windowbox.models.loadbalancers import Family, canonical, family
 from windowbox.models.objects import Object
 from workers.loadbalancer.demands import Demand, Port, demand
 from workers.loadbalancer.refusals import Refusal
@@ -181,3 +181,19 @@ def test_nonsense_gets_an_answer(found: Object, direct: bool) -> None:
     assert all(canonical(address) == address for address in answer.requested)
     assert {family(address) for address in answer.requested} <= set(answer.families)
     assert all(len(refusal.note) < 1000 for refusal in answer.refusals)
+
+
+@pytest.mark.parametrize(
+    ("policy", "offered", "families"),
+    [
+        pytest.param("PreferDualStack", ("IPv4",), ("IPv4",), id="LB-7-families-content-with-one"),
+        pytest.param("PreferDualStack", ("IPv6",), ("IPv6",), id="LB-7-families-content-with-the-other"),
+        pytest.param("PreferDualStack", (), ("IPv4", "IPv6"), id="LB-7-families-nothing-to-be-had"),
+        pytest.param("RequireDualStack", ("IPv4",), ("IPv4", "IPv6"), id="LB-7-families-insists"),
+    ],
+)
+def test_who_only_prefers_both_families_is_content_with_what_there_is(
+    policy: str, offered: tuple[Family, ...], families: tuple[Family, ...]
+) -> None:
+    both = service(ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy=policy)
+    assert demand(both, direct=False, offered=offered).families == families

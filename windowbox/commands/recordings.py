@@ -146,6 +146,7 @@ def _header(settings: Settings, since: datetime, until: datetime) -> Header:
             conditions=balancers.conditions,
             grace=balancers.grace,
             direct=balancers.direct,
+            ranges=balancers.ranges,
         ),
         kinds=settings.kinds,
     )

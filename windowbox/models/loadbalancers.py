@@ -10,6 +10,8 @@ from typing import Literal
 from windowbox.models.refs import ObjectRef
 
 Family = Literal["IPv4", "IPv6"]
+FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
+"""In the order in which addresses are shown."""
 Protocol = Literal["TCP", "UDP"]
 
 

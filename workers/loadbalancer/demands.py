@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from windowbox.models.loadbalancers import Family, Protocol, family
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.loadbalancers import FAMILIES, Family, Protocol, family
 from windowbox.models.objects import Json, Object
-from workers.loadbalancer import fields, options
+from workers.loadbalancer import fields, options, ranges
 from workers.loadbalancer.refusals import Refusal
 
 HEALTH = 10256
@@ -16,8 +17,6 @@ HEALTH = 10256
 
 Place = tuple[int, str]
 """A port's number and protocol."""
-
-_FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,22 @@ class Demand:
         return tuple(port.place for port in self.ports)
 
 
-def demand(service: Object, *, direct: bool) -> Demand:
+def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> Demand:
+    """What a Service of `cluster` asks for."""
+    direct = ranges.is_direct(cluster, settings.direct)
+    return demand(service, direct=direct, offered=ranges.offered(cluster, settings.ranges))
+
+
+def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
     """What `service` asks for; `direct` tells whether its Pods can be reached without a node port.
+
+    Who only prefers both families is content with what is `offered`.
 
     What cannot be understood becomes a refusal: of its port, or of everything where guessing would open what
     was meant to be closed or serve what was not asked for.
     """
     spec = service.spec
-    families = _families(spec)
+    families = _families(spec, offered)
     ports, refused = _ports(spec, direct=direct)
     asked = options.options(service, families)
     local = spec.get("externalTrafficPolicy") == "Local"
@@ -100,12 +107,14 @@ def demand(service: Object, *, direct: bool) -> Demand:
     )
 
 
-def _families(spec: Json) -> tuple[Family, ...]:
+def _families(spec: Json, offered: Collection[Family]) -> tuple[Family, ...]:
     named: Collection[object] = fields.items(spec.get("ipFamilies"))
-    if not any(one in named for one in _FAMILIES):
+    if not any(one in named for one in FAMILIES):
         ips = (fields.address(ip) for ip in [*fields.items(spec.get("clusterIPs")), spec.get("clusterIP")])
         named = [family(ip) for ip in ips if ip is not None] or ["IPv4"]
-    return tuple(one for one in _FAMILIES if one in named)
+    asked = tuple(one for one in FAMILIES if one in named)
+    content = spec.get("ipFamilyPolicy") == "PreferDualStack"
+    return (content and tuple(one for one in asked if one in offered)) or asked
 
 
 def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:

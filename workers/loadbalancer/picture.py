@@ -14,7 +14,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer import nodes, qualifying, ranges, wanted
 from workers.loadbalancer.book import Book
-from workers.loadbalancer.demands import Demand, demand
+from workers.loadbalancer.demands import Demand, demand_in
 from workers.loadbalancer.holders import Held
 from workers.loadbalancer.nodes import Backend, Ineligible
 
@@ -143,15 +143,12 @@ class Sight:
 
     def _knows_pods(self, cluster: str) -> bool:
         # Of some clusters slices are not watched: then nodes are trusted to know where Pods are.
-        return cluster in self._slices.listed or self._is_direct(cluster)
-
-    def _is_direct(self, cluster: str) -> bool:
-        return ranges.is_direct(cluster, self._settings.direct)
+        return cluster in self._slices.listed or ranges.is_direct(cluster, self._settings.direct)
 
     def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
         if not qualifying.wants(service, self._settings.classes) or service.deleting:
             return None
-        return demand(service, direct=self._is_direct(ref.cluster))
+        return demand_in(ref.cluster, service, self._settings)
 
 
 def _slice(slice: Object) -> Object | None:

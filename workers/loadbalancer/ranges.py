@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from windowbox.models.lbsettings import Network, Range
-from windowbox.models.loadbalancers import Family
+from windowbox.models.loadbalancers import FAMILIES, Family
 
 _LOCALHOST = (ip_address("127.0.0.1"), ip_address("::1"))
 """Where everybody's servers are."""
@@ -18,6 +18,12 @@ _LOCALHOST = (ip_address("127.0.0.1"), ip_address("::1"))
 def range_for(cluster: str, ranges: Iterable[Range]) -> Range | None:
     """The first of `ranges` that is for `cluster`, or None."""
     return next((one for one in ranges if _fits(cluster, one.clusters)), None)
+
+
+def offered(cluster: str, ranges: Iterable[Range]) -> tuple[Family, ...]:
+    """The families of which Services of `cluster` can get addresses; both where nothing is known of it."""
+    found = range_for(cluster, ranges)
+    return tuple(one for one in FAMILIES if found is None or _prefixes(found, one))
 
 
 def is_direct(cluster: str, patterns: Iterable[str]) -> bool:

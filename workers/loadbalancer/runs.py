@@ -13,7 +13,7 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.doors import Doors
-from workers.loadbalancer import demands, fields, qualifying, ranges, statuses, wanted, words
+from workers.loadbalancer import demands, fields, qualifying, statuses, wanted, words
 from workers.loadbalancer.addresses import Addresses, Given
 from workers.loadbalancer.demands import Demand
 from workers.loadbalancer.states import EdgeState
@@ -94,7 +94,7 @@ class ServiceRuns:
     # What a Service asks for.
 
     async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
-        demand = demands.demand(seen.object, direct=ranges.is_direct(seen.ref.cluster, self._settings.direct))
+        demand = demands.demand_in(seen.ref.cluster, seen.object, self._settings)
         if not demand.ports:
             return await self._explain(
                 seen, demand, demand.refusals[0].note if demand.refusals else "", doors

@@ -18,8 +18,8 @@ from windowbox.commands.balancers.looking import Balancer
 from windowbox.errors import Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings import Settings
-from workers.loadbalancer import options, ranges
-from workers.loadbalancer.demands import Demand, demand
+from workers.loadbalancer import options
+from workers.loadbalancer.demands import Demand, demand_in
 from workers.loadbalancer.states import EdgeState
 
 
@@ -32,7 +32,7 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
         patched = await api.merge(
             SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: said}}}
         )
-        asked = demand(patched, direct=ranges.is_direct(ref.cluster, settings.loadbalancer.direct))
+        asked = demand_in(ref.cluster, patched, settings.loadbalancer)
         try:
             async with asyncio.timeout(patience):
                 await _done(bus, ref, asked)

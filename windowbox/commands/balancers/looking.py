@@ -15,8 +15,8 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer import details, fields, qualifying, ranges, statuses, wanted
-from workers.loadbalancer.demands import Demand, demand
+from workers.loadbalancer import details, fields, qualifying, statuses, wanted
+from workers.loadbalancer.demands import Demand, demand_in
 from workers.loadbalancer.details import BalancerTold, EdgeTold
 from workers.loadbalancer.pool import POOL
 from workers.loadbalancer.states import EdgeState
@@ -154,9 +154,7 @@ async def _look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None
     edge = await details.asked(bus, subjects.key(only) if only else None)
     states = {key: state async for key, state in _states(bus)}
     balancers = [
-        await _balancer(
-            bus, _Seen(ref, service, ranges.is_direct(ref.cluster, settings.direct)), states, edge
-        )
+        await _balancer(bus, _Seen(ref, service, demand_in(ref.cluster, service, settings)), states, edge)
         async for ref, service in _services(bus, only)
         if qualifying.wants(service, settings.classes) or qualifying.needs_cleanup(service)
     ]
@@ -219,17 +217,17 @@ class _Seen(NamedTuple):
 
     ref: ObjectRef
     service: Object
-    direct: bool
+    demand: Demand
 
 
 async def _balancer(
     bus: Bus, seen: _Seen, states: Mapping[str, EdgeState], edge: EdgeTold | None
 ) -> Balancer:
-    ref, service, direct = seen
+    ref, service, asked = seen
     key = subjects.key(ref)
     state = states.get(key)
     mine = state if state and state.uid == fields.text(service.metadata.get("uid")) else None
-    found = Balancer(ref, service, demand(service, direct=direct), mine, edge.of(key) if edge else None, None)
+    found = Balancer(ref, service, asked, mine, edge.of(key) if edge else None, None)
     if found.state not in ("waiting", "leaving"):
         return found
     last = await bus.last(streams.JOURNAL, subjects.run(POOL, key))
