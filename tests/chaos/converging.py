@@ -67,6 +67,9 @@ async def _attempt(question: Question) -> list[str]:
         return [str(error)]
 
 
+_HEARTBEAT = "later.heartbeat."
+
+
 async def waiting(bus: Bus) -> list[str]:
     """What is still waiting on the bus."""
     found = []
@@ -79,7 +82,9 @@ async def waiting(bus: Bus) -> list[str]:
         if stream == streams.WORK:
             found += [f"{stream}: {state['messages']} items"] if state["messages"] else []
         else:
-            found += [f"{stream}: {name}" for name in state.get("subjects") or ()]
+            names = state.get("subjects") or ()
+            # The heart never stops beating.
+            found += [f"{stream}: {name}" for name in names if not name.startswith(_HEARTBEAT)]
     return found
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, connected
 from bus.messages import Wish
+from bus.permissions import POOLS
 from bus.queue import Queue
 from tests.commands.operated import CommandLine, Operated
 from windowbox import settings
@@ -22,8 +24,8 @@ def test_top_tells_of_workers_and_of_the_runs_of_the_last_minute(operated: Opera
     space = operated.space()
     space.record(space.name(), ["10.0.0.1"]).until_ready()
     told = operated.windowbox.until("top", "--once", shows=lambda told: told["pools"][-1]["rate"])
-    pools = {pool["pool"]: pool for pool in told["pools"]}
-    assert list(pools) == ["dnsrecord", "loadbalancer", "patch"]
+    pools = by_name(told)
+    assert list(pools) == [*POOLS, "patch"]
     for pool in (pools["dnsrecord"], pools["patch"]):
         assert pool["workers"] == 1
         assert pool["rate"] > 0
@@ -35,7 +37,11 @@ def test_top_tells_of_workers_and_of_the_runs_of_the_last_minute(operated: Opera
 def test_top_counts_errors(operated: Operated) -> None:
     space = operated.space()
     space.record(space.name(), ["nonsense"])
-    operated.windowbox.until("top", "--once", shows=lambda told: told["pools"][0]["errors"])
+    operated.windowbox.until("top", "--once", shows=lambda told: by_name(told)["dnsrecord"]["errors"])
+
+
+def by_name(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {pool["pool"]: pool for pool in told["pools"]}
 
 
 def test_top_is_a_table_for_people(operated: Operated) -> None:
@@ -55,9 +61,9 @@ async def wish_for_three(url: str) -> None:
 
 def test_what_waits_is_counted_even_where_nobody_ever_worked(alone: CommandLine, nats_url: str) -> None:
     asyncio.run(wish_for_three(nats_url))
-    [dnsrecord, _, patch] = alone.json("top", "--once")["pools"]
-    assert (dnsrecord["workers"], dnsrecord["waiting"]) == (0, 3)
-    assert (patch["workers"], patch["waiting"]) == (0, 0)
+    pools = by_name(alone.json("top", "--once"))
+    assert (pools["dnsrecord"]["workers"], pools["dnsrecord"]["waiting"]) == (0, 3)
+    assert (pools["patch"]["workers"], pools["patch"]["waiting"]) == (0, 0)
 
 
 def test_an_empty_server_is_no_reason_to_fail(alone: CommandLine) -> None:

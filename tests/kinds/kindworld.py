@@ -124,7 +124,12 @@ class Client:
             "apiVersion": "extensions.gardener.cloud/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": self.namespace},
-            "spec": {"cloudProfile": cloud_profile, "seed": {}, "shoot": about | shoot},
+            "spec": {
+                # Never quite empty: of a mapping that an apply empties, the API server makes null.
+                "cloudProfile": {"kind": "CloudProfile"} | cloud_profile,
+                "seed": {"kind": "Seed"},
+                "shoot": about | shoot,
+            },
         }
         await self.kube.apply(CLUSTERS, "", self.namespace, body, owner="gardenlet")
 

@@ -62,12 +62,12 @@ async def test_after_its_deletion_a_bastion_says_that_it_was_reconciled(world: K
     await made.shoot.delete(BASTIONS, "cli")
 
     def let_go(found: Object | None) -> bool:  # the finalizer and the status are written by two processes
-        said = found.last_operation.get("description") if found else ""
-        return bool(found) and said == "Successfully reconciled Bastion"
+        last = found.last_operation if found else {}
+        return (last.get("type"), last.get("state")) == ("Delete", "Succeeded")
 
     found = await made.shoot.until(BASTIONS, "cli", let_go)
     assert found
-    assert found.last_operation["type"] == "Delete"
+    assert found.last_operation["description"] == "Successfully reconciled Bastion"
     await made.shoot.merge(BASTIONS, "cli", FREE)
 
 

@@ -7,21 +7,18 @@ from bus.connection import Bus
 from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
 from workers.ingress.runs import IngressRuns
-from workers.ingress.sight import Sight
 from workers.live import LiveDoors
 
 
 class IngressHandler:
     """Runs of Ingresses for items of the queue."""
 
-    def __init__(self, bus: Bus, clusters: Clusters, sight: Sight, runs: IngressRuns) -> None:
+    def __init__(self, bus: Bus, clusters: Clusters, runs: IngressRuns) -> None:
         self._bus = bus
         self._clusters = clusters
-        self._sight = sight
         self._runs = runs
 
     async def handle(self, item: Item) -> Outcome:
-        await self._sight.complete()
         return await self._runs.run(subjects.ref(item.key), item.wish, self._doors(item))
 
     async def set_aside(self, item: Item) -> None:

@@ -17,7 +17,7 @@ POOL = "ingress"
 def assembled(common: Common) -> Parts:
     bus, work, sight = common.bus, common.work, Sight(common.bus)
     runs = IngressRuns(bus, common.clusters, common.world, common.places, sight)
-    handler = IngressHandler(bus, common.clusters, sight, runs)
+    handler = IngressHandler(bus, common.clusters, runs)
     return Parts(
         pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
         router=Router(bus, Queue(bus, POOL), IngressInterest(sight)),

@@ -98,7 +98,7 @@ class IngressRuns:
         """The records that were made for the Ingress, and those that bear a name which one is to have."""
 
         async def act() -> list[str]:
-            return [ref.name for ref in self._sight.records(seen.ref)]
+            return [ref.name for ref in await self._sight.records(seen.ref)]
 
         made = await doors.call("records", None, act)
         names = dict.fromkeys([*made, *(record["metadata"]["name"] for record in records)])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bus import consumers, streams, subjects
 from bus.connection import Bus
+from bus.messages import Announcement
 from bus.views import View
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, ObjectRef
@@ -18,28 +20,33 @@ class _Home(NamedTuple):
 
 
 class Sight:
-    """Which Ingresses there are in a namespace, and which records have been made for which Ingress."""
+    """Which Ingresses there are in a namespace, and which records were made for which Ingress."""
 
     def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._ingresses: View[_Home] = View(
             bus, INGRESSES.id, lambda ref, _: _Home(ref.cluster, ref.namespace), index=lambda home: home
         )
-        self._records: View[ObjectRef] = View(bus, DNSRECORDS.id, made_for, index=lambda ingress: ingress)
 
     @property
     def tasks(self) -> Tasks:
-        return {"ingresses": self._ingresses.run, "records": self._records.run}
+        return {"ingresses": self._ingresses.run}
 
     async def complete(self) -> None:
         """Wait until everything that was there at the start has been seen."""
         await self._ingresses.complete.wait()
-        await self._records.complete.wait()
 
     def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
         return self._ingresses.refs(_Home(cluster, namespace))
 
-    def records(self, ingress: ObjectRef) -> list[ObjectRef]:
-        return sorted(self._records.refs(ingress))
+    async def records(self, ingress: ObjectRef) -> list[ObjectRef]:
+        """As the bus knows them now: a view could be a moment behind the change that is acted upon, and
+        there might never be another."""
+        subject = subjects.seen_namespace(ingress.cluster, DNSRECORDS.id, ingress.namespace)
+        found = [Announcement(one) async for one in consumers.snapshot(self._bus, streams.OBJECTS, [subject])]
+        there = [one for one in found if not one.gone and not one.omitted]
+        refs = {subjects.ref(subjects.without("object", one.stored.subject)): one for one in there}
+        return sorted(ref for ref, one in refs.items() if made_for(ref, one.object()) == ingress)
 
 
 def made_for(ref: ObjectRef, record: Object) -> ObjectRef | None:
