@@ -76,7 +76,9 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if field.default is None or isinstance(field.default, BaseModel):
         return ""
-    return f"`{list(field.default) if isinstance(field.default, tuple) else field.default}`"
+    if isinstance(field.default, tuple):
+        return f"`[{', '.join(map(str, field.default))}]`"
+    return f"`{field.default}`"
 
 
 def _description(field: FieldInfo, section: type[BaseModel]) -> str:
