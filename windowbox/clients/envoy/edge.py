@@ -324,9 +324,9 @@ async def _drained(old: Running) -> None:
     """Let an Envoy end when its last connection has, and not long after it was replaced."""
     pause = 0.1
     try:
-        await old.write({bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]})
+        await replacing.retire(old)
         async with asyncio.timeout(bootstrap.DRAIN):
-            # The first look is late enough to see what it accepted before it stopped listening.
+            # The first look is late enough to see what its threads accepted before they stopped listening.
             await asyncio.sleep(pause)
             while await admin.connections(old):
                 await asyncio.sleep(pause)

@@ -12,7 +12,7 @@ from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import TransientError, Unreachable
 
 NO_LISTENERS = {bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]}
-"""What the newcomer starts with: as soon as it listens, it gets its share of the clients."""
+"""What the newcomer starts with, and the other ends with: who listens, gets a share of the clients."""
 
 _START = 30.0
 """Seconds that it has until it is live."""
@@ -29,6 +29,12 @@ async def prepare(new: Running, old: Running | None, told: Configuration) -> Non
     await new.write({bootstrap.LISTENERS: told.files[bootstrap.LISTENERS]})
     if not await _happens(lambda: _listens(new, told), _START):
         raise Unreachable(f"{new.name}: the new Envoy does not listen after {_START:g} s")
+
+
+async def retire(old: Running) -> None:
+    """Have it take no more clients. It reads what it is told when it gets to it: until then it goes on."""
+    await old.write(NO_LISTENERS)
+    await _happens(lambda: _listens(old, resources.NOTHING), _START)
 
 
 async def _live(new: Running) -> bool:
