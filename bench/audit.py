@@ -47,5 +47,7 @@ def _request(event: dict[str, object]) -> str | None:
     # A watch has a second stage, when it begins; counted is the end of each request.
     if event["stage"] != "ResponseComplete" or not isinstance(about, dict):
         return None
+    if about["resource"] == "leases":
+        return None  # the heart beats whether anything is measured or not
     part = f"/{about['subresource']}" if "subresource" in about else ""
     return f"{event['verb']} {about['resource']}{part}"
