@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from typing import Any
 
 from windowbox.errors import (
@@ -31,11 +30,12 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
+from workers import clock
 from workers.bastion import images, sources, wanted
 from workers.bastion.wanted import Site
 from workers.bastion.words import WORDS
 from workers.lifecycle import specs
-from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.lifecycle.kinds import Actuator, Kind, Run, Status
 from workers.owned import balancers, changes, homes
 from workers.owned.manifests import Manifest
 from workers.owned.places import Place, Places
@@ -68,7 +68,7 @@ class BastionActuator(Actuator):
         self._places = places
 
     async def reconcile(self, run: Run) -> Status:
-        spec, at = specs.parsed(BastionSpec, run.object), wanted.site(_home(run), run.ref.name)
+        spec, at = specs.parsed(BastionSpec, run.object), wanted.site(homes.home(run), run.ref.name)
         secret = wanted.secret(at, spec.user_data)
         service = wanted.service(at, sources.sources(spec.ingress))
         profile = await _profile(run)
@@ -78,7 +78,7 @@ class BastionActuator(Actuator):
             return {"ingress": await _reachable(place, at)}
 
     async def delete(self, run: Run) -> None:
-        at = Site(_home(run), run.ref.name)
+        at = Site(homes.home(run), run.ref.name)
         async with self._provider(run) as place:
             left = await _remove(place, at)
         if left:
@@ -90,7 +90,7 @@ class BastionActuator(Actuator):
     async def force_delete(self, run: Run) -> None:
         try:
             async with self._provider(run) as place:
-                await _remove(place, Site(_home(run), run.ref.name))
+                await _remove(place, Site(homes.home(run), run.ref.name))
         except Superseded:
             raise
         except WindowboxError as error:
@@ -98,10 +98,6 @@ class BastionActuator(Actuator):
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
         return self._places.provider(run, run.ref.namespace, _CREDENTIALS)
-
-
-def _home(run: Run) -> str:
-    return homes.infrastructure_namespace(shoot_of(run).technical_id)
 
 
 async def _profile(run: Run) -> CloudProfileSpec:
@@ -112,10 +108,7 @@ async def _profile(run: Run) -> CloudProfileSpec:
 
 
 async def _image(run: Run, place: Place, at: Site, profile: CloudProfileSpec) -> str:
-    async def read() -> str:
-        return datetime.now(UTC).isoformat()
-
-    now = datetime.fromisoformat(await run.doors.call("clock", None, read))
+    now = await clock.now(run.doors)
     pod = await place.seen(PODS, at.namespace, at.name)
     return images.image(profile, now, _standing(pod) if pod else "")
 

@@ -48,7 +48,7 @@ class ExposureActuator(Actuator):
             return {"ingress": await _ingress(place, home, name)}
 
     async def delete(self, run: Run) -> None:
-        home, service = _home(run), wanted.service_name(run.ref.name)
+        home, service = homes.home(run), wanted.service_name(run.ref.name)
         async with self._provider(run) as place:
             if await place.remove(SERVICES, home, service):
                 raise Waiting(f"waiting for Service {service} to be gone")
@@ -57,7 +57,7 @@ class ExposureActuator(Actuator):
     async def force_delete(self, run: Run) -> None:
         """All of it is asked to go, and nothing is waited for. What nobody lets us remove stays behind."""
         try:
-            home, service = _home(run), wanted.service_name(run.ref.name)
+            home, service = homes.home(run), wanted.service_name(run.ref.name)
             async with self._provider(run) as place:
                 await place.remove(SERVICES, home, service)
                 await _remove_slices(place, home, run.ref.name)
@@ -77,10 +77,6 @@ class ExposureActuator(Actuator):
     def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
         namespace = run.ref.namespace
         return self._places.provider(run, namespace, specs.credentials(run.object.spec, namespace))
-
-
-def _home(run: Run) -> str:
-    return homes.infrastructure_namespace(shoot_of(run).technical_id)
 
 
 async def _balance(place: Place, service: Manifest) -> None:

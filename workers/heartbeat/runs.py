@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from bus.connection import Bus
@@ -15,6 +15,7 @@ from windowbox.errors import WindowboxError
 from windowbox.models.kindsettings import HeartbeatSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import HEARTBEATS, ObjectRef
+from workers import clock
 from workers.doors import Doors
 from workers.heartbeat import signs, wanted
 from workers.lifecycle.world import World
@@ -42,7 +43,7 @@ class Beats:
 
     async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
         """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
-        now, seen = await _now(doors), await doors.read(ref)
+        now, seen = await clock.now(doors), await doors.read(ref)
         if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
             return _outcome("fresh", left)
         try:
@@ -90,10 +91,3 @@ def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": {"name": ref.name, "namespace": ref.namespace},
         "spec": spec,
     }
-
-
-async def _now(doors: Doors) -> datetime:
-    async def read() -> str:
-        return datetime.now(UTC).isoformat()
-
-    return datetime.fromisoformat(await doors.call("clock", None, read))

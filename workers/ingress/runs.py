@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import assert_never
 
 from bus import intents, subjects
@@ -15,7 +14,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.errors import Forbidden, PermanentError, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
-from workers import reports
+from workers import clock, reports
 from workers.doors import Doors
 from workers.ingress import plans, wanted
 from workers.ingress.interest import is_shoot
@@ -122,7 +121,7 @@ class IngressRuns:
             case Make(record):
                 await self._make(record, seen, doors)
             case Correct(record):
-                await seen.place.apply(DNSRECORDS, wanted.asking(record, await _now(doors)))
+                await seen.place.apply(DNSRECORDS, wanted.asking(record, await clock.now(doors)))
             case Remove(record):
                 await self._remove(record, seen, doors)
             case Await() | LeaveAlone():
@@ -206,10 +205,3 @@ def _again(word: str, wish: Wish, error: TransientError | PermanentError, first:
     attempt = wish.attempt + 1
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
     return Outcome(word, Again(Wish(reason="retry", attempt=attempt), after), str(error))
-
-
-async def _now(doors: Doors) -> datetime:
-    async def read() -> str:
-        return datetime.now(UTC).isoformat()
-
-    return datetime.fromisoformat(await doors.call("clock", None, read))

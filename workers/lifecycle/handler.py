@@ -8,6 +8,7 @@ from bus.messages import EventIntent
 from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import TransientError
+from workers import clock
 from workers.lifecycle import operations, statuses
 from workers.lifecycle.reporting import with_report
 from workers.lifecycle.runs import LifeCycle
@@ -41,7 +42,7 @@ class LifeCycleHandler:
             "set aside, because working on this object ended the worker process three times in a row; "
             "it is taken up again when the object changes, or in ten minutes"
         )
-        now = await self._life.now(doors)
+        now = await clock.now(doors)
         patch = statuses.failed(operation, self._life.kind.words.of(flow), error, object.generation, now)
         event = EventIntent(type="Warning", reason="SetAside", note=str(error))
         await self._life.reporter(ref, doors, object, sequence).report(patch, event)

@@ -27,6 +27,7 @@ from windowbox.errors import (
 from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
+from workers import clock
 from workers.doors import Doors
 from workers.lifecycle import events, operations, statuses
 from workers.lifecycle.clusters import Hold, ShootFacts
@@ -105,19 +106,13 @@ class LifeCycle:
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, doors: Doors) -> None:
         """Have a report written that should long be there: its worker may have died before it could ask."""
         said = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
-        if said and await self.now(doors) - said > _LONG_SINCE:
+        if said and await clock.now(doors) - said > _LONG_SINCE:
             await self._world.remind(ref, doors)
 
     def reporter(self, ref: ObjectRef, doors: Doors, object: Object, sequence: int) -> Reporter:
         return Reporter(
             doors, lambda intent, expected: self._world.report(ref, intent, expected), object, sequence
         )
-
-    async def now(self, doors: Doors) -> datetime:
-        async def read() -> str:
-            return datetime.now(UTC).isoformat()
-
-        return datetime.fromisoformat(await doors.call("clock", None, read))
 
     async def _decide(
         self, ref: ObjectRef, object: Object, wish: Wish, doors: Doors, reporter: Reporter, live: bool
@@ -207,7 +202,7 @@ class LifeCycle:
         except WindowboxError as error:
             return await self._fail(run, flow, operation, error, wish, reporter)
         if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
-            now = statuses.moment(run.object, await self.now(run.doors))
+            now = statuses.moment(run.object, await clock.now(run.doors))
             patch = {**statuses.succeeded(operation, phrases, run.object.generation, now), **extra}
             patch |= self._conditions(run.object, flow, True, now)
             await reporter.report(patch)
@@ -282,7 +277,7 @@ class LifeCycle:
         reporter: Reporter,
     ) -> Outcome:
         """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
-        now, phrases = await self.now(run.doors), self.kind.words.of(flow)
+        now, phrases = await clock.now(run.doors), self.kind.words.of(flow)
         patch = statuses.waiting(operation, phrases, str(waiting), now)
         last, tell = run.object.last_operation, patch["lastOperation"]
         told = all(last.get(name) == tell[name] for name in ("type", "state", "description"))
@@ -308,7 +303,7 @@ class LifeCycle:
         wish: Wish,
         reporter: Reporter,
     ) -> Outcome:
-        now = statuses.moment(run.object, await self.now(run.doors))
+        now = statuses.moment(run.object, await clock.now(run.doors))
         phrases = self.kind.words.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
         patch |= self._conditions(run.object, flow, False, now)
@@ -356,7 +351,7 @@ class LifeCycle:
             again = Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
             return Outcome("error", again, str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
-            now = statuses.moment(run.object, await self.now(run.doors))
+            now = statuses.moment(run.object, await clock.now(run.doors))
             phrases = self.kind.words.of(Flow.RECONCILE)
             said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**said, **extra})

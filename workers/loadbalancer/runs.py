@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from bus.messages import EventIntent, StatusIntent, Wish
@@ -12,6 +12,7 @@ from windowbox.errors import Missing, PermanentError, TransientError, WindowboxE
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
+from workers import clock
 from workers.doors import Doors
 from workers.loadbalancer import demands, fields, qualifying, statuses, wanted, words
 from workers.loadbalancer.addresses import Addresses, Given
@@ -73,7 +74,7 @@ class ServiceRuns:
         found = None if await self._world.left(ref, doors) else await doors.read(ref)
         if found is None:
             return await self._forget(ref, reported, doors)
-        seen = Seen(ref, found, reported, sequence, await _now(doors))
+        seen = Seen(ref, found, reported, sequence, await clock.now(doors))
         try:
             if qualifying.needs_cleanup(found):
                 return await self._clean_up(seen, doors)
@@ -254,10 +255,3 @@ def _again(word: str, wish: Wish, error: WindowboxError, first: float) -> Outcom
     attempt = wish.attempt + 1
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=300.0)
     return Outcome(word, Again(Wish(reason="retry", attempt=attempt, insist=True), after), str(error))
-
-
-async def _now(doors: Doors) -> datetime:
-    async def read() -> str:
-        return datetime.now(UTC).isoformat()
-
-    return datetime.fromisoformat(await doors.call("clock", None, read))

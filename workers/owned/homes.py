@@ -8,6 +8,7 @@ from typing import NamedTuple
 from bus.connection import Bus
 from bus.views import View
 from windowbox.models.refs import ObjectRef, Resource
+from workers.lifecycle.kinds import Run, shoot_of
 from workers.lifecycle.world import World
 
 INFRASTRUCTURE = "infra-"
@@ -16,6 +17,11 @@ INFRASTRUCTURE = "infra-"
 
 def infrastructure_namespace(technical_id: str) -> str:
     return INFRASTRUCTURE + technical_id
+
+
+def home(run: Run) -> str:
+    """The namespace that the run's Shoot has in its provider cluster."""
+    return infrastructure_namespace(shoot_of(run).technical_id)
 
 
 class _Home(NamedTuple):
