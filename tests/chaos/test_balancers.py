@@ -18,7 +18,6 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, connected
-from tests import servers
 from tests.chaos import converging
 from tests.chaos.callers import Callers
 from tests.chaos.converging import Journal, settled, waiting
@@ -26,15 +25,15 @@ from tests.chaos.ending import Ending
 from tests.chaos.envoys import Envoys
 from tests.chaos.excuses import Excuses
 from tests.chaos.havoc import Havoc, Plan
+from tests.chaos.lacking import missing
 from tests.chaos.nodes import Nodes
 from tests.chaos.services import Services
 from tests.chaos.witness import Witness
 from tests.running import eventually
 from windowbox.clients import kube
-from windowbox.clients.envoy import process as envoy
 from windowbox.clients.kube import Kube
-from windowbox.errors import Missing, WindowboxError
-from windowbox.sandbox import processes, stages
+from windowbox.errors import WindowboxError
+from windowbox.sandbox import processes
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.played import children as played
 from windowbox.sandbox.supervisor import Supervisor
@@ -158,7 +157,7 @@ async def _break_everything(world: World) -> None:
 
 @contextlib.asynccontextmanager
 async def _world(folder: Path) -> AsyncIterator[World]:
-    if reason := _missing():
+    if reason := missing():
         pytest.skip(reason)
     port = processes.free_port()
     options = Options(
@@ -189,15 +188,3 @@ def _made(sandbox: Supervisor, api: Kube) -> World:
         sandbox, api, access, services, nodes, Envoys(sandbox.folder / "edge"), witness,
         Callers(services, witness, nodes.steady, random.Random(SEED)), Journal(access),
     )  # fmt: skip
-
-
-def _missing() -> str | None:
-    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
-        return reason
-    if not played.can_listen("127.77.0.1"):
-        return "127.77.0.1 is no address of this machine: played nodes need all of 127.0.0.0/8"
-    try:
-        envoy.packaged()
-    except Missing as error:
-        return str(error)
-    return None

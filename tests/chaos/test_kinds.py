@@ -10,18 +10,15 @@ from pathlib import Path
 import pytest
 
 from bus.connection import Bus, connected
-from tests import servers
 from tests.chaos import converging
 from tests.chaos.converging import Journal, settled
 from tests.chaos.havoc import Havoc, Plan
+from tests.chaos.lacking import missing
 from tests.chaos.shoots import Shoots
 from tests.chaos.shoots_ending import Ending
 from windowbox.clients import kube
-from windowbox.clients.envoy import process as envoy
-from windowbox.errors import Missing
-from windowbox.sandbox import kubeconfigs, processes, stages
+from windowbox.sandbox import kubeconfigs, processes
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.played import children as played
 from windowbox.sandbox.supervisor import Supervisor
 
 LONG = os.environ.get("CHAOS") == "long"
@@ -38,7 +35,7 @@ PATIENCE = 180 if LONG else 120
 
 @pytest.mark.timeout(1500 if LONG else 300)
 async def test_each_shoot_has_its_parts_and_nothing_is_left_of_those_that_are_gone(tmp_path: Path) -> None:
-    if reason := _missing():
+    if reason := missing():
         pytest.skip(reason)
     port = processes.free_port()
     options = Options(
@@ -68,15 +65,3 @@ async def test_each_shoot_has_its_parts_and_nothing_is_left_of_those_that_are_go
 async def _owed(bus: Bus) -> list[str]:
     """What is to be done now. Those who waited for something look again later, though it has come."""
     return [what for what in await converging.waiting(bus) if not what.startswith("LATER")]
-
-
-def _missing() -> str | None:
-    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
-        return reason
-    if not played.can_listen("127.77.0.1"):
-        return "127.77.0.1 is no address of this machine: played nodes need all of 127.0.0.0/8"
-    try:
-        envoy.packaged()
-    except Missing as error:
-        return str(error)
-    return None

@@ -1,0 +1,22 @@
+"""What runs with played nodes and Envoy need of this machine."""
+
+from __future__ import annotations
+
+from tests import servers
+from windowbox.clients.envoy import process as envoy
+from windowbox.errors import Missing
+from windowbox.sandbox import stages
+from windowbox.sandbox.played import children as played
+
+
+def missing() -> str | None:
+    """Why they cannot run here; None if they can."""
+    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+        return reason
+    if not played.can_listen("127.77.0.1"):
+        return "127.77.0.1 is no address of this machine: played nodes need all of 127.0.0.0/8"
+    try:
+        envoy.packaged()
+    except Missing as error:
+        return str(error)
+    return None
