@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from bus import streams, subjects
 from bus.connection import Access, connected
+from bus.messages import RunRecord, Wish
 from tests import mortal
 from tests.loadbalancer.balancerworld import (
     BalancerWorld,
@@ -145,11 +148,50 @@ async def test_who_waits_gets_an_address_though_nobody_lives_to_wake_it(world: B
         await eventually(lambda: settled(parts))
         for number in range(3):
             await parts.book.take(_ghost(number), f"uid-{number}", ["IPv4"])
-        await world.service("late")
-        await world.told("late", "SyncLoadBalancerFailed")
+        await world.service("patient")
+        await world.told("patient", "SyncLoadBalancerFailed")
         [(address, holder), *_] = parts.book.holders()
         await parts.book.free(address, holder.ref)
-        assert await world.served("late") == address
+        assert await world.served("patient") == address
+
+
+async def test_who_is_just_told_to_wait_is_woken_all_the_same(
+    world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.worker() as parts:
+        await eventually(lambda: settled(parts))
+        for number in range(3):
+            await parts.book.take(_ghost(number), f"uid-{number}", ["IPv4"])
+        ended = _held_at_its_end(parts, monkeypatch)
+        await world.service("unlucky")
+        await world.told("unlucky", "SyncLoadBalancerFailed")
+        [(address, holder), *_] = parts.book.holders()
+        await parts.book.free(address, holder.ref)
+        await eventually(lambda: _asked_to_look(world, "unlucky"))
+        ended.set()
+        assert await world.served("unlucky") == address
+
+
+def _held_at_its_end(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Runs get no further than what they had to say, until the event is set."""
+    go_on, note = asyncio.Event(), parts.pool._note
+
+    async def held(record: RunRecord) -> None:
+        await go_on.wait()
+        await note(record)
+
+    monkeypatch.setattr(parts.pool, "_note", held)
+    return go_on
+
+
+async def _asked_to_look(world: BalancerWorld, name: str) -> bool:
+    """Whether a wish stands there that tells of an address."""
+    subject = subjects.wish(
+        "loadbalancer", subjects.key(ObjectRef(RUNTIME, SERVICES.id, world.namespace, name))
+    )
+    async with connected(Access(world.nats.url)) as bus:
+        found = await bus.last(streams.TRIGGERS, subject)
+    return found is not None and Wish.model_validate_json(found.data).reason == "address"
 
 
 def _ghost(number: int) -> ObjectRef:

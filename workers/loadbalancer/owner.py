@@ -62,6 +62,8 @@ class Owner:
     """The Services that were asked to look, at least once."""
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
     _retrying: set[ObjectRef] = field(default_factory=set)
+    _woken: set[ObjectRef] = field(default_factory=set)
+    """Those who wait though there is an address for them, and were asked to look."""
     _picture: Picture = field(default_factory=dict)
     _doubtful: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has to be learned which addresses are in use."""
@@ -80,7 +82,8 @@ class Owner:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
         sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
         machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
-        self._settled, self._told, self._tries, self._picture = {}, set(), {}, {}
+        self._settled, self._tries, self._picture = {}, {}, {}
+        self._told, self._woken = set(), set()
         answering = questions.answering(self.bus, questions.EDGE, self._answer)
         async with answering, asyncio.TaskGroup() as group:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
@@ -154,8 +157,11 @@ class Owner:
     async def _wake(self) -> None:
         """Have those looked at who wait though there is an address: whoever was to wake them may have died,
         or have looked a moment before they came."""
-        for ref in self.book.servable():
-            await self.queue.remind(subjects.key(ref), Wish(reason="address"))
+        servable = set(self.book.servable())
+        for ref in sorted(servable - self._woken):
+            # Not a reminder: a wish that stands there may be at the end of a run that found no address.
+            await self.queue.look_again(subjects.key(ref), "address")
+        self._woken = servable
 
     async def _sweep(self, sight: Sight) -> None:
         """Now and then look for addresses that nobody has any more."""
