@@ -32,6 +32,8 @@ class Endpoint:
     port: int
     name: str
     """The node, or the Pod, for people."""
+    ailing: bool = False
+    """Whether it is to get no traffic for now."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Listener:
     endpoints: tuple[Endpoint, ...]
     """Of the address's own family."""
     check: int | None = None
-    """The port of each node that is asked for /healthz; None: all endpoints are taken for healthy."""
+    """The port at which Envoy asks each endpoint for /healthz; None: all are healthy but those that ail."""
     affinity: bool = False
     """Whether a client stays with the endpoint it had before."""
     allowed: tuple[str, ...] | None = None

@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from windowbox.clients import kubeproxy
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import FAMILIES, Family, Protocol, family
 from windowbox.models.objects import Json, Object
 from workers.loadbalancer import fields, options, ranges
 from workers.loadbalancer.refusals import Refusal
-
-HEALTH = 10256
-"""Where kube-proxy tells whether its node serves."""
 
 Place = tuple[int, str]
 """A port's number and protocol."""
@@ -94,7 +92,7 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
         families=families,
         ports=() if asked.fatal else ports,
         local=local,
-        health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or HEALTH,
+        health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or kubeproxy.PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
         allowed=asked.allowed,
         proxy_protocol=asked.proxy_protocol,

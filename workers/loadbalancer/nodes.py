@@ -24,6 +24,8 @@ class Backend:
     name: str
     addresses: Mapping[Family, str] = field(hash=False)
     """Its first InternalIP of each family."""
+    ailing: frozenset[Family] | None = None
+    """The families whose address gets no traffic for now; None: Envoy is to find that out."""
 
 
 @dataclass(frozen=True)

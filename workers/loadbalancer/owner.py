@@ -28,6 +28,7 @@ from workers.loadbalancer import details, wanted
 from workers.loadbalancer.adoption import Adoption
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.edges import Edges
+from workers.loadbalancer.nodehealth import NodeHealth
 from workers.loadbalancer.picture import Picture, Sight
 from workers.loadbalancer.routes import Machines
 from workers.loadbalancer.states import EdgeState, States
@@ -80,12 +81,14 @@ class Owner:
 
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
-        sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set)
+        beside_us = await self.attachment.beside_us()
         machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
         self._settled, self._tries, self._picture = {}, {}, {}
         self._told, self._woken = set(), set()
         answering = questions.answering(self.bus, questions.EDGE, self._answer)
         async with answering, asyncio.TaskGroup() as group:
+            health = NodeHealth(group, self._changed.set) if beside_us else None
+            sight = Sight(self.bus, self.registry, self.book, self.settings, self._changed.set, health)
             for name, task in {**sight.tasks, "machines": machines.run}.items():
                 group.create_task(task(), name=f"edge: {name}")
             self._edges = Edges(self.attachment, self.settings, group, self._started)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bus.connection import Bus
@@ -16,6 +17,7 @@ from workers.loadbalancer import nodes, qualifying, ranges, wanted
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.demands import Demand, demand_in
 from workers.loadbalancer.holders import Held
+from workers.loadbalancer.nodehealth import NodeHealth
 from workers.loadbalancer.nodes import Backend, Ineligible
 
 Picture = Mapping[ObjectRef, LoadBalancer]
@@ -41,10 +43,12 @@ class Sight:
         book: Book,
         settings: LoadBalancerSettings,
         changed: Callable[[], None],
+        health: NodeHealth | None = None,
     ) -> None:
         self._registry = registry
         self._book = book
         self._settings = settings
+        self._health = health
         self._services: View[Demand] = View(bus, SERVICES.id, self._demand, changed=changed)
         self._nodes: View[Backend | Ineligible] = View(
             bus, NODES.id, lambda _, node: nodes.backend(node), changed=changed
@@ -56,6 +60,7 @@ class Sight:
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
         self._made: dict[ObjectRef, _Made] = {}
         self._backends: dict[str, list[Backend]] = {}
+        self._last_judged: dict[str, list[Backend]] = {}
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -87,7 +92,19 @@ class Sight:
                 found[ref.cluster].append(node)
         unheard = found.keys() - self._nodes.listed
         self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
-        return self._backends
+        return self._judged(self._backends, self._health) if self._health else self._backends
+
+    def _judged(
+        self, backends: Mapping[str, Iterable[Backend]], health: NodeHealth
+    ) -> dict[str, list[Backend]]:
+        """The same nodes, and how they are. Of clusters without load balancers nobody asks."""
+        busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
+        health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
+        judged = {cluster: [_judged(node, health) for node in nodes] for cluster, nodes in backends.items()}
+        # The same objects as before, where nothing has changed: a thousand load balancers compare them.
+        before = self._last_judged
+        self._last_judged = {c: before[c] if before.get(c) == now else now for c, now in judged.items()}
+        return self._last_judged
 
     def lost(self, ref: ObjectRef) -> bool:
         """Whether there is no such load balancer any more, as far as the bus tells."""
@@ -149,6 +166,11 @@ class Sight:
         if not qualifying.wants(service, self._settings.classes) or service.deleting:
             return None
         return demand_in(ref.cluster, service, self._settings)
+
+
+def _judged(node: Backend, health: NodeHealth) -> Backend:
+    ailing = (of for of, address in node.addresses.items() if health.ailing(address))
+    return replace(node, ailing=frozenset(ailing))
 
 
 def _slice(slice: Object) -> Object | None:

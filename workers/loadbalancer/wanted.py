@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 import orjson
 
+from windowbox.clients import kubeproxy
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer, family
 from windowbox.models.objects import Json, Object
 from windowbox.models.refs import ObjectRef
@@ -43,9 +44,15 @@ def load_balancer(
 
 def digest(balancer: LoadBalancer) -> str:
     """Short for all that is the Service's own, and changes only with it: nothing of nodes and Pods."""
-    own = (asdict(replace(listener, endpoints=(), vacant=False)) for listener in balancer.listeners)
+    own = (asdict(_own(listener)) for listener in balancer.listeners)
     said = orjson.dumps([balancer.uid, list(own)])
     return hashlib.sha256(said).hexdigest()[:16]
+
+
+def _own(listener: Listener) -> Listener:
+    # Whether Envoy or the owner of the edge asks kube-proxy is not the Service's business.
+    check = None if listener.check == kubeproxy.PORT else listener.check
+    return replace(listener, endpoints=(), vacant=False, check=check)
 
 
 def box_name(uid: str) -> str:
@@ -71,12 +78,14 @@ def _endpoints(
     """Where the port's clients go, and at which port those who serve them are asked for their health."""
     if port.node_port is None:
         return endpoints_of(slices, port), None  # what is not ready is not in there
-    nodes = (
-        Endpoint(address, port.node_port, node.name)
-        for node in sorted(backends, key=lambda node: node.name)
-        for address in node.addresses.values()
+    nodes = sorted(backends, key=lambda node: node.name)
+    asked = demand.health_port == kubeproxy.PORT and all(node.ailing is not None for node in nodes)
+    endpoints = (
+        Endpoint(address, port.node_port, node.name, ailing=asked and of in (node.ailing or ()))
+        for node in nodes
+        for of, address in node.addresses.items()
     )
-    return tuple(nodes), demand.health_port
+    return tuple(endpoints), None if asked else demand.health_port
 
 
 def _vacant(slices: Iterable[Object], of: Family) -> bool:

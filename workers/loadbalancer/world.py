@@ -8,7 +8,6 @@ from bus import intents, subjects
 from bus.connection import Bus
 from bus.messages import StatusIntent
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Missing
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers import reports
 from workers.doors import Doors
@@ -72,11 +71,7 @@ class ServiceWorld:
             if self._clusters.has_left(ref.cluster):
                 return True
             kube = await self._clusters.get(ref.cluster)
-            try:
-                await kube.get(SERVICES, ref.namespace, ref.name)
-            except Missing:
-                return True
-            return False
+            return await kube.find(SERVICES, ref.namespace, ref.name) is None
 
         return bool(await doors.call("gone", str(ref), act))
 

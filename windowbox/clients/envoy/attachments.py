@@ -78,6 +78,9 @@ class Attachment(Protocol):
     def fixed_ports(self) -> bool:
         """Whether ports are published once, at the start, so that other ports need another Envoy."""
 
+    async def beside_us(self) -> bool:
+        """Whether its Envoys have the very network that this process has: they reach what we reach."""
+
     async def found(self, name: str) -> Sequence[Running]:
         """The Envoys of that name that are running, oldest generation first. They survive us."""
 

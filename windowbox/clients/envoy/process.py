@@ -40,6 +40,9 @@ class Processes:
         self._folder = folder.absolute()
         self._program = program or packaged()
 
+    async def beside_us(self) -> bool:
+        return True
+
     async def found(self, name: str) -> Sequence[Running]:
         return [one for g in self._generations(name) if (one := self._running(name, g))]
 

@@ -22,7 +22,8 @@ _TCP_IDLE = 3600.0
 _UDP_IDLE = 60.0
 _LARGEST_DATAGRAM = 65535
 
-_CONNECT_TIMEOUT = "1s"
+_CONNECT_TIMEOUT = "0.3s"
+"""Nodes are on this very machine, and it is their kernel that answers, however busy they are."""
 _CONNECT_ATTEMPTS = 10
 """Each attempt that fails takes one endpoint out, and the next one goes to another."""
 
@@ -231,13 +232,16 @@ def _by_name(endpoint: Endpoint) -> tuple[str, str, int]:
 
 
 def _endpoint(endpoint: Endpoint, listener: Listener) -> Resource:
-    found: Resource = {"hostname": endpoint.name, "address": _address(endpoint.address, endpoint.port)}
+    there: Resource = {"hostname": endpoint.name, "address": _address(endpoint.address, endpoint.port)}
     if listener.check:
-        found["health_check_config"] = {"port_value": listener.check}
-    if not listener.affinity:
-        return {"endpoint": found}
-    # By name, as ports differ: TCP and UDP are to agree on the node.
-    return {"endpoint": found, "metadata": {"filter_metadata": {"envoy.lb": {"hash_key": endpoint.name}}}}
+        there["health_check_config"] = {"port_value": listener.check}
+    found: Resource = {"endpoint": there}
+    if endpoint.ailing:
+        found["health_status"] = "UNHEALTHY"
+    if listener.affinity:
+        # By name, as ports differ: TCP and UDP are to agree on the node.
+        found["metadata"] = {"filter_metadata": {"envoy.lb": {"hash_key": endpoint.name}}}
+    return found
 
 
 def _address(address: str, port: int) -> Resource:

@@ -32,6 +32,9 @@ class DockerHost:
     def fixed_ports(self) -> bool:
         return False
 
+    async def beside_us(self) -> bool:
+        return await same_host(self._engine)
+
     async def names(self) -> Sequence[str]:
         return await self._envoys.names()
 

@@ -46,6 +46,9 @@ class DockerPerService:
     def fixed_ports(self) -> bool:
         return True
 
+    async def beside_us(self) -> bool:
+        return False
+
     async def names(self) -> Sequence[str]:
         return await self._envoys.names()
 

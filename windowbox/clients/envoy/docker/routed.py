@@ -53,6 +53,9 @@ class DockerRouted:
     def fixed_ports(self) -> bool:
         return False
 
+    async def beside_us(self) -> bool:
+        return False
+
     async def names(self) -> Sequence[str]:
         return await self._envoys.names()
 

@@ -1,0 +1,177 @@
+"""Which nodes get traffic, given how their kube-proxies answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.rules import rule
+from tests.running import eventually
+from windowbox.clients import kubeproxy
+from windowbox.models.loadbalancers import Family
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer import demands, wanted
+from workers.loadbalancer.nodehealth import WELL, NodeHealth, Verdict, at_first, judged
+from workers.loadbalancer.nodes import Backend
+
+NODE = f"127.68.{os.getpid() % 250}"
+
+
+@pytest.mark.parametrize(
+    ("before", "answers", "well"),
+    [
+        pytest.param(WELL, [False], True, id="LB-7-cluster-one-failure-may-be-chance"),
+        pytest.param(WELL, [False, False], False, id="LB-7-cluster-two-are-none"),
+        pytest.param(WELL, [False, True, False], True, id="LB-7-cluster-in-a-row"),
+        pytest.param(Verdict(well=False, failures=7), [True], True, id="LB-7-cluster-one-success-is-enough"),
+        pytest.param(at_first(only_new=True), [], True, id="all-are-new"),
+        pytest.param(at_first(only_new=True), [False], False, id="the-first-answer-of-all-new-ones-decides"),
+        pytest.param(at_first(only_new=False), [], False, id="a-new-one-has-to-answer-first"),
+        pytest.param(at_first(only_new=False), [True], True, id="and-then-gets-traffic"),
+    ],
+)
+def test_a_node_is_judged_by_its_answers(before: Verdict, answers: list[bool], well: bool) -> None:
+    for answered in answers:
+        before = judged(before, answered=answered)
+    assert before.well == well
+
+
+@contextlib.asynccontextmanager
+async def answering(address: str, said: list[bytes]) -> AsyncIterator[None]:
+    """A kube-proxy that says what stands in `said` when it is asked; nothing if that is empty."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said[0])
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, address, kubeproxy.PORT)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+_OK, _DRAINING = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "well"),
+    [
+        pytest.param(_OK, True, id="well"),
+        pytest.param(_DRAINING, False, id="draining"),
+        pytest.param(b"", False, id="hangs-up"),
+        pytest.param(b"\r\n", False, id="says-nothing"),
+        pytest.param(b"x" * 200_000, False, id="never-ends"),
+    ],
+)
+async def test_a_node_is_well_if_it_says_so(said: bytes, well: bool) -> None:
+    async with answering(f"{NODE}.1", [said]):
+        assert await kubeproxy.is_well(f"{NODE}.1") is well
+
+
+async def test_a_node_that_does_not_listen_is_not_well() -> None:
+    assert await kubeproxy.is_well(f"{NODE}.2") is False
+
+
+async def test_a_node_that_listens_and_says_nothing_is_not_well() -> None:
+    with socket.create_server((f"{NODE}.3", kubeproxy.PORT)):
+        assert await kubeproxy.is_well(f"{NODE}.3") is False
+
+
+async def test_who_was_stopped_meanwhile_does_not_blame_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeproxy, "_TOO_LATE", -1.0)  # however soon its end is noticed, that is too late
+    with socket.create_server((f"{NODE}.4", kubeproxy.PORT)):
+        assert await kubeproxy.is_well(f"{NODE}.4") is None
+
+
+async def test_changes_are_told_and_others_are_left_alone() -> None:
+    changed = asyncio.Event()
+    said = [_OK]
+    async with answering(f"{NODE}.5", said), asyncio.TaskGroup() as group:
+        health = NodeHealth(group, changed.set)
+        health.follow({"a": [f"{NODE}.5"], "b": [f"{NODE}.6"]})
+        assert not health.ailing(f"{NODE}.6"), "nothing is known of any node of its cluster"
+        await changed.wait()
+        assert health.ailing(f"{NODE}.6")
+        assert not health.ailing(f"{NODE}.5")
+        health.follow({"a": [f"{NODE}.5", f"{NODE}.7"]})
+        assert health.ailing(f"{NODE}.7"), "the other is known to serve, and this one is not"
+        assert not health.ailing(f"{NODE}.6"), "nobody asks it any more"
+        said[0] = _DRAINING
+
+        async def out() -> bool:
+            return health.ailing(f"{NODE}.5")
+
+        await eventually(out)
+        said[0] = _OK
+
+        async def back() -> bool:
+            return not health.ailing(f"{NODE}.5")
+
+        await eventually(back)
+        health.follow({})
+
+
+SERVICE = ObjectRef(RUNTIME, SERVICES.id, "default", "web")
+
+
+def backend(number: int, ailing: frozenset[Family] | None) -> Backend:
+    return Backend(f"node-{number}", {"IPv4": f"10.0.0.{number}", "IPv6": f"fd00::{number}"}, ailing)
+
+
+def demand(health_port: int = kubeproxy.PORT) -> demands.Demand:
+    return demands.Demand(
+        uid="1",
+        families=("IPv4", "IPv6"),
+        ports=(demands.Port("main", 80, "TCP", 30080, 8080),),
+        local=health_port != kubeproxy.PORT,
+        health_port=health_port,
+        affinity=False,
+        allowed=None,
+        proxy_protocol=None,
+        idle_timeout=None,
+        max_connections=None,
+        requested=(),
+        share=None,
+        refusals=(),
+    )
+
+
+ADDRESSES: dict[Family, str] = {"IPv4": "172.18.255.224", "IPv6": "fd00:ff::e0"}
+
+
+@rule("LB-7-cluster")
+def test_an_address_that_ails_is_told_to_envoy_which_then_asks_nobody() -> None:
+    nodes = [backend(1, frozenset()), backend(2, frozenset({"IPv6"}))]
+    made = wanted.load_balancer(SERVICE, demand(), ADDRESSES, nodes)
+    v4, v6 = made.listeners
+    assert (v4.check, v6.check) == (None, None)
+    assert [one.ailing for one in v4.endpoints] == [False, False]
+    assert [one.ailing for one in v6.endpoints] == [False, True]
+
+
+@rule("LB-7-local")
+def test_where_each_service_has_a_port_for_it_envoy_asks() -> None:
+    nodes = [backend(1, frozenset({"IPv4"}))]
+    made = wanted.load_balancer(SERVICE, demand(health_port=31234), ADDRESSES, nodes)
+    assert [one.check for one in made.listeners] == [31234, 31234]
+    assert not any(endpoint.ailing for one in made.listeners for endpoint in one.endpoints)
+
+
+def test_who_asks_is_not_the_services_business() -> None:
+    ours = wanted.load_balancer(SERVICE, demand(), ADDRESSES, [backend(1, frozenset({"IPv4"}))])
+    envoys = wanted.load_balancer(SERVICE, demand(), ADDRESSES, [backend(1, None)])
+    assert [one.check for one in envoys.listeners] == [kubeproxy.PORT, kubeproxy.PORT]
+    assert (
+        wanted.digest(ours)
+        == wanted.digest(envoys)
+        == wanted.digest(wanted.load_balancer(SERVICE, demand(), ADDRESSES, []))
+    )
