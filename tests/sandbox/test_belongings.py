@@ -33,7 +33,7 @@ def living() -> ProcessId:
 def test_a_process_whose_supervisor_was_killed_is_ended_by_whoever_comes_next(dead: ProcessId) -> None:
     orphan = _marked(belongings.new_mark(dead))
     assert processes.identify(orphan.pid) in belongings.orphans()
-    assert f"sleep ({orphan.pid})" in leftovers.clear()
+    assert f"cat ({orphan.pid})" in leftovers.clear()
     assert orphan.wait(10) == -9
 
 
@@ -60,6 +60,17 @@ def test_whose_a_process_is_cannot_be_told_from_a_strange_mark(mark: str) -> Non
 
 
 def _marked(mark: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["sleep", "600"], env={**os.environ, belongings.VARIABLE: mark}, start_new_session=True
+    process = subprocess.Popen(
+        ["cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, belongings.VARIABLE: mark},
+        start_new_session=True,
     )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(b"?")
+    process.stdin.flush()
+    # Popen returns a moment before the system shows the mark; whoever answers has begun for certain.
+    assert process.stdout.read(1) == b"?"
+    return process

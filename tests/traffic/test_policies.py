@@ -43,6 +43,7 @@ def test_with_local_only_nodes_with_endpoints_get_traffic(traffic: World, lonely
         asking.until(partial(_nothing_lost, service))
         # Nodes without endpoints swallow what they get; over UDP, nobody tries another in their place.
         assert {clients.udp(service.address, 80).node for _ in range(30)} == {"node-1"}
+        asking.until(partial(clients.tcp, service.address, 80))
         assert {clients.tcp(service.address, 80).node for _ in range(30)} == {"node-1"}
 
 
