@@ -79,10 +79,7 @@ class LiveDoors:
     async def _large(self, ref: ObjectRef) -> Object | None:
         """An object that was too large for the bus."""
         kube = await self._clusters.get(ref.cluster)
-        try:
-            return await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
-        except Missing:
-            return None
+        return await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
 
     def _note(
         self,

@@ -27,7 +27,7 @@ class Busy:
         self.version = 1
         self.finalizers = finalizers
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object:
         head = {"uid": "u", "resourceVersion": str(self.version), "finalizers": list(self.finalizers)}
         if self.rivals:
             self.rivals -= 1

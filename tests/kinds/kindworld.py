@@ -30,7 +30,7 @@ from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters, clusters
 from windowbox.clients.kube import Kube
 from windowbox.clients.providers import Providers
-from windowbox.errors import Missing, WindowboxError
+from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
@@ -176,10 +176,7 @@ class Client:
         await self.kube.delete(resource, self._where(resource), name)
 
     async def get(self, resource: Resource, name: str) -> Object | None:
-        try:
-            return await self.kube.get(resource, self._where(resource), name)
-        except Missing:
-            return None
+        return await self.kube.find(resource, self._where(resource), name)
 
     async def until(
         self, resource: Resource, name: str, holds: Callable[[Object | None], bool]

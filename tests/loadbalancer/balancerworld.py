@@ -29,7 +29,7 @@ from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
 from windowbox.clients.envoy.process import Processes
 from windowbox.clients.kube import Kube
-from windowbox.errors import Conflict, Missing
+from windowbox.errors import Conflict
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, Resource
@@ -72,10 +72,7 @@ class BalancerWorld:
         return await self.kube.create(SERVICES, self.namespace, body)
 
     async def get(self, name: str) -> Object | None:
-        try:
-            return await self.kube.get(SERVICES, self.namespace, name)
-        except Missing:
-            return None
+        return await self.kube.find(SERVICES, self.namespace, name)
 
     async def until(self, name: str, holds: Callable[[Object], bool]) -> Object:
         """The Service, once this holds of it."""

@@ -124,6 +124,13 @@ class Kube:
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         return Object(await self._request("GET", resource.path(namespace, name)))
 
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object, or None if there is none."""
+        try:
+            return await self.get(resource, namespace, name)
+        except Missing:
+            return None
+
     async def create(
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, owner: str = ""
     ) -> Object:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from windowbox.clients.kube import Kube
-from windowbox.errors import Conflict, Malformed, Missing, TransientError
+from windowbox.errors import Conflict, Malformed, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS
 from workers.backups import credentials
@@ -113,10 +113,7 @@ async def _insisting(
 
 
 async def _found(kube: Kube, secret: SecretName) -> Object | None:
-    try:
-        return await kube.get(SECRETS, secret.namespace, secret.name)
-    except Missing:
-        return None
+    return await kube.find(SECRETS, secret.namespace, secret.name)
 
 
 async def _set_finalizers(kube: Kube, secret: SecretName, found: Object, finalizers: list[str]) -> None:

@@ -12,7 +12,7 @@ from bus.connection import Bus
 from bus.messages import StatusIntent
 from bus.views import View
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Missing, PermanentError
+from windowbox.errors import PermanentError
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
@@ -60,10 +60,8 @@ class World:
 
         async def act() -> Any:
             kube = await self._clusters.get(ref.cluster)
-            try:
-                return dict((await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)).raw)
-            except Missing:
-                return None
+            found = await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
+            return dict(found.raw) if found else None
 
         raw = await doors.call("get", str(ref), act)
         return Object(raw) if raw else None

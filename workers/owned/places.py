@@ -83,10 +83,8 @@ class Place:
 
         async def act() -> Any:
             kube = await self.reaching.api()
-            try:
-                return _noted(await kube.get(resource, namespace, name))
-            except Missing:
-                return None
+            found = await kube.find(resource, namespace, name)
+            return _noted(found) if found else None
 
         raw = await self.doors.call("look", str(self.ref(resource, namespace, name)), act)
         return Object(raw) if raw else None
@@ -129,10 +127,9 @@ class Place:
 
         async def act() -> bool:
             kube = await self.reaching.api()
-            with contextlib.suppress(Missing):
-                found = await kube.get(SECRETS, metadata["namespace"], metadata["name"])
-                if not manifests.differs(SECRETS, found, wanted):
-                    return False
+            found = await kube.find(SECRETS, metadata["namespace"], metadata["name"])
+            if found and not manifests.differs(SECRETS, found, wanted):
+                return False
             await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=MANAGER)
             return True
 
