@@ -21,7 +21,7 @@ help: ## List what can be made
 setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes once, then instant)
 	@$(BIN)/python -m windowbox.sandbox.setup
 
-demo: $(STAMP) ## See a record travel from a cluster to DNS
+demo: $(STAMP) ## See records, a load balancer and a Bastion at work
 	@$(BIN)/windowbox demo $(ARGS)
 
 up: $(STAMP) ## Start the sandbox

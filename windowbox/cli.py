@@ -31,12 +31,14 @@ COMMANDS: dict[str, dict[str, Entry]] = {
     "Sandbox: a small world on this machine": {
         "up": Entry("windowbox.commands.sandbox:up", "Start the sandbox; does nothing if it runs."),
         "down": Entry("windowbox.commands.sandbox:down", "End exactly what `up` started."),
-        "status": Entry("windowbox.commands.sandbox:status", "What runs, since when, and how far it is."),
+        "status": Entry(
+            "windowbox.commands.sandbox:status", "Processes, streams and pools, and how they are."
+        ),
         "env": Entry("windowbox.commands.sandbox:env", "Variables for kubectl, nats and dig."),
         "kubeconfig": Entry(
             "windowbox.commands.kubeconfig:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."
         ),
-        "logs": Entry("windowbox.commands.sandbox:logs", "What a process of the sandbox says."),
+        "logs": Entry("windowbox.commands.sandbox:logs", "The log of a process of the sandbox."),
         "doctor": Entry("windowbox.commands.doctor:doctor", "What is wrong here, and how to mend it."),
         "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers and Bastions."),
     },
@@ -45,15 +47,21 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
         "work": Entry("windowbox.commands.processes:work", "Take work off the bus and do it."),
         "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
-        "setup-bus": Entry("windowbox.commands.processes:setup_bus", "Make streams, buckets and consumers."),
-        "clusters": Entry(
-            "windowbox.commands.clusters:clusters", "Clusters that are served; join and leave."
+        "setup-bus": Entry(
+            "windowbox.commands.processes:setup_bus", "Make the streams, or bring them up to date."
         ),
-        "resolver": Entry("windowbox.commands.resolver:resolver", "Let this host resolve the zone."),
+        "clusters": Entry(
+            "windowbox.commands.clusters:clusters", "Which clusters are served; add and remove them."
+        ),
+        "resolver": Entry(
+            "windowbox.commands.resolver:resolver", "Have this host resolve names in the zone."
+        ),
     },
     "Looking: what happened, and why": {
-        "trace": Entry("windowbox.commands.trace:trace", "The way of one object, step by step."),
-        "lb": Entry("windowbox.commands.balancers.command:lb", "Load balancers: where, whither, why not."),
+        "trace": Entry("windowbox.commands.trace:trace", "What happened to one object, step by step."),
+        "lb": Entry(
+            "windowbox.commands.balancers.command:lb", "Load balancers: addresses, backends, health."
+        ),
         "top": Entry("windowbox.commands.top:top", "Pools, lag and rates, live."),
         "record": Entry("windowbox.commands.recordings:record", "Write what happened to a file."),
         "replay": Entry("windowbox.commands.recordings:replay", "Run a recording again and compare."),

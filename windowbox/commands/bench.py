@@ -32,7 +32,7 @@ def bench(ctx: click.Context) -> None:
             ctx.invoke(measurement)
 
 
-@bench.command()
+@bench.command(short_help="DNSRecords: from the API to DNS and back.")
 @click.option(
     "-n", "count", type=click.IntRange(1), default=1000, show_default=True, help="How many records."
 )
@@ -51,7 +51,7 @@ def dnsrecords(count: int, idle: float, output: str) -> None:
         tables.show(*tables.dnsrecords(figures))
 
 
-@bench.command()
+@bench.command(short_help="The queue alone, with empty runs.")
 @click.option("-n", "items", type=click.IntRange(1), default=20000, show_default=True, help="How many items.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes.")
 @output_option
@@ -66,7 +66,7 @@ def bus(items: int, workers: int, output: str) -> None:
         tables.show(tables.queue(figures))
 
 
-@bench.command()
+@bench.command(short_help="DNSRecords with more and more workers.")
 @click.option(
     "-n", "count", type=click.IntRange(1), default=500, show_default=True, help="Records each time."
 )
@@ -86,7 +86,7 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
         tables.show(tables.scale(found))
 
 
-@bench.command()
+@bench.command(short_help="Load balancers: from the API to clients.")
 @click.option(
     "-n", "times", type=click.IntRange(1), default=20, show_default=True, help="How often each is measured."
 )
@@ -127,7 +127,7 @@ def loadbalancer(
         tables.show(*shown)
 
 
-@bench.command()
+@bench.command(short_help="Kinds that make objects.")
 @click.option("-n", "count", type=click.IntRange(1), default=200, show_default=True, help="How many at once.")
 @click.option(
     "--singles", type=click.IntRange(1), default=30, show_default=True, help="How many one after the other."

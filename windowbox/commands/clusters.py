@@ -35,7 +35,8 @@ def clusters() -> None:
     "  windowbox clusters add garden --secret garden/garden-kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig /etc/windowbox/lab.kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig lab.yaml --kind dnsrecords.extensions.gardener.cloud\n"
-    "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n" + asking.FINDING
+    "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n" + asking.FINDING,
+    short_help="Let a cluster join.",
 )
 @click.argument("id")
 @click.option(
@@ -83,7 +84,10 @@ def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **
     click.echo(f"{id} takes part. `windowbox clusters list` shows what the watchers say of it.")
 
 
-@clusters.command(epilog="\b\nExample:\n  windowbox clusters remove lab\n" + asking.FINDING)
+@clusters.command(
+    epilog="\b\nExample:\n  windowbox clusters remove lab\n" + asking.FINDING,
+    short_help="Let a cluster leave.",
+)
 @click.argument("id")
 @asking.settings_options
 def remove(id: str, file: Path | None, name: str | None) -> None:
@@ -97,7 +101,11 @@ def remove(id: str, file: Path | None, name: str | None) -> None:
     click.echo(f"{id} takes no part any more.")
 
 
-@clusters.command("list", epilog="\b\nExample:\n  windowbox clusters list -o json\n" + asking.FINDING)
+@clusters.command(
+    "list",
+    epilog="\b\nExample:\n  windowbox clusters list -o json\n" + asking.FINDING,
+    short_help="Which clusters have joined.",
+)
 @output_option
 @asking.settings_options
 def list_(output: str, file: Path | None, name: str | None) -> None:

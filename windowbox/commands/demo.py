@@ -27,10 +27,10 @@ _PATIENCE = 30.0
 def demo(name: str | None) -> None:
     """Start the sandbox, apply examples/*.yaml, and show each step with the time it took.
 
-    First DNS records; then, where real nodes are possible (Linux, as root), a load balancer before three
-    Pods, of which one loses its machine, and a port that is added while clients go on; last an Infrastructure
-    and a Bastion, which bring back what is deleted by hand, and go without a trace. The sandbox is left
-    running, for you to play with. A second run shows the same again.
+    First DNS records; then, where real nodes are possible (Linux, as root), a load balancer in front of
+    three Pods, of which one loses its machine, and a port that is added while clients go on; last an
+    Infrastructure and a Bastion, which bring back what is deleted by hand, and go without a trace. The
+    sandbox is left running, for you to play with. A second run shows the same again.
     """
     from windowbox.commands import sandbox
     from windowbox.commands.balancers import demo
@@ -55,11 +55,11 @@ def demo(name: str | None) -> None:
     option = f" --name {name}" if name else ""
     click.echo(
         f"\nTry next:\n{_activation()}"
-        f"  windowbox trace dnsrecord demo/api-ipv4{option}    the whole story of one record\n"
+        f"  windowbox trace dnsrecord demo/api-ipv4{option}        the whole story of one record\n"
         f"  windowbox trace infra {kinds.SHOOT}/one{option}    what was made, and taken away\n"
-        f"  windowbox lb list{option}                          load balancers, and how they are\n"
+        f"  windowbox lb list{option}                              load balancers, and how they are\n"
         f'  eval "$(windowbox env{option})" && kubectl get dnsrecords -A\n'
-        f"  windowbox down{option}                             end all this"
+        f"  windowbox down{option}                                 end all this"
     )
 
 
@@ -80,7 +80,7 @@ def _activation() -> str:
     if shutil.which("windowbox") or not script.exists():
         return ""
     near = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
-    return f"  . {near}{' ' * max(1, 41 - len(str(near)))}let this shell find windowbox\n"
+    return f"  . {near}{' ' * max(1, 45 - len(str(near)))}let this shell find windowbox\n"
 
 
 async def _show(kubeconfig: Path, server: str) -> None:

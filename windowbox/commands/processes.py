@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SETTINGS_HELP = """
 \b
 Settings come from a file (--settings), from the environment (WINDOWBOX_NATS__URL=…), and from
-the flags below; the later wins. docs/settings.md lists them all."""
+the flags above; the later wins. docs/settings.md lists them all."""
 
 Command = Callable[..., Any]
 
@@ -28,8 +28,16 @@ def _process(command: Command) -> Command:
         click.option("--nats", "nats_url", metavar="URL", help="Where the bus is."),
         click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster to serve."),
         click.option("--metrics", metavar="HOST:PORT", help="Where to serve /metrics; port 0 for any."),
-        click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
-        click.option("--log-format", type=click.Choice(["auto", "human", "json"])),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            help="From which level on to log.",
+        ),
+        click.option(
+            "--log-format",
+            type=click.Choice(["auto", "human", "json"]),
+            help="auto: human on a terminal, else json.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -42,7 +50,8 @@ def run(**flags: Any) -> None:
     """Run everything in one process: watch, work and patch. For a laptop.
 
     \b
-    windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
+    Example:
+      windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
     from bus.permissions import POOLS
     from windowbox import processes
@@ -58,10 +67,11 @@ def run(**flags: Any) -> None:
 @click.command(epilog=_SETTINGS_HELP)
 @_process
 def watch(**flags: Any) -> None:
-    """Mirror clusters to the bus. Several stand by for one another.
+    """Mirror clusters to the bus. Of several, one works on each kind, and the others stand by.
 
     \b
-    windowbox watch --settings watch.yaml
+    Example:
+      windowbox watch --settings watch.yaml
     """
     from windowbox import processes
 
@@ -78,7 +88,8 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
     """Take work off the bus and do it. Start as many as you like.
 
     \b
-    windowbox work --pool dnsrecord --settings work.yaml
+    Example:
+      windowbox work --pool dnsrecord --settings work.yaml
     """
     from bus.permissions import POOLS
     from windowbox import processes
@@ -99,7 +110,8 @@ def patch(**flags: Any) -> None:
     """Write status back to the clusters. Start as many as you like.
 
     \b
-    windowbox patch --settings patch.yaml
+    Example:
+      windowbox patch --settings patch.yaml
     """
     from windowbox import processes
 
@@ -116,7 +128,8 @@ def setup_bus(**flags: Any) -> None:
     """Make the streams, or bring them up to date. `watch` does it too, when it starts.
 
     \b
-    windowbox setup-bus --nats nats://127.0.0.1:4222
+    Example:
+      windowbox setup-bus --nats nats://127.0.0.1:4222
     """
     from bus import streams
     from bus.connection import connected

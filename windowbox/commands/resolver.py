@@ -55,7 +55,7 @@ def resolver() -> None:
     """
 
 
-@resolver.command()
+@resolver.command(short_help="Set this host up.")
 @_server
 @_zone
 @_via
@@ -96,7 +96,7 @@ def install(
         click.echo(f"{hosts.path(method, target.zone, root)} already says so")
 
 
-@resolver.command()
+@resolver.command(short_help="Take away what `install` wrote.")
 @click.option("--zone", help="Only what was written about this zone. Default: all.")
 @_root
 @_dry_run
@@ -118,13 +118,13 @@ def remove(zone: str | None, root: Path, dry_run: bool) -> None:
         _reload({method for method, _ in found}, root)
 
 
-@resolver.command()
+@resolver.command(short_help="See whether it works.")
 @_server
 @_zone
 @_names
 @click.pass_context
 def check(context: click.Context, server: str | None, zone: str | None, names: tuple[str, ...]) -> None:
-    """Compare what the name server says with what programs on this host get to hear.
+    """Compare what the name server says with what programs on this host are told.
 
     Ends with 1 if they differ. Right after a change that passes: answers are remembered for their TTL.
 

@@ -35,7 +35,11 @@ def name_option(function: _Function) -> _Function:
 def output_option(function: _Function) -> _Function:
     """`--output json`: for other programs."""
     return click.option(
-        "--output", "-o", type=click.Choice(["text", "json"]), default="text", help="For whom."
+        "--output",
+        "-o",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="For people, or for programs.",
     )(function)
 
 
@@ -167,8 +171,12 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
 
     folder = states.folder(name)
     if process is None:
-        for known in detached.logs(folder):
-            click.echo(known)
+        if not (known := detached.logs(folder)):
+            click.echo(
+                f"The sandbox {folder.name!r} has no logs yet: start it with `windowbox up`.", err=True
+            )
+        for one in known:
+            click.echo(one)
         return
     path = detached.log(folder, process)
     # tail is everywhere, knows how to wait for more, and how to be interrupted.

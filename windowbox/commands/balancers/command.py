@@ -39,6 +39,7 @@ def lb() -> None:
     "  windowbox lb list\n"
     "  windowbox lb list --cluster runtime\n"
     "  windowbox lb list -o json | jq '.loadBalancers[] | select(.state != \"serving\")'\n" + asking.FINDING,
+    short_help="All load balancers.",
 )
 @click.option("--cluster", help="Only those of this cluster.")
 @output_option
@@ -62,7 +63,8 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
 @lb.command(
     epilog="\b\nExamples:\n"
     "  windowbox lb show shop/web\n"
-    "  windowbox lb show shop/web --cluster shoot--garden--one -o json\n" + asking.FINDING
+    "  windowbox lb show shop/web --cluster shoot--garden--one -o json\n" + asking.FINDING,
+    short_help="One of them, in detail.",
 )
 @click.argument("service", metavar="NAMESPACE/NAME")
 @_cluster
@@ -89,7 +91,8 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 
 @lb.command(
     epilog="\b\nExamples:\n  windowbox lb drain shop/web\n  windowbox lb drain shop/web --undo\n"
-    + asking.FINDING
+    + asking.FINDING,
+    short_help="Have one take no new connections.",
 )
 @click.argument("service", metavar="NAMESPACE/NAME")
 @click.option("--undo", is_flag=True, help="Let clients in again.")
