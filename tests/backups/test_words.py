@@ -79,6 +79,15 @@ def test_a_reference_that_leads_nowhere_is_malformed(reference: Any) -> None:
         names.referenced({"secretRef": reference})
 
 
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", "a?b=c"])
+def test_what_no_secret_can_be_called_is_malformed(name: str) -> None:
+    for reference in ({"name": name, "namespace": "garden"}, {"name": "a", "namespace": name}):
+        with pytest.raises(Malformed, match=r"spec\.secretRef: .* cannot be a name"):
+            names.referenced({"secretRef": reference})
+    with pytest.raises(Malformed, match=r"generated-secret-namespace: .* cannot be a name"):
+        names.generated(Object({"metadata": {"name": "b", "annotations": {names.GENERATED_IN: name}}}))
+
+
 def encoded(**data: str) -> dict[str, str]:
     return {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
 

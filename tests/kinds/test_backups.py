@@ -130,6 +130,26 @@ async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> No
     )
 
 
+@rule("D-4", "V-11")
+@pytest.mark.parametrize(
+    "reference",
+    [
+        pytest.param({"name": "credentials"}, id="no-namespace"),
+        pytest.param({"name": "a/b", "namespace": "garden"}, id="no-name-of-a-secret"),
+    ],
+)
+async def test_what_refers_to_no_secret_can_be_deleted(backups: Backups, reference: dict[str, str]) -> None:
+    garden, (_, name), bucket = backups.garden, await shoot(backups), fresh("bucket")
+    spec = {"region": "local", "secretRef": reference}
+    await garden.create(BACKUP_BUCKETS, bucket, spec)
+    await garden.create(BACKUP_ENTRIES, name, {**spec, "bucketName": bucket})
+    for resource, object in ((BACKUP_BUCKETS, bucket), (BACKUP_ENTRIES, name)):
+        found = await garden.until_failed(resource, object)
+        assert "spec.secretRef" in found.status["lastError"]["description"]
+        await garden.delete(resource, object)
+        await garden.until_gone(resource, object)
+
+
 @rule("D-5", "B.15", "N-3")
 async def test_a_shared_secret_is_held_until_the_last_has_gone(backups: Backups) -> None:
     garden, secret = backups.garden, await backups.secret()

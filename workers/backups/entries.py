@@ -55,9 +55,9 @@ class EntryActuator(Actuator):
         return {}
 
     async def delete(self, run: Run) -> None:
-        place, source = self._places.own(run), names.referenced(run.object.spec)
-        if not await secrets.there(place, source):
-            logger.info("%s: Secret %s is gone, so nothing is removed", run.ref, source)
+        place, source = self._places.own(run), _source(run)
+        if source is None or not await secrets.there(place, source):
+            logger.info("%s: its Secret is not there, so nothing is removed", run.ref)
             return
         try:
             entry, bucket = names.entry(run.ref.name), _bucket(run)
@@ -75,6 +75,14 @@ class EntryActuator(Actuator):
         if not await secrets.there(place, secret):
             raise Malformed(f"spec.secretRef: Secret {secret} does not exist: create it, or correct the name")
         await sharing.release(run, place, KIND, self._sharers)
+
+
+def _source(run: Run) -> SecretName | None:
+    """The Secret with the credentials; None if there can be none of the name that is given."""
+    try:
+        return names.referenced(run.object.spec)
+    except Malformed:
+        return None
 
 
 def _bucket(run: Run) -> str:

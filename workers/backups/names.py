@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from windowbox.clients.backupfolders import checked
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
+from windowbox.models.refs import SECRETS
 
 GENERATED_IN = "backupbucket.extensions.gardener.cloud/generated-secret-namespace"
 """Annotation: the namespace of the Secret that is made for a bucket."""
@@ -56,11 +57,21 @@ def referenced(spec: Mapping[str, Any]) -> SecretName:
     for field in ("name", "namespace"):
         if not found.get(field):
             raise Malformed(f"spec.secretRef.{field} is empty: name the Secret with the bucket's credentials")
-    return SecretName(str(found["namespace"]), str(found["name"]))
+    return _possible("spec.secretRef", str(found["namespace"]), str(found["name"]))
 
 
 def generated(bucket: Object) -> SecretName:
     """The Secret made for a bucket: where it was reported to be, or else where it is to be made."""
     reported = bucket.status.get("generatedSecretRef") or {}
     namespace = reported.get("namespace") or bucket.annotations.get(GENERATED_IN) or "garden"
-    return SecretName(str(namespace), str(reported.get("name") or f"generated-bucket-{bucket.name}"))
+    name = reported.get("name") or f"generated-bucket-{bucket.name}"
+    return _possible(f"annotation {GENERATED_IN}", str(namespace), str(name))
+
+
+def _possible(where: str, namespace: str, name: str) -> SecretName:
+    """The name of a Secret that there may be. `where` is what gave it."""
+    try:
+        SECRETS.path(namespace, name)
+    except Malformed as error:
+        raise Malformed(f"{where}: {error}") from error
+    return SecretName(namespace, name)
