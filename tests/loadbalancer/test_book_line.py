@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from bus.connection import Bus
 from tests.loadbalancer.books import BOTH, opened, range_of, service, settled, take, taken
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.answers import Taken, Waiting
+from workers.loadbalancer.answers import Refused, Taken, Waiting
 from workers.loadbalancer.book import Book
 from workers.loadbalancer.holders import Waiter
 
@@ -112,6 +113,33 @@ async def test_who_becomes_something_else_leaves_the_line(bus: Bus) -> None:
         await waits(book, "fourth")
         await book.keep(service("third"), "third", until=1000.0)
         assert await waits(book, "fourth") == 1
+
+
+async def test_a_port_that_was_anothers_is_had_once_the_other_goes(bus: Bus) -> None:
+    async with settled(bus, TWO) as book:
+        await taken(book, "web", share="word", ports=["80/TCP"])
+        await taken(book, "api", share="word", ports=["443/TCP"])
+        assert isinstance(await take(book, "web", share="word", ports=["80/TCP", "443/TCP"]), Refused)
+        assert book.servable() == []
+        assert await gone(book, "api") == [service("web")]
+        await taken(book, "web", share="word", ports=["80/TCP", "443/TCP"])
+        await book.bucket.catch_up()
+        assert book.waiting() == {}
+
+
+@pytest.mark.parametrize(
+    "asked", [pytest.param({"requested": ["10.0.0.16"]}, id="that-address"), pytest.param({}, id="any")]
+)
+async def test_who_could_share_an_address_by_now_is_found(bus: Bus, asked: dict[str, Any]) -> None:
+    async with settled(bus, TWO) as book:
+        await taken(book, "web", requested=["10.0.0.16"], share="word", ports=["80/TCP"])
+        await taken(book, "second")
+        assert not isinstance(await take(book, "api", share="word", ports=["80/TCP"], **asked), Taken)
+        assert book.servable() == []
+        await taken(book, "web", requested=["10.0.0.16"], share="word", ports=["8080/TCP"])
+        await book.bucket.catch_up()
+        assert book.servable() == [service("api")]
+        assert await taken(book, "api", share="word", ports=["80/TCP"], **asked) == ["10.0.0.16"]
 
 
 async def test_an_address_given_back_by_asking_for_less_wakes_the_next(bus: Bus) -> None:

@@ -73,6 +73,21 @@ class Waiter(Message):
     """Of which families it would take any."""
     addresses: tuple[str, ...] = ()
     """Those that it wants and no others, and that somebody else has."""
+    share: str | None = None
+    ports: tuple[str, ...] = ()
+    """With whom it would have an address together: see `Holder`."""
+
+    def holder(self, ref: ObjectRef) -> Holder:
+        """How `ref`, which waits, would stand in the book."""
+        return Holder(
+            cluster=ref.cluster,
+            namespace=ref.namespace,
+            name=ref.name,
+            uid=self.uid,
+            since=self.since,
+            share=self.share,
+            ports=self.ports,
+        )
 
 
 class Marker(Message):

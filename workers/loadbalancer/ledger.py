@@ -111,7 +111,8 @@ class Ledger:
             found += line[: self._total(pool) - len(still)]
         for ref, waiter in self.waiters.items():
             if ref != besides and any(
-                address in freed or address not in self._held for address in waiter.addresses
+                address in freed or self._welcomes(address, ref, waiter)
+                for address in (*waiter.addresses, *self._shared(ref, waiter))
             ):
                 found.append(ref)
         return list(dict.fromkeys(found))
@@ -123,6 +124,17 @@ class Ledger:
             for of in _FAMILIES
             if (total := ranges.size(one, of))
         ]
+
+    def _welcomes(self, address: str, ref: ObjectRef, waiter: Waiter) -> bool:
+        """Whether nobody has the address who would not have it together with `ref`."""
+        return holders.clash(waiter.holder(ref), self.held(address).others(ref)) is None
+
+    def _shared(self, ref: ObjectRef, waiter: Waiter) -> list[str]:
+        """Where others are with whom one that takes any address might be."""
+        if not waiter.share:
+            return []
+        mine = self.addresses(ref)
+        return [a for a in self._held if family(a) in waiter.families and a not in mine]
 
     def _line(self, pool: Pool) -> list[tuple[float, ObjectRef]]:
         """Who waits for any address of a pool, the longest waiting first."""

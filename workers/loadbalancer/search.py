@@ -34,7 +34,7 @@ class Search:
         self._found: dict[str, tuple[Held, int]] = {}
         self._chosen: dict[Family, str] = {}
         self._troubles: list[Waiting | Refused] = []
-        self._line = Waiter(uid=asking.uid, since=time.time())
+        self._line = Waiter(uid=asking.uid, since=time.time(), share=asking.share, ports=asking.ports)
         self._awaits_book = False
 
     async def answer(self) -> Answer:
@@ -108,6 +108,7 @@ class Search:
                 return False  # they no longer want to share
             self._chosen[wanted] = address
             self._troubles.append(answers.port_taken(address, self._asking, holder, other))
+            self._wait_for(address)
             return True
         if holder != before:
             await self._book.write(address, (*others, holder), sequence)
@@ -139,7 +140,7 @@ class Search:
         holder = self._asking.holder(time.time(), held.of(self._asking.ref))
         if other := clash(holder, held.others(self._asking.ref)):
             self._troubles.append(answers.taken(address, self._asking, holder, other))
-            self._line = self._line.model_copy(update={"addresses": (*self._line.addresses, address)})
+            self._wait_for(address)
         elif not held.holders and not self._room(wanted):
             await self._wait(wanted)
         elif not await self._join(wanted, address):
@@ -213,6 +214,9 @@ class Search:
         total = self._ledger.total(self._asking.ref.cluster, wanted)
         self._troubles.append(answers.used_up(wanted, total, self._since(), self._ahead(wanted)))
         self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
+
+    def _wait_for(self, address: str) -> None:
+        self._line = self._line.model_copy(update={"addresses": (*self._line.addresses, address)})
 
     async def _join_line(self) -> None:
         """Wait with the others, unless what it waits for came a moment ago: nobody would tell it again."""
