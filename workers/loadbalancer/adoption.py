@@ -17,12 +17,27 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer import qualifying, statuses
 from workers.loadbalancer.book import Book, Claim
-from workers.loadbalancer.demands import demand
+from workers.loadbalancer.demands import demand_in
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0
 """Seconds that new addresses wait for a cluster that nobody can tell anything of."""
+
+
+def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim | None:
+    """What a Service has, by its status; None if that is nothing of ours."""
+    addresses = statuses.addresses(service)
+    if not addresses or not qualifying.wants(service, settings.classes):
+        return None
+    asked = demand_in(cluster, service, settings)
+    return Claim(
+        ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
+        service.uid,
+        addresses,
+        asked.places,
+        asked.share,
+    )
 
 
 class Adoption:
@@ -54,8 +69,8 @@ class Adoption:
             services = [service async for service in self._listed(cluster)]
         except WindowboxError as error:
             services = await self._remembered(cluster, error)
-        found = (_claim(cluster, service, self._settings) for service in services)
-        return [claim for claim in found if claim]
+        found = (claim(cluster, service, self._settings) for service in services)
+        return [one for one in found if one]
 
     async def _listed(self, cluster: str) -> AsyncIterator[Object]:
         kube, more = await self._clusters.get(cluster), ""
@@ -78,17 +93,3 @@ class Adoption:
         filters = [subjects.seen_kind(cluster, SERVICES.id)]
         seen = [Announcement(s) async for s in consumers.snapshot(self._bus, streams.OBJECTS, filters)]
         return [one.object() for one in seen if not one.gone and not one.omitted]
-
-
-def _claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim | None:
-    addresses = statuses.addresses(service)
-    if not addresses or not qualifying.wants(service, settings.classes):
-        return None
-    asked = demand(service, direct=False)
-    return Claim(
-        ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
-        service.uid,
-        addresses,
-        asked.places,
-        asked.share,
-    )
