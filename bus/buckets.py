@@ -52,7 +52,7 @@ class Bucket:
         self.complete = asyncio.Event()
         """Set while this process knows all entries; not set while it has lost the thread."""
         self.readings = 0
-        """How often it was read from the beginning: another number means that the world may be another."""
+        """How often it was read from the beginning: after another reading, anything may be different."""
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -64,11 +64,11 @@ class Bucket:
         self._changes.append(act)
 
     def on_regress(self, act: Callable[[], None]) -> None:
-        """Call `act` when the bucket turns out to have forgotten what it once told us, before its changes."""
+        """Call `act` when the bucket turns out to have forgotten things, before its changes are told."""
         self._regresses.append(act)
 
     def on_complete(self, act: Callable[[], None]) -> None:
-        """Call `act` whenever all entries are known, be there none."""
+        """Call `act` whenever all entries are known, even if there are none."""
         self._completions.append(act)
 
     async def get(self, key: str) -> Entry:
@@ -77,7 +77,7 @@ class Bucket:
         return Entry(None, 0) if last is None else _entry(last)
 
     async def put(self, key: str, value: bytes, expected: int | None) -> int:
-        """Write, if the last sequence of the key is `expected`; else WrongSequence. Without, in any case."""
+        """Write; WrongSequence if `expected` is given and is not the last sequence of the key."""
         return await self._write(key, value, {}, expected)
 
     async def delete(self, key: str, expected: int | None) -> int:
@@ -94,7 +94,7 @@ class Bucket:
             raise Unreachable(f"bucket {self._name}: its changes do not arrive") from error
 
     def refresh(self) -> None:
-        """Read from the beginning: what we know cannot be all."""
+        """Read from the beginning again, since what we know is not all there is."""
         self.complete.clear()
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
@@ -158,7 +158,7 @@ class Bucket:
             self.refresh()
         elif reading.sequence < state.last and state.first <= state.last:
             await self._reached(state.last)
-        # A purge is told to nobody.
+        # Those who follow are not told of a purge.
         if reading is self._reading and any(e.sequence < state.first for e in reading.entries.values()):
             self.refresh()
         return reading is self._reading and self.complete.is_set()
@@ -214,8 +214,8 @@ class _Reading:
     def continues(self, before: _Reading) -> bool:
         """Whether this tells the same story as `before`, only further.
 
-        A store that was put back to an older copy may have come further in the meantime than it was before.
-        But then, of the time that we know, it tells what we have not seen.
+        A store that was put back to an older copy may since have got further than it was before. But then it
+        holds, at sequences that we know, something that we have not seen there.
         """
         if not before.created:
             return True
@@ -229,9 +229,13 @@ class _Reading:
         )
 
 
+def gone(stored: Stored) -> bool:
+    """Whether this message says that its key holds nothing any more: it was deleted, or has aged away."""
+    return "KV-Operation" in stored.headers or "Nats-Marker-Reason" in stored.headers
+
+
 def _entry(stored: Stored) -> Entry:
-    gone = "KV-Operation" in stored.headers or "Nats-Marker-Reason" in stored.headers
-    return Entry(None if gone else stored.data, stored.sequence)
+    return Entry(None if gone(stored) else stored.data, stored.sequence)
 
 
 def _value(reading: _Reading, key: str) -> bytes | None:

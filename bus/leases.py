@@ -9,8 +9,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 
-from bus import consumers, streams
-from bus.connection import Bus, Stored, WrongSequence
+from bus import buckets, consumers, streams, subjects
+from bus.connection import Bus, WrongSequence
 from windowbox.errors import TransientError, WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def check() -> None:
 class Leases:
     """Leases of one process. `run` must be running for those who wait to be told.
 
-    Those of one process who ask for a lease of the same name have it together: it is renewed once for all.
+    All in this process who ask for the same lease share it: it is renewed once for all of them.
     """
 
     def __init__(self, bus: Bus, owner: str) -> None:
@@ -55,7 +55,7 @@ class Leases:
         while True:
             try:
                 async for stored in consumers.follow(self._bus, _STREAM, [_subject(">")]):
-                    if stored is not None and _free(stored):
+                    if stored is not None and buckets.gone(stored):
                         self._wake(stored.subject)
             except WindowboxError as error:
                 logger.debug("leases: %s", error)
@@ -89,7 +89,7 @@ class Leases:
                 await asyncio.wait([share.keeping])
 
     async def _keep(self, name: str, share: _Share) -> None:
-        """Have the lease as often and as long as can be."""
+        """Get the lease whenever it is free, and hold it for as long as possible."""
         subject = _subject(name)
         while True:
             try:
@@ -107,7 +107,7 @@ class Leases:
         while True:
             changed.clear()
             last = await self._bus.last(_STREAM, subject)
-            if last is None or _free(last):
+            if last is None or buckets.gone(last):
                 with contextlib.suppress(WrongSequence):
                     return await self._write(subject, last.sequence if last else 0, share)
             with contextlib.suppress(TimeoutError):
@@ -157,14 +157,14 @@ class Leases:
 
 
 class _Share:
-    """A lease, as those see it who have it together."""
+    """A lease, as those who share it see it."""
 
     keeping: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.users = 0
         self.renewed = 0.0
-        """When the server was last asked to give it to us, and did."""
+        """When the server was asked for it the last time that it gave it to us."""
         self._held = asyncio.Event()
         self._acts: set[asyncio.Future[None]] = set()
 
@@ -222,9 +222,4 @@ _ACTING_FOR: ContextVar[_Share | None] = ContextVar("_ACTING_FOR", default=None)
 
 
 def _subject(name: str) -> str:
-    return f"$KV.{streams.LEASES}.{name}"
-
-
-def _free(stored: Stored) -> bool:
-    """Whether this message ends a lease: given up, or run out."""
-    return "KV-Operation" in stored.headers or "Nats-Marker-Reason" in stored.headers
+    return subjects.entry(streams.LEASES, name)

@@ -69,7 +69,7 @@ def _leases(*names: str) -> list[str]:
     return [
         *_reading(bucket),
         *_last(bucket, ">"),
-        *(f"$KV.{streams.LEASES}.{name}" for name in names),
+        *(subjects.entry(streams.LEASES, name) for name in names),
     ]
 
 
@@ -151,7 +151,7 @@ _OPERATOR = [
     questions.EDGE,
     "object.>",
     *_wishing("*"),
-    f"$KV.{streams.CLUSTERS}.>",
+    subjects.entry(streams.CLUSTERS, ">"),
 ]
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Set
 from typing import Literal
 
-from bus import consumers, streams, subjects
+from bus import buckets, consumers, streams, subjects
 from bus.connection import Bus, Stored, WrongSequence
 from bus.messages import Message
 from windowbox.errors import Conflict, Missing, WindowboxError
@@ -104,7 +104,7 @@ class Registry:
 
     async def leave(self, cluster: str) -> None:
         last = await self._bus.last(_STREAM, _subject(cluster))
-        if last is None or _gone(last):
+        if last is None or buckets.gone(last):
             raise Missing(f"no cluster {cluster!r} takes part; `windowbox clusters list` shows which do")
         await self._write(cluster, None, last.sequence)
 
@@ -124,7 +124,7 @@ class Registry:
 
     async def _follow(self) -> None:
         fresh = _Reading()
-        filters = [f"$KV.{streams.CLUSTERS}.>"]
+        filters = [subjects.entry(streams.CLUSTERS, ">")]
         async for stored in consumers.follow(self._bus, _STREAM, filters):
             if stored is not None:
                 fresh.take(stored)
@@ -133,7 +133,7 @@ class Registry:
 
     def _turn_to(self, reading: _Reading) -> None:
         self._reading = reading
-        # Who has left is said to have left. Of whom nothing is said at all, the bus has forgotten.
+        # The bus says who has left. Those of whom it says nothing at all, it has forgotten.
         self.members = {member.id: member for member in self._forgotten()} | reading.members
         if self._forgotten():
             self._forgetful.set()
@@ -152,13 +152,13 @@ class _Reading:
         self.members: dict[str, Member] = {}
         self.left: set[str] = set()
         self.heard: set[str] = set()
-        """All of which anything was said, even if it was nonsense."""
+        """All clusters of which anything was said, even if it was nonsense."""
 
     def take(self, stored: Stored) -> None:
         cluster = subjects.name_of_cluster(subjects.without(f"$KV.{streams.CLUSTERS}", stored.subject))
         self.heard.add(cluster)
         self.left.discard(cluster)
-        if _gone(stored):
+        if buckets.gone(stored):
             self.members.pop(cluster, None)
             self.left.add(cluster)
             return
@@ -176,9 +176,5 @@ def _member(cluster: str, stored: Stored) -> Member:
     return member
 
 
-def _gone(stored: Stored) -> bool:
-    return "KV-Operation" in stored.headers or "Nats-Marker-Reason" in stored.headers
-
-
 def _subject(cluster: str) -> str:
-    return f"$KV.{streams.CLUSTERS}.{subjects.of_cluster(cluster)}"
+    return subjects.entry(streams.CLUSTERS, subjects.of_cluster(cluster))

@@ -1,4 +1,7 @@
-"""How subjects are spelled. Nowhere else in the program is a subject put together or taken apart."""
+"""How subjects are spelled. No subject is put together elsewhere.
+
+Only the first token stands in other files, too: where it is said what streams hold, and who may say what.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ SEEN_ALL = "object.*.*.>"
 
 
 def listed(cluster: str, kind: str) -> str:
-    """Says that everything of this kind has been announced, or that all is gone (`*` for all clusters)."""
+    """Where it is said that a kind has been announced completely, or is gone (`*` for all clusters)."""
     return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}"
 
 
