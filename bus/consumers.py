@@ -113,7 +113,7 @@ class Pull:
         self._inbox = Inbox()
 
     def done(self, count: int = 1) -> None:
-        """`count` messages are worked off: there is room for as many more."""
+        """`count` messages are done with: there is room for as many more."""
         self._credit += count
         self._inbox.wake()
 
@@ -248,7 +248,7 @@ async def snapshot(
 async def follow(
     bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: Since = 0
 ) -> AsyncIterator[Stored | None]:
-    """Like `snapshot`, then what comes until the connection breaks. None once, when all that was is read."""
+    """Like `snapshot`, then what comes until the connection breaks. Between the two comes None, once."""
     async for stored in _read(bus, stream, filters, False, history, since, follow=True):
         yield stored
 

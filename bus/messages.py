@@ -35,7 +35,7 @@ class Wish(Message):
     """Look at this object again. A newer wish replaces an older one."""
 
     reason: str
-    """`event`, `retry`, `sweep`, `drift`, `due`, `late report`: for people, and for the few that differ."""
+    """`event`, `retry`, `sweep`, `drift`, `due`, `late report`: mostly for people; some matter to runs."""
     attempt: int = 0
     """How many runs have failed in a row before this one."""
     insist: bool = False
@@ -50,11 +50,11 @@ class StatusIntent(Message):
     """A merge patch of the status. An empty one only carries events, and is forgotten once they are told."""
     events: tuple[EventIntent, ...] = ()
     version: str = ""
-    """The version of the object that the report was made on: where it still stands, the report may go."""
+    """The version of the object that the report is about: while it is the newest, the report fits."""
     shown: bool = False
     """The object shows the status already: only the events are to be told."""
     memo: dict[str, Any] = {}
-    """What the next run should know of this one. Nobody writes it anywhere."""
+    """What the next run should know of this one. It is never written to the cluster."""
 
 
 class EventIntent(Message):

@@ -40,14 +40,14 @@ class Queue:
         await self.enqueue(key)
 
     async def remind(self, key: str, wish: Wish) -> None:
-        """Like `wish`, unless there is a wish already: that may know more."""
+        """Like `wish`, but a wish that is there already stays: it may say more."""
         headers = {TRACE: tracing.current() or tracing.fresh()}
         with contextlib.suppress(WrongSequence):
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
     async def look_again(self, key: str, reason: str) -> None:
-        """Have the object looked at from now on. A wish that stands there may be at the end of its run."""
+        """Have the object looked at after now, even if the wish that is there has just been looked at."""
         subject = subjects.wish(self.pool, key)
         headers = {TRACE: tracing.current() or tracing.fresh()}
         while True:

@@ -1,7 +1,7 @@
 """What happened, as one file: the runs of a period, the objects they read, and what they were told.
 
-A recording is JSON by the line, packed by gzip: first a header, then objects by their place on the bus,
-then runs by their time. It holds nothing secret, and names processes only by number.
+A recording has one JSON value on each line, and is packed by gzip: first a header, then objects by their
+place on the bus, then runs by their time. It holds nothing secret, and names processes only by number.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class SeenObject(Message):
 
 @dataclass(frozen=True)
 class Recording:
-    """All of it."""
+    """The content of such a file."""
 
     header: Header
     objects: dict[int, SeenObject]

@@ -33,7 +33,7 @@ class Interest(Protocol):
 
     @property
     def owned(self) -> Collection[str]:
-        """Those of the kinds that the pool makes objects of: what becomes of them may be put right."""
+        """Those of the kinds whose objects the pool makes: changes to these may have to be put right."""
 
     async def concerned(self, change: Announcement, before: Before) -> list[str]:
         """The keys of the pool's objects that `change` concerns."""

@@ -65,7 +65,7 @@ def streams(replicas: int) -> list[dict[str, Any]]:
             "discard": "old",  # the server wants it so where it keeps schedules
             "max_bytes": _GIB,
         },
-        {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": 1 * _GIB},
+        {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": _GIB},
         {
             **kept,
             "name": JOURNAL,

@@ -40,7 +40,7 @@ class View(Generic[T]):
         self.complete = asyncio.Event()
         """Set once everything that was there at the start has been read."""
         self.listed: set[str] = set()
-        """The clusters of which nothing is missing. The bus may have forgotten, or not heard of, others."""
+        """The clusters of which nothing is missing. Others the bus may have forgotten, or not know yet."""
 
     def get(self, ref: ObjectRef) -> T | None:
         return self._replica.entries.get(subjects.seen(ref))

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _EVENTS = Resource("", "v1", "events", "Event")
 _LONGEST_NOTE = 1024
 _SOURCES = {SERVICES: "service-controller"}
-"""As whom we speak where users and their tests know another's voice."""
+"""In whose name we speak of kinds where users, and their tests, expect that one's."""
 
 
 async def tell(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:

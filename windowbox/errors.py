@@ -7,7 +7,7 @@ class WindowboxError(Exception):
     codes: tuple[str, ...] = ()
     """Gardener's error codes, for `lastError.codes`."""
     headline: str = ""
-    """What is told of it first, where that is not what is said of all errors of its kind."""
+    """How its report begins, where that is not how the reports of its kind of object usually begin."""
 
     def __init__(self, message: str, *, codes: tuple[str, ...] = ()) -> None:
         super().__init__(message)

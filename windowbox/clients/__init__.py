@@ -1,1 +1,1 @@
-"""One door for each world outside; nothing else imports the library behind it."""
+"""One door for each system outside; nothing else imports the library behind it."""

@@ -26,7 +26,7 @@ class _Opened(NamedTuple):
 
 
 class Clusters:
-    """Kubernetes clients by cluster id. What they give out may be closed when it is asked for anew."""
+    """Kubernetes clients by cluster id. Ask for one each time: it may be closed when credentials change."""
 
     def __init__(self, runtime: Kube, registry: Registry, stack: contextlib.AsyncExitStack) -> None:
         self.runtime = runtime

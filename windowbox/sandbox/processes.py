@@ -129,7 +129,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Does somebody on 127.0.0.1 answer the telephone?"""
+    """Does anybody on 127.0.0.1 take connections at this port?"""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

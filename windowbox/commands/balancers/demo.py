@@ -1,4 +1,4 @@
-"""The demo's second half: a Service gets its address, and keeps serving while things break and change."""
+"""The demo's second part: a Service gets its address, and keeps serving while things break and change."""
 
 from __future__ import annotations
 
