@@ -14,6 +14,7 @@ import orjson
 from bus import consumers, streams, subjects
 from bus.connection import Bus, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
+from windowbox.clients import answers
 from windowbox.clients.kube import Event, Kube
 from windowbox.errors import Superseded, Unreachable, WatchExpired
 from windowbox.models.objects import Object
@@ -155,7 +156,7 @@ class Mirror:
         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
         known = self._known.get(subject)
         if not (known and known.version == object.resource_version and not known.gone):
-            body = orjson.dumps(presentable(raw, secret=self._secret))
+            body = _written(presentable(raw, secret=self._secret))
             await self._enqueue(subject, operation, object.uid, object.resource_version, body)
         return subject
 
@@ -234,3 +235,10 @@ def presentable(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
     if secret:
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     return {**raw, "metadata": metadata}
+
+
+def _written(object: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(object)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(answers.shallow(object))  # nested deeper than can be written

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,10 +207,14 @@ def _lease(cluster: str, kind: str) -> str:
 
 def _serves(definition: Object, resource: Resource) -> bool:
     """Whether the definition has been accepted, in the version that we read."""
-    conditions = definition.status.get("conditions") or ()
+    conditions, versions = _parts(definition.status, "conditions"), _parts(definition.spec, "versions")
     established = any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
-    versions = definition.spec.get("versions") or ()
     return established and any(v.get("name") == resource.version and v.get("served") for v in versions)
+
+
+def _parts(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = of.get(name)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> None:

@@ -16,16 +16,11 @@ import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
-from windowbox.clients import kubeconfigs
+from windowbox.clients import answers, kubeconfigs
 from windowbox.errors import (
-    Conflict,
-    Forbidden,
     Malformed,
     Missing,
-    PermanentError,
-    Refused,
     Unreachable,
-    WatchExpired,
     WindowboxError,
 )
 from windowbox.models.objects import Object
@@ -34,11 +29,9 @@ from windowbox.models.refs import Resource
 TIMEOUT = 15.0
 """Seconds for one request."""
 
-UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
+UNAUTHENTICATED = answers.UNAUTHENTICATED
 
 _WATCH_SECONDS = 300
-_LONGEST = 2000
-"""Of what an API says; the whole goes into the status of objects."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _CONNECTIONS = 32
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
@@ -87,10 +80,7 @@ class Kube:
         listing = await self._request(
             "GET", resource.path(), query=query, accept=_accept(metadata_only, listing=True)
         )
-        metadata = listing.get("metadata", {})
-        return Page(
-            listing.get("items") or [], metadata.get("resourceVersion", ""), metadata.get("continue", "")
-        )
+        return Page(*answers.listed(f"list {resource.id}", listing))
 
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
@@ -117,12 +107,13 @@ class Kube:
                 timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_WATCH_SECONDS + 30),
             ) as response:
                 if response.status >= 300:
-                    raise refusal(what, response.status, await response.read())
+                    raise answers.refusal(what, response.status, await response.read())
                 async for lines in _lines(response.content):
-                    yield [_event(what, line) for line in lines]
+                    yield [Event(*answers.event(what, line)) for line in lines]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        return Object(await self._request("GET", resource.path(namespace, name)))
+        found = await self._object("GET", resource.path(namespace, name))
+        return Object(answers.shallow(found.raw))
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object, or None if there is none."""
@@ -135,34 +126,32 @@ class Kube:
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, owner: str = ""
     ) -> Object:
         query = {"fieldManager": owner} if owner else None
-        return Object(await self._request("POST", resource.path(namespace), query=query, body=body))
+        return await self._object("POST", resource.path(namespace), query=query, body=body)
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
     ) -> Object:
         """A JSON merge patch of the object, or of its subresource `part`."""
         path = resource.path(namespace, name) + (f"/{part}" if part else "")
-        return Object(await self._request("PATCH", path, body=patch, content="merge-patch+json"))
+        return await self._object("PATCH", path, body=patch, content="merge-patch+json")
 
     async def strategic_merge(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
     ) -> Object:
         """A strategic merge patch, in which lists such as finalizers are sets. For built-in kinds only."""
         path = resource.path(namespace, name) + (f"/{part}" if part else "")
-        return Object(await self._request("PATCH", path, body=patch, content="strategic-merge-patch+json"))
+        return await self._object("PATCH", path, body=patch, content="strategic-merge-patch+json")
 
     async def apply(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, owner: str
     ) -> Object:
         """Server-side apply, winning every conflict."""
-        return Object(
-            await self._request(
-                "PATCH",
-                resource.path(namespace, name),
-                body=body,
-                content="apply-patch+yaml",
-                query={"fieldManager": owner, "force": "true"},
-            )
+        return await self._object(
+            "PATCH",
+            resource.path(namespace, name),
+            body=body,
+            content="apply-patch+yaml",
+            query={"fieldManager": owner, "force": "true"},
         )
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> None:
@@ -178,6 +167,10 @@ class Kube:
 
     async def version(self) -> str:
         return str((await self._request("GET", "/version"))["gitVersion"])
+
+    async def _object(self, method: str, path: str, **request: Any) -> Object:
+        answer = await self._request(method, path, **request)
+        return Object(answers.sound(f"{method.lower()} {path}", answer))
 
     async def _request(
         self,
@@ -209,9 +202,8 @@ class Kube:
             ) as response:
                 answer = await response.read()
             if response.status >= 300:
-                raise refusal(what, response.status, answer)
-        decoded: dict[str, Any] = orjson.loads(answer)
-        return decoded
+                raise answers.refusal(what, response.status, answer)
+            return answers.decoded(what, answer)
 
     @contextlib.contextmanager
     def _noticing(self, what: str) -> Iterator[None]:
@@ -340,14 +332,6 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
             yield lines
 
 
-def _event(what: str, line: bytes) -> Event:
-    decoded = orjson.loads(line)
-    if decoded["type"] == "ERROR":
-        status = decoded["object"]
-        raise refusal(what, int(status.get("code") or 500), orjson.dumps(status))
-    return Event(decoded["type"], decoded["object"])
-
-
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
     """Turn what aiohttp raises into what this project raises."""
@@ -355,34 +339,3 @@ def translated(what: str) -> Iterator[None]:
         yield
     except (TimeoutError, aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
         raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
-
-
-def refusal(what: str, status: int, body: bytes) -> Exception:
-    """What the API's answer means for us."""
-    message = _said(status, body)
-    match status:
-        case 404:
-            return Missing(f"{what}: {message}")
-        case 409:
-            return Conflict(f"{what}: {message}")
-        case 410:
-            return WatchExpired(f"{what}: {message}")
-        case 401:
-            return PermanentError(f"{what}: {message}", codes=(UNAUTHENTICATED,))
-        case 403:
-            return Forbidden(f"{what}: {message}")
-        case 429 | 500 | 502 | 503 | 504:
-            return Unreachable(f"{what}: {message}")
-        case _:
-            return Refused(f"{what}: {message}")
-
-
-def _said(status: int, body: bytes) -> str:
-    """What a Kubernetes API says. Words of anything else are not passed on: they may be for other eyes."""
-    try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        answer = None
-    if not isinstance(answer, dict) or answer.get("kind") != "Status":
-        return f"{status}, and not from a Kubernetes API"
-    return str(answer.get("message") or status)[:_LONGEST]

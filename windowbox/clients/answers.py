@@ -1,0 +1,153 @@
+"""What API servers answer, taken with care: objects come from tenants, and some of the servers do, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from windowbox.errors import (
+    Conflict,
+    Forbidden,
+    Missing,
+    PermanentError,
+    Refused,
+    Unreachable,
+    WatchExpired,
+)
+
+UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
+
+_LONGEST = 2000
+"""Of what an API says; the whole goes into the status of objects."""
+_DEEPEST = 100
+"""So deep may what stands in an object be nested. Kubernetes allows a hundred times as much, which nobody who
+reads JSON here could take: one object would stop them for all others."""
+_FIELDS = {"labels": dict, "annotations": dict, "finalizers": list, "ownerReferences": list}
+_PLAIN = re.compile(r"[!-~]*")
+"""What may stand in a header of the bus."""
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+
+
+def decoded(what: str, answer: bytes) -> dict[str, Any]:
+    """The JSON object that came. What is nested too deep in it to be read is null."""
+    try:
+        found = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        found = _decoded_in_part(answer)
+    return _mapping(what, found)
+
+
+def shallow(value: Any, depth: int = _DEEPEST) -> Any:
+    """The same, but null for what is nested too deep."""
+    if isinstance(value, dict):
+        return {name: shallow(inner, depth - 1) for name, inner in value.items()} if depth else None
+    if isinstance(value, list):
+        return [shallow(inner, depth - 1) for inner in value] if depth else None
+    return value
+
+
+def sound(what: str, object: Any) -> dict[str, Any]:
+    """The object, if everything in its metadata that is looked at has the form it ought to have."""
+    metadata = _mapping(what, _mapping(what, object).get("metadata"))
+    for name in ("uid", "resourceVersion"):
+        if not _PLAIN.fullmatch(_of(what, metadata.get(name), str, "")):
+            raise _foreign(what)
+    for name, form in _FIELDS.items():
+        _of(what, metadata.get(name), form, form())
+    _of(what, metadata.get("generation"), int, 0)
+    return object  # type: ignore[no-any-return]
+
+
+def listed(what: str, listing: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str]:
+    """The objects of a page, where it stands in time, and by what the next one is asked for."""
+    items = [sound(what, item) for item in _of(what, listing.get("items"), list, [])]
+    metadata = _of(what, listing.get("metadata"), dict, {})
+    version, more = (_of(what, metadata.get(name), str, "") for name in ("resourceVersion", "continue"))
+    return items, version, more
+
+
+def event(what: str, line: bytes) -> tuple[str, dict[str, Any]]:
+    """A word of a watch, and the object it is about."""
+    found = decoded(what, line)
+    object = _mapping(what, found.get("object"))
+    if found.get("type") == "ERROR":
+        code = object.get("code")
+        raise refusal(what, code if isinstance(code, int) else 500, orjson.dumps(shallow(object)))
+    if not sound(what, object)["metadata"].get("resourceVersion"):
+        raise _foreign(what)
+    return _of(what, found.get("type"), str, ""), object
+
+
+def refusal(what: str, status: int, body: bytes) -> Exception:
+    """What the API's answer means for us."""
+    message = _said(status, body)
+    match status:
+        case 404:
+            return Missing(f"{what}: {message}")
+        case 409:
+            return Conflict(f"{what}: {message}")
+        case 410:
+            return WatchExpired(f"{what}: {message}")
+        case 401:
+            return PermanentError(f"{what}: {message}", codes=(UNAUTHENTICATED,))
+        case 403:
+            return Forbidden(f"{what}: {message}")
+        case 429 | 500 | 502 | 503 | 504:
+            return Unreachable(f"{what}: {message}")
+        case _:
+            return Refused(f"{what}: {message}")
+
+
+def _said(status: int, body: bytes) -> str:
+    """What a Kubernetes API says. Words of anything else are not passed on: they may be for other eyes."""
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict) or answer.get("kind") != "Status":
+        return f"{status}, and not from a Kubernetes API"
+    return str(answer.get("message") or status)[:_LONGEST]
+
+
+def _decoded_in_part(answer: bytes) -> Any:
+    try:
+        return orjson.loads(_cut(answer))
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _cut(answer: bytes) -> bytes:
+    """The text with null in the place of what is nested too deep."""
+    kept, begun, depth = [], 0, 0
+    for token in _TOKEN.finditer(answer):
+        match token[0]:
+            case b"{" | b"[":
+                depth += 1
+                if depth == 2 * _DEEPEST:
+                    kept.append(answer[begun : token.start()] + b"null")
+            case b"}" | b"]":
+                if depth == 2 * _DEEPEST:
+                    begun = token.end()
+                depth -= 1
+    return b"".join([*kept, answer[begun:]])
+
+
+def _mapping(what: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _foreign(what)
+    return value
+
+
+def _of(what: str, value: Any, form: type, absent: Any) -> Any:
+    if value is None:
+        return absent
+    if not isinstance(value, form):
+        raise _foreign(what)
+    return value
+
+
+def _foreign(what: str) -> Unreachable:
+    return Unreachable(f"{what}: the answer is not from a Kubernetes API")
