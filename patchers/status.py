@@ -35,45 +35,52 @@ class StatusPatcher:
 
     async def handle(self, item: Item) -> Outcome:
         reported = await intents.last(self._bus, item.key)
-        intent = reported.intent
-        if intent is None:
+        if reported.intent is None:
             return Outcome("nothing to do")
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
-        ref = subjects.ref(item.key)
-        if self._clusters.has_left(ref.cluster):
-            await intents.forget(self._bus, item.key, intent.uid)
-            return self._counted(ref.kind, Outcome("gone"))
-        try:
-            kube = await self._clusters.get(ref.cluster)
-            await self._pace.wait()
-            item.check()
-            wanted = intent.patch and not intent.shown
-            if wanted and (refusal := await self._write(kube, ref, intent)):
-                return self._counted(ref.kind, Outcome(refusal))
-            for event in intent.events:
-                await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
-            if not intent.patch:
-                await self._bus.delete(streams.INTENTS, reported.sequence)
-        except Missing:
-            await intents.forget(self._bus, item.key, intent.uid)
-            return self._counted(ref.kind, Outcome("gone"))
-        except TransientError as error:
-            return self._counted(ref.kind, self._again(item, error))
-        except PermanentError as error:
-            logger.error("%s: the status cannot be written: %s", ref, error)
-            return self._counted(ref.kind, Outcome("refused", self._again(item, error).again, str(error)))
-        if not wanted:
-            return self._counted(ref.kind, Outcome("told"))
-        item.calls.append(Call(door="status", request=intent.patch, effect=True))
-        state = str(intent.patch.get("lastOperation", {}).get("state", ""))
-        return self._counted(ref.kind, Outcome("written", note=state))
+        outcome = await self._outcome(item, reported.intent, reported.sequence)
+        metrics.patches.labels(subjects.ref(item.key).kind, "status", outcome.word).inc()
+        return outcome
 
     async def set_aside(self, item: Item) -> None:
         logger.error("%s: its status cannot be written without taking this process down", item.key)
 
+    async def _outcome(self, item: Item, intent: StatusIntent, sequence: int) -> Outcome:
+        ref = subjects.ref(item.key)
+        try:
+            if self._clusters.has_left(ref.cluster):
+                raise Missing(f"cluster {ref.cluster!r} has left")
+            return await self._pass_on(item, ref, intent, sequence)
+        except Missing:
+            await intents.forget(self._bus, item.key, intent.uid)
+            return Outcome("gone")
+        except TransientError as error:
+            return self._again(item, error)
+        except PermanentError as error:
+            logger.error("%s: the status cannot be written: %s", ref, error)
+            return Outcome("refused", self._again(item, error).again, str(error))
+
+    async def _pass_on(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
+        """Write the status, and tell the events."""
+        kube = await self._clusters.get(ref.cluster)
+        await self._pace.wait()
+        item.check()
+        wanted = intent.patch and not intent.shown
+        if wanted and (refusal := await self._write(kube, ref, intent)):
+            return Outcome(refusal)
+        for event in intent.events:
+            await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
+        if not intent.patch:
+            await self._bus.delete(streams.INTENTS, sequence)
+        if not wanted:
+            return Outcome("told")
+        item.calls.append(Call(door="status", request=intent.patch, effect=True))
+        state = str(intent.patch.get("lastOperation", {}).get("state", ""))
+        return Outcome("written", note=state)
+
     async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str | None:
-        """Write it, or say why it is not to be written."""
+        """Write it; or say, in a word, why it is not to be written."""
         if intent.version:
             # The API compares no uid where a status is patched, but it does compare the version.
             with contextlib.suppress(Conflict):
@@ -96,10 +103,6 @@ class StatusPatcher:
         attempt = item.wish.attempt + 1
         after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
         return Outcome("again", Again(Wish(reason="retry", attempt=attempt), after), str(error))
-
-    def _counted(self, kind: str, outcome: Outcome) -> Outcome:
-        metrics.patches.labels(kind, "status", outcome.word).inc()
-        return outcome
 
 
 def _time(operation: Mapping[str, Any]) -> str:
