@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from windowbox.clients import kubeconfigs
+from windowbox.clients import kube, kubeconfigs
 from windowbox.errors import Malformed
 from windowbox.sandbox import certificates
 
@@ -48,17 +48,32 @@ def test_what_stands_inline_is_taken() -> None:
     assert kubeconfigs.harmless(inline, WHAT) == yaml.safe_load(inline)
 
 
-@pytest.mark.parametrize(
-    "url", ["", "https://", "api.example.com:6443", "file:///etc/passwd", "https://[::1", "https://a/?x=/api"]
-)
-def test_a_server_that_is_no_url_is_refused(url: str) -> None:
-    with pytest.raises(Malformed, match="the kubeconfig's server is no URL"):
-        kubeconfigs.check_server(url, WHAT)
+NO_URLS = [None, 5, "https://", "api.example.com:6443", "file:///etc/passwd", "https://[::1", "//x"]
+
+
+@pytest.mark.parametrize("url", ["", "https://a/?x=/api", "https://user:password@a", *NO_URLS])
+def test_a_server_that_is_no_url_is_refused(url: object) -> None:
+    with pytest.raises(Malformed, match="the kubeconfig's server is no URL") as refused:
+        kubeconfigs.check_addresses(url, None, WHAT)
+    assert "password" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", [True, ["a"], *NO_URLS[1:]])
+async def test_a_proxy_that_is_no_url_is_refused(url: object) -> None:
+    content = {
+        "users": [{"name": "a", "user": {"token": "t"}}],
+        "clusters": [{"name": "a", "cluster": {"server": "https://a", "proxy-url": url}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }
+    with pytest.raises(Malformed, match="the kubeconfig's proxy-url is no URL"):
+        async with kube.from_text(yaml.safe_dump(content).encode(), WHAT):
+            pass
 
 
 @pytest.mark.parametrize("url", ["https://api.example.com:6443", "https://[::1]:6443/k8s/a", "http://a"])
 def test_a_server_that_is_a_url_is_taken(url: str) -> None:
-    kubeconfigs.check_server(url, WHAT)
+    kubeconfigs.check_addresses(url, url, WHAT)
 
 
 def test_trust_is_the_set_of_authorities(tmp_path: Path) -> None:

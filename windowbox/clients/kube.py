@@ -273,7 +273,7 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
             await client.close()
             raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
         try:
-            kubeconfigs.check_server(configuration.host, what)
+            kubeconfigs.check_addresses(configuration.host, configuration.proxy, what)
         except Malformed:
             await client.close()
             raise

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
@@ -61,14 +61,12 @@ def file(content: dict[str, Any], folder: Path) -> None:
             Path(section[key]).write_bytes(base64.b64decode(section.pop(f"{key}-data")))
 
 
-def check_server(url: str | None, what: str) -> None:
-    try:
-        parts = urlsplit(url or "")
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
+def check_addresses(server: object, proxy: object, what: str) -> None:
+    parts = _parts(server)
+    if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
         raise Malformed(f"{what}: the kubeconfig's server is no URL such as https://api.example.com:6443")
+    if proxy and _parts(proxy) is None:
+        raise Malformed(f"{what}: the kubeconfig's proxy-url is no URL such as http://proxy.example.com:3128")
 
 
 def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
@@ -84,6 +82,16 @@ def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
     except (OSError, ValueError):
         return None
     return hashlib.sha256(b"".join(sorted(found))).hexdigest() if found else None
+
+
+def _parts(url: object) -> SplitResult | None:
+    """What a URL consists of; None if nothing could be asked for there."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        usable = parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    return parts if usable else None
 
 
 def _keys(value: object, path: str) -> Iterator[tuple[str, str]]:
