@@ -28,6 +28,8 @@ def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
     """The Secret with the kubeconfig of the cluster that the object's machines are in."""
     if ref.cluster != RUNTIME:
         return None  # the Secrets of other clusters are out of reach for those who watch
+    if object.spec.get("type") != "local":
+        return None  # what others serve is none of our business
     match ref.kind:
         case BASTIONS.id:
             found: Any = {"name": CLOUDPROVIDER}
