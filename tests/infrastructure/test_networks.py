@@ -43,6 +43,16 @@ def test_each_family_has_the_first_range_that_fits(
         pytest.param(ShootFacts(nodes=("fd00::1/64",)), "has host bits set", id="I-3-host-bits-IPv6"),
         pytest.param(ShootFacts(nodes=("10.0.0.0/33",)), "10.0.0.0/33", id="I-3-too-long"),
         pytest.param(ShootFacts(nodes=("ten",)), "'ten' does not", id="I-3-no-cidr"),
+        pytest.param(ShootFacts(nodes=("10.0.0.0",)), "'10.0.0.0' does not", id="I-3-no-length"),
+        pytest.param(ShootFacts(nodes=("10.0.0.0/255.255.0.0",)), "255.0.0' does not", id="I-3-mask"),
+        pytest.param(ShootFacts(nodes=("10.0.0.0/016",)), "/016' does not", id="I-3-zero-before"),
+        pytest.param(ShootFacts(nodes=("fe80::%eth0/64",)), "eth0/64' does not", id="I-3-zone"),
+        pytest.param(
+            ShootFacts(nodes=("::ffff:10.0.0.0/112",), ip_families=("IPv6",)),
+            "'::ffff:10.0.0.0/112' is of IPv4 in the clothes of IPv6",
+            id="I-3-IPv4-in-IPv6",
+        ),
+        pytest.param(ShootFacts(nodes=("1" * 9999,)), f"'{'1' * 59} does not", id="I-3-without-end"),
         pytest.param(
             ShootFacts(nodes=(V4,), pods=("10.0.3.0/24",)),
             "nodes 10.0.0.0/16 and pods 10.0.3.0/24 overlap",
@@ -112,6 +122,13 @@ def test_the_secret_is_looked_for_beside_the_infrastructure_unless_it_says_where
     there = Object({"metadata": {"namespace": "a"}, "spec": {"secretRef": {"name": "s", "namespace": "b"}}})
     assert asked.provider_secret(here) == ("a", "s")
     assert asked.provider_secret(there) == ("b", "s")
+
+
+def test_of_a_provider_config_no_more_is_told_than_a_status_can_hold() -> None:
+    config = {f"{number:03}": "x" * 100_000 for number in range(100)}
+    with pytest.raises(Malformed, match=r"there are 000: 'xxx.*; remove") as caught:
+        asked.check_provider_config(Object({"spec": {"providerConfig": config}}))
+    assert len(str(caught.value)) < 1000
 
 
 def test_a_secret_without_a_name_is_told() -> None:

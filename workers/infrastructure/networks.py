@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -12,6 +13,7 @@ from workers.lifecycle.clusters import ShootFacts
 
 Network = IPv4Network | IPv6Network
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
+_CIDR = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9]\d{0,2})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,19 @@ def networks(shoot: ShootFacts) -> Networks:
 def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
     try:
         # Spec and status may spell the same one in two ways.
-        return tuple(dict.fromkeys(ip_network(cidr) for cidr in cidrs))
+        return tuple(dict.fromkeys(map(_network, cidrs)))
     except ValueError as error:
         raise Malformed(f"spec.networking.{name} of the Shoot: {error}; correct the CIDR") from error
+
+
+def _network(cidr: str) -> Network:
+    # Python takes more for a network than Kubernetes does.
+    if not _CIDR.fullmatch(cidr):
+        raise ValueError(f"{cidr!r:.60} does not look like 10.0.0.0/16 or fd00:10::/64")
+    found = ip_network(cidr)
+    if isinstance(found, IPv6Network) and found.network_address.ipv4_mapped:
+        raise ValueError(f"{cidr!r} is of IPv4 in the clothes of IPv6")
+    return found
 
 
 def _check_overlaps(by_name: Mapping[str, Iterable[Network]]) -> None:
