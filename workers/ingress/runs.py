@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -17,6 +17,7 @@ from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
 from workers import clock, reports
 from workers.doors import Doors
 from workers.ingress import plans, wanted
+from workers.ingress.contention import Contention, touched
 from workers.ingress.interest import is_shoot
 from workers.ingress.plans import Action, Await, Correct, LeaveAlone, Make, Remove
 from workers.ingress.sight import Sight
@@ -48,6 +49,7 @@ class IngressRuns:
         self._world = world
         self._places = places
         self._sight = sight
+        self._contention = Contention()
 
     async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
         """Do what the Ingress asks for now, whatever the wish once meant."""
@@ -59,7 +61,7 @@ class IngressRuns:
                 return await self._clean_up(seen, doors)
             return await self._ensure(seen, wish, doors)
         except TransientError as error:
-            return _again("waiting", wish, error, first=0.1)
+            return _again("waiting", wish, error, first=0.1, reason=wish.reason)
         except PermanentError as error:
             await self._say(seen, failed(str(error)), wish, doors)
             # An API server that has just come back may say once that we are not allowed to.
@@ -83,10 +85,23 @@ class IngressRuns:
         # Who has no address for a moment will have one again, and clients go on trying until then.
         kept = () if ingress.deleting or wanted.targets(ingress) else wanted.hosts(ingress)
         actions = plans.plan(ingress, records, await self._records(seen, records, doors), kept)
-        await self._do_all(actions, seen, doors)
+        contended = await self._repair(actions, seen, wish, doors)
         if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
             await self._say(seen, in_the_way(refused), wish, doors)
-        return _outcome(actions)
+        return _paused(contended) if contended else _outcome(actions)
+
+    async def _repair(
+        self, actions: Sequence[Action], seen: Seen, wish: Wish, doors: Doors
+    ) -> Mapping[str, float]:
+        """Do what is not undone over and over. Returns what is, with the seconds to leave it alone."""
+        if wish.reason != "drift" or not any(map(touched, actions)):
+            await self._do_all(actions, seen, doors)
+            return {}
+        contended = await self._contention.left(seen.ref, seen.object, actions, doors)
+        doing = [one for one in actions if touched(one) not in contended]
+        await self._do_all(doing, seen, doors)
+        self._contention.mended(seen.ref, seen.object, doing)
+        return contended
 
     async def _in_shoot_namespace(self, ref: ObjectRef, doors: Doors) -> bool:
         at = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
@@ -192,6 +207,14 @@ def set_aside() -> EventIntent:
     return EventIntent(type="Warning", reason="SetAside", note=note)
 
 
+def _paused(contended: Mapping[str, float]) -> Outcome:
+    note = (
+        f"somebody changes DNSRecord {', '.join(contended)} back again and again; "
+        "two programs want it to be different"
+    )
+    return Outcome("waiting", Again(Wish(reason="drift"), min(contended.values())), note)
+
+
 def _outcome(actions: Sequence[Action]) -> Outcome:
     if waiting := [one.name for one in actions if isinstance(one, Await)]:
         again = Again(Wish(reason="retry"), _LOOK_AGAIN)
@@ -201,7 +224,10 @@ def _outcome(actions: Sequence[Action]) -> Outcome:
     return Outcome("ensured" if actions else "nothing to do")
 
 
-def _again(word: str, wish: Wish, error: TransientError | PermanentError, first: float) -> Outcome:
+def _again(
+    word: str, wish: Wish, error: TransientError | PermanentError, first: float, reason: str = "retry"
+) -> Outcome:
+    """`retry` says that people have been told already."""
     attempt = wish.attempt + 1
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    return Outcome(word, Again(Wish(reason="retry", attempt=attempt), after), str(error))
+    return Outcome(word, Again(Wish(reason=reason, attempt=attempt), after), str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -31,9 +31,9 @@ class Patience:
     """How long to leave objects alone that had to be put right again and again, lately and here."""
 
     clock: Callable[[], float] = time.monotonic
-    _repairs: dict[ObjectRef, _Repairs] = field(default_factory=dict)
+    _repairs: dict[Hashable, _Repairs] = field(default_factory=dict)
 
-    def mended(self, ref: ObjectRef) -> None:
+    def mended(self, ref: Hashable) -> None:
         now = self.clock()
         # In the order of their last repair, so those that can be forgotten come first.
         before = self._repairs.pop(ref, None)
@@ -45,7 +45,7 @@ class Patience:
         again = before is not None and now - before.last < _FORGOTTEN
         self._repairs[ref] = _Repairs(before.number + 1 if before and again else 1, now)
 
-    def left(self, ref: ObjectRef) -> float:
+    def left(self, ref: Hashable) -> float:
         """Seconds until the next repair: none at first, then each time twice as many, up to a minute."""
         repairs = self._repairs.get(ref)
         if repairs is None or repairs.number < _AT_ONCE:

@@ -1,0 +1,152 @@
+"""Ingresses whose records others fight for, or refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from bus import consumers, streams, subjects
+from bus.connection import Access, connected
+from bus.messages import RunRecord
+from tests.kinds.kindworld import Client, KindWorld, kind_world
+from tests.kinds.test_ingress import HOST, NAME, address, digest, ingress, records, until_records
+from tests.natsserver import NatsServer
+from tests.running import eventually, running, soon
+from tests.servers import ControlPlane
+from windowbox.errors import PermanentError, Unreachable, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, INGRESSES, RUNTIME, Resource
+
+_EVENTS = Resource("", "v1", "events", "Event")
+_ADMISSION = "admissionregistration.k8s.io"
+_POLICIES = Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False)
+_BINDINGS = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
+)
+_WEBHOOKS = Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "ingress") as made:
+        yield made
+
+
+async def test_two_that_want_different_records_do_not_keep_each_other_busy(world: KindWorld) -> None:
+    """Somebody else sets a record back as soon as it has been put right, and never tires."""
+    shoot = await world.shoot()
+    made = await ingress(shoot, "web", HOST, "other.test", at=("10.0.0.1",))
+    other = f"web-{digest('other.test')}"
+    await shoot.until(DNSRECORDS, NAME, lambda found: found is not None)
+
+    def ours(found: Object | None) -> bool:
+        return found is not None and found.spec["values"] != ["6.6.6.6"]
+
+    async def insist() -> None:
+        while True:
+            await shoot.merge(DNSRECORDS, NAME, {"spec": {"values": ["6.6.6.6"]}})
+            await shoot.until(DNSRECORDS, NAME, ours)
+
+    async with running(insist()):
+        await soon(_noted(world, made, "two programs"))
+        # Neither the other record waits for those two, nor whoever changes the Ingress.
+        await shoot.delete(DNSRECORDS, other)
+        await shoot.until_gone(DNSRECORDS, other)
+        await shoot.until(DNSRECORDS, other, lambda found: found is not None)
+    await address(shoot, "web", "10.0.0.2")
+    right = {NAME: ("A", HOST, ["10.0.0.2"]), other: ("A", "other.test", ["10.0.0.2"])}
+    await until_records(shoot, right)
+
+
+async def test_a_refusal_is_told_even_if_the_api_was_busy_before(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    async with _refused(shoot):
+        async with _busy(shoot):
+            made = await ingress(shoot, "web", HOST)
+            await soon(_noted(world, made, "dnsrecords"))
+            assert await _told(shoot, made) == []
+
+        async def told() -> list[str]:
+            return await _told(shoot, made)
+
+        assert await eventually(told) == ["DNSRecordsFailed"]
+    assert await records(shoot) == {}
+
+
+async def _told(shoot: Client, ingress: Object) -> list[str]:
+    page = await shoot.kube.page(_EVENTS, limit=5000)
+    return [one["reason"] for one in page.items if one["involvedObject"].get("uid") == ingress.uid]
+
+
+async def _noted(world: KindWorld, ingress: Object, text: str) -> None:
+    """Wait for a run of the Ingress that ends with these words."""
+    filters = [subjects.run("ingress", subjects.key(ingress.ref(RUNTIME, INGRESSES.id)))]
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        async for stored in consumers.follow(bus, streams.JOURNAL, filters):
+            if stored and text in RunRecord.model_validate_json(stored.data).note:
+                return
+
+
+@contextlib.asynccontextmanager
+async def _refused(shoot: Client) -> AsyncIterator[None]:
+    """Nobody may make DNSRecords in this namespace."""
+    name, rules = f"refused-{uuid.uuid4().hex[:8]}", {**_rule(), "operations": ["CREATE"]}
+    denied = [{"expression": "false", "message": "there are enough"}]
+    constraints = {"namespaceSelector": _selector(shoot), "resourceRules": [rules]}
+    policy = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": denied}
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    async with _made(shoot, _POLICIES, name, spec=policy), _made(shoot, _BINDINGS, name, spec=binding):
+        await eventually(lambda: _fails(shoot, PermanentError))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _busy(shoot: Client) -> AsyncIterator[None]:
+    """The API server cannot make DNSRecords in this namespace, since a webhook does not answer."""
+    name = f"busy-{uuid.uuid4().hex[:8]}"
+    hook = {
+        "name": f"{name}.test.local",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{**_rule(), "operations": ["CREATE"]}],
+        "namespaceSelector": _selector(shoot),
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+    }
+    async with _made(shoot, _WEBHOOKS, name, webhooks=[hook]):
+        await eventually(lambda: _fails(shoot, Unreachable))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _made(shoot: Client, resource: Resource, name: str, **content: Any) -> AsyncIterator[None]:
+    head = {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}
+    await shoot.kube.create(resource, "", {**head, "metadata": {"name": name}, **content})
+    try:
+        yield
+    finally:
+        await shoot.kube.delete(resource, "", name)
+
+
+async def _fails(shoot: Client, how: type[WindowboxError]) -> bool:
+    """Whether making a DNSRecord ends like this."""
+    spec = {"name": "a.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
+    name = f"trial-{uuid.uuid4().hex[:8]}"
+    try:
+        await shoot.create(DNSRECORDS, name, spec, operation=None)
+    except WindowboxError as error:
+        return isinstance(error, how)
+    await shoot.delete(DNSRECORDS, name)
+    return False
+
+
+def _rule() -> dict[str, Any]:
+    return {"apiGroups": [DNSRECORDS.group], "apiVersions": ["*"], "resources": [DNSRECORDS.plural]}
+
+
+def _selector(shoot: Client) -> dict[str, Any]:
+    return {"matchLabels": {"kubernetes.io/metadata.name": shoot.namespace}}
