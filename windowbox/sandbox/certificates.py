@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -56,6 +58,17 @@ def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str]) -> Pair:
     if not pair.exists():
         _issue(ca, pair, _name(name, ()), ExtendedKeyUsageOID.SERVER_AUTH, [_host(host) for host in hosts])
     return pair
+
+
+def holds(ca: Pair, path: Path) -> bool:
+    """Are there a certificate of this authority that is still valid, and its key, in the file at `path`?"""
+    try:
+        ssl.create_default_context().load_cert_chain(path)
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca.certificate.read_bytes()))
+    except (OSError, ValueError, TypeError, InvalidSignature):
+        return False
+    return certificate.not_valid_after_utc > datetime.datetime.now(datetime.UTC)
 
 
 def signing_key(path: Path) -> Path:

@@ -77,7 +77,7 @@ def stages(
     nodes = _nodes(site, api, pki) if site else [[], [], []]
     return [
         [*_storage(folder, options, ports, around), *nodes[0]],
-        [dataclasses.replace(apiserver, then=lambda: grants.apply_all(api)), *nodes[1]],
+        [dataclasses.replace(apiserver, then=lambda: _fill(api, site)), *nodes[1]],
         [
             *_controllers(identity, pki, ports, with_nodes=bool(site or options.played_nodes)),
             *_played(folder, options, ports, api),
@@ -89,6 +89,13 @@ def stages(
 
 def dns_key_file(folder: Path) -> Path:
     return folder / "dns.key"
+
+
+def _fill(api: ApiServer, site: Site | None) -> None:
+    """Bring into the cluster what has to be there before those come who need it."""
+    grants.apply_all(api)
+    if site:
+        site.admit(api)
 
 
 def _addresses(ports: dict[str, int]) -> tuple[str, ...]:

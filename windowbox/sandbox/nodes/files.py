@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.nodes import images
 from windowbox.sandbox.nodes.addresses import NodePlan, Plan
+from windowbox.sandbox.nodes.joining import Token
 
 _EVICT_NEVER = dict.fromkeys(
     ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
@@ -29,6 +31,8 @@ class Place:
     namespace: str
     data: Path
     run: Path
+    credentials: Path
+    """Where the kubelet keeps its certificate, for the next time, too."""
     plugins: Path
     """The CNI plugins of this machine."""
 
@@ -42,6 +46,11 @@ class Place:
         return self.run / "kubelet"
 
     @property
+    def certificate(self) -> Path:
+        """The kubelet's certificate and its key, under a name of the kubelet's choice."""
+        return self.credentials / "kubelet-client-current.pem"
+
+    @property
     def init_file(self) -> Path:
         """The number of the process that the others of this node have to join, and when it started."""
         return self.run / "init"
@@ -52,10 +61,9 @@ class Place:
         return self.run / "containerd" / "io.containerd.runtime.v2.task" / "k8s.io"
 
 
-def write(place: Place, plan: Plan, api: ApiServer, pki: Path) -> None:
+def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> None:
     """Everything that containerd, kubelet and kube-proxy of this node read."""
     node = place.node
-    kubelet = certificates.client(api.ca, pki, f"system:node:{node.name}", groups=["system:nodes"])
     proxy = certificates.client(api.ca, pki, "system:kube-proxy")
     # Another sandbox may have had other addresses; a certificate is for those in its name.
     serving = certificates.server(api.ca, pki, f"kubelet-{node.name}-{node.v4}", [node.name, *node.addresses])
@@ -66,9 +74,23 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path) -> None:
     whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))
     whole.write(place.data / "kubelet.yaml", yaml.safe_dump(_kubelet(place, api.ca, serving)))
     whole.write(place.data / "kube-proxy.yaml", yaml.safe_dump(_kube_proxy(place, plan)))
-    for name, user in (("kubelet", kubelet), ("kube-proxy", proxy)):
-        text = controlplane.kubeconfig_text(api.url, api.ca, user)
-        whole.write_private(place.data / f"{name}.kubeconfig", text)
+    _write_kubeconfig(place, "kube-proxy", api, proxy)
+    if joined(place, api.ca):
+        _write_kubeconfig(place, "kubelet", api, Pair(place.certificate, place.certificate))
+    else:
+        # A kubelet would go on with a certificate of another authority, if it finds one.
+        shutil.rmtree(place.credentials, ignore_errors=True)
+        _write_kubeconfig(place, "bootstrap", api, token.text())
+
+
+def joined(place: Place, ca: Pair) -> bool:
+    """Has the node a certificate by which the cluster knows it?"""
+    return certificates.holds(ca, place.certificate)
+
+
+def _write_kubeconfig(place: Place, name: str, api: ApiServer, user: Pair | str) -> None:
+    text = controlplane.kubeconfig_text(api.url, api.ca, user)
+    whole.write_private(place.data / f"{name}.kubeconfig", text)
 
 
 def _containerd(place: Place) -> str:
@@ -125,6 +147,9 @@ def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
             "x509": {"clientCAFile": str(ca.certificate)},
         },
         "authorization": {"mode": "Webhook"},
+        # Who renews certificates asks for the first one in the background; meanwhile all else is refused, and
+        # tried again seconds later. So a kubelet joins before it does anything else, and renews next time.
+        "rotateCertificates": joined(place, ca),
         "tlsCertFile": str(serving.certificate),
         "tlsPrivateKeyFile": str(serving.key),
         "healthzBindAddress": str(place.node.v4),

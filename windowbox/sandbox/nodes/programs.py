@@ -93,9 +93,10 @@ def kubelet(place: Place, api: ApiServer) -> Child:
         f"{node.name}/kubelet",
         _inside(
             place, str(binaries.find("kubelet")), f"--config={place.data / 'kubelet.yaml'}",
-            f"--kubeconfig={place.data / 'kubelet.kubeconfig'}", f"--hostname-override={node.name}",
+            f"--kubeconfig={place.data / 'kubelet.kubeconfig'}",
+            f"--bootstrap-kubeconfig={place.data / 'bootstrap.kubeconfig'}",
+            f"--cert-dir={place.credentials}", f"--hostname-override={node.name}",
             f"--node-ip={node.v4},{node.v6}", f"--root-dir={place.kubelet}",
-            f"--cert-dir={place.kubelet / 'pki'}",
         ),
         ready=lambda: controlplane.healthy(f"http://{node.v4}:10248/healthz") and _is_ready(api, node.name),
         inner=True,

@@ -14,11 +14,12 @@ from windowbox.errors import Missing, Refused
 from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.nodes import addresses, claims, images, leftovers, network, sshimage
+from windowbox.sandbox.nodes import addresses, claims, images, joining, leftovers, network, sshimage
 from windowbox.sandbox.nodes import files as node_files
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.nodes.files import Place
+from windowbox.sandbox.nodes.joining import Token
 from windowbox.sandbox.options import Options
 
 PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
@@ -33,6 +34,8 @@ class Site:
     plan: Plan
     places: list[Place]
     folder: Path
+    token: Token
+    """With which those of its nodes join that never did."""
 
     @property
     def host(self) -> str:
@@ -42,11 +45,17 @@ class Site:
     def write(self, api: ApiServer, pki: Path) -> list[Path]:
         """Write what the programs of all nodes read; the archives of images among it."""
         for place in self.places:
-            node_files.write(place, self.plan, api, pki)
+            node_files.write(place, self.plan, api, pki, self.token)
         return [
             images.write(image, self.folder / "images" / f"{image.name.partition('/')[2]}.tar")
             for image in (*images.images(), *sshimage.found())
         ]
+
+    def admit(self, api: ApiServer) -> None:
+        """Let the nodes join that have not. Safe to repeat."""
+        joining.bind(api)
+        if not all(node_files.joined(place, api.ca) for place in self.places):
+            joining.admit(api, self.token)
 
 
 @contextlib.contextmanager
@@ -65,7 +74,7 @@ def opened(folder: Path, options: Options) -> Iterator[Site | None]:
         claims.begin(claim)
         try:
             network.build(claim, plan)
-            yield Site(claim, plan, _places(claim, plan, data), data)
+            yield Site(claim, plan, _places(claim, plan, folder), data, joining.token())
         finally:
             leftovers.clear_one(claim)
             shutil.rmtree(data, ignore_errors=True)
@@ -109,13 +118,14 @@ def _claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, 
     raise Refused(f"no addresses for nodes are free in {' and '.join(options.ranges)}")
 
 
-def _places(claim: Claim, plan: Plan, data: Path) -> list[Place]:
+def _places(claim: Claim, plan: Plan, folder: Path) -> list[Place]:
     return [
         Place(
             node=node,
             namespace=claim.namespace(node.name),
-            data=data / node.name,
+            data=folder / "nodes" / node.name,
             run=claim.folder / node.name,
+            credentials=folder / "kubelets" / node.name,
             plugins=packages.plugins(),
         )
         for node in plan.nodes
