@@ -127,3 +127,19 @@ def test_events_wait_while_the_shoot_has_failed(
     namespace: str, labels: dict[str, str] | None, found: Object | None, held: Hold | None
 ) -> None:
     assert held_back(namespace, labels, facts(found) if found else None) is held
+
+
+@pytest.mark.parametrize("labels", [SHOOT, {}, None], ids=["shoot", "kube-system", "unreadable"])
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        pytest.param(FAILED, Hold.FAILED, id="T-9-failed"),
+        pytest.param(cluster(), None, id="T-9-fine"),
+        pytest.param(None, Hold.UNKNOWN, id="C-3-no-cluster"),
+    ],
+)
+def test_what_needs_its_shoot_waits_for_it_in_any_namespace(
+    labels: dict[str, str] | None, found: Object | None, held: Hold | None
+) -> None:
+    shoot = facts(found) if found else None
+    assert held_back("kube-system", labels, shoot, required=True) is held

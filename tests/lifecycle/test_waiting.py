@@ -13,9 +13,9 @@ from bus.messages import Wish
 from bus.pool import Outcome
 from tests.lifecycle.stage import LONG_AGO, Stage, said
 from tests.rules import rule
-from windowbox.errors import Refused, Unreachable, Waiting
+from windowbox.errors import Malformed, Refused, Unreachable, Waiting, WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
-from windowbox.models.refs import ObjectRef
+from windowbox.models.refs import CLUSTERS, ObjectRef
 from workers.dnsrecord.actuator import KIND
 from workers.lifecycle import runs
 from workers.lifecycle.kinds import Need
@@ -132,9 +132,13 @@ async def test_a_slow_run_that_fails_as_before_does_not_leave_processing_behind(
     assert (await last(stage, ref))["lastOperation"]["state"] == "Error"
 
 
-@pytest.mark.parametrize("error", [Refused("no"), Unreachable("away")], ids=["refused", "away"])
+@pytest.mark.parametrize(
+    "error",
+    [Refused("no"), Unreachable("away"), Malformed("what?")],
+    ids=["refused", "away", "not-understood"],
+)
 async def test_what_cannot_be_put_right_is_tried_again_and_the_object_keeps_its_status(
-    stage: Stage, error: Refused | Unreachable
+    stage: Stage, error: WindowboxError
 ) -> None:
     ref = await stage.record()
     await stage.report(ref, said("Create", "Succeeded"))
@@ -196,3 +200,27 @@ async def test_a_kind_that_needs_its_shoot_waits_for_the_cluster(stage: Stage) -
     assert stage.crew.asked == []
     assert (await last(stage, ref))["sequence"] == 0
     assert (await stage.live(ref)).finalizers == ()
+
+
+@rule("T-9")
+async def test_what_drifts_while_the_shoot_has_failed_is_looked_at_once_more(stage: Stage) -> None:
+    stage.life.kind = dataclasses.replace(KIND, shoot=Need.REQUIRED)
+    ref = await stage.record()
+    await stage.report(ref, said("Create", "Succeeded"))
+    shoot = {"status": {"lastOperation": {"state": "Failed"}}}
+    cluster = {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": ref.namespace},
+        "spec": {"cloudProfile": {"a": 1}, "seed": {"a": 1}, "shoot": shoot},
+    }
+    await stage.api.create(CLUSTERS, "", cluster)
+    try:
+        asked, drifted = await run(stage, ref), await run(stage, ref, "drift")
+    finally:
+        await stage.api.delete(CLUSTERS, "", ref.namespace)
+    assert (asked.word, asked.again) == ("held back", None)
+    assert drifted.word == "held back"
+    assert drifted.again
+    assert (drifted.again.wish.reason, drifted.again.wish.attempt) == ("drift", 1)
+    assert stage.crew.asked == []

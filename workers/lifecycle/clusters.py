@@ -79,11 +79,12 @@ def held_back(
 ) -> Hold | None:
     """Why runs in `namespace` have to wait, if they have to.
 
-    `labels` of a namespace that could not be read: None, which holds nothing back but what without a Shoot
-    cannot be done (`required`).
+    What cannot be done without a Shoot (`required`) depends on it in any namespace: control planes of
+    self-hosted Shoots are in kube-system. `labels` of a namespace that could not be read: None, which holds
+    nothing else back.
     """
-    if shoot is None and required:
-        return Hold.UNKNOWN
+    if required:
+        return Hold.UNKNOWN if shoot is None else Hold.FAILED if shoot.failed else None
     if namespace == "garden" or labels is None or not is_shoot_namespace(labels):
         return None
     if shoot is None:

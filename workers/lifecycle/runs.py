@@ -15,7 +15,6 @@ from bus.pool import Again, Outcome
 from windowbox.errors import (
     Conflict,
     Forbidden,
-    Malformed,
     Missing,
     PermanentError,
     Refused,
@@ -125,7 +124,11 @@ class LifeCycle:
             return Outcome("waiting for state")
         shoot, blocked = await self._shoot(ref, doors)
         if blocked is Hold.FAILED:
-            return Outcome("held back", note=blocked)
+            # Its owner's retry asks anew for all that was asked, but knows nothing of what has drifted.
+            drifted = wish.reason == "drift"
+            return Outcome(
+                "held back", self._later(wish, PermanentError(blocked)) if drifted else None, blocked
+            )
         if blocked is Hold.UNKNOWN:
             return Outcome("waiting", self._retry(wish, TransientError(blocked)), blocked)
         run = Run(ref, object, shoot, doors)
@@ -344,12 +347,9 @@ class LifeCycle:
             extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
             return Outcome("waiting", Again(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
-        except Malformed as error:
-            return Outcome("error", self._resync(), str(error))
         except (TransientError, PermanentError) as error:
             logger.info("%s: could not be put right: %s", run.ref, error)
-            again = Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
-            return Outcome("error", again, str(error))
+            return Outcome("error", self._later(wish, error), str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
             now = statuses.moment(run.object, await clock.now(run.doors))
             phrases = self.kind.words.of(Flow.RECONCILE)
@@ -359,6 +359,10 @@ class LifeCycle:
 
     def _retry(self, wish: Wish, error: WindowboxError) -> Again:
         return Again(Wish(reason="retry", attempt=wish.attempt + 1), self._delay(wish, error))
+
+    def _later(self, wish: Wish, error: WindowboxError) -> Again:
+        """The same wish once more."""
+        return Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
 
     def _delay(self, wish: Wish, error: WindowboxError) -> float:
         delay = statuses.retry_delay(wish.attempt, self._world.jitter())
