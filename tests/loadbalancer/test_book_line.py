@@ -115,6 +115,17 @@ async def test_who_becomes_something_else_leaves_the_line(bus: Bus) -> None:
         assert await waits(book, "fourth") == 1
 
 
+async def test_who_cannot_be_served_lets_those_behind_it_pass(bus: Bus) -> None:
+    async with settled(bus, TWO) as book:
+        await full(book)
+        await waits(book, "third")
+        await waits(book, "fourth")
+        await gone(book, "first")
+        assert (await book.step_back(service("third"))).wake == (service("fourth"),)
+        await taken(book, "fourth")
+        assert (await book.step_back(service("second"))).wake == ()
+
+
 async def test_a_port_that_was_anothers_is_had_once_the_other_goes(bus: Bus) -> None:
     async with settled(bus, TWO) as book:
         await taken(book, "web", share="word", ports=["80/TCP"])

@@ -77,6 +77,25 @@ class Addresses:
 
         return str(await doors.call("addresses", {"version": str(ref)}, act))
 
+    async def left(self, ref: ObjectRef, uid: str, doors: Doors) -> list[str] | None:
+        """What the Service has as a load balancer; None if it has nothing, and does not wait for it."""
+
+        async def act() -> list[str] | None:
+            has = [a for a, holder in self._book.held(ref) if holder.uid == uid and not holder.until]
+            waiter = self._book.waiting().get(ref)
+            return has if has or (waiter and waiter.uid == uid) else None
+
+        found: list[str] | None = await doors.call("addresses", {"left": str(ref)}, act)
+        return found
+
+    async def step_back(self, ref: ObjectRef, doors: Doors) -> None:
+        """Wait no longer: who cannot be served must not hold up those behind it."""
+
+        async def act() -> None:
+            await self._released(await self._book.step_back(ref))
+
+        await doors.call("addresses", {"step back": str(ref)}, act)
+
     async def release(self, ref: ObjectRef, doors: Doors) -> None:
         """Take back all that a Service of this name has."""
 

@@ -129,6 +129,15 @@ class Book:
         await self.leave_line(ref)
         return Released(wake=self.wake((), ref))
 
+    async def step_back(self, ref: ObjectRef) -> Released:
+        """Let those have their turn who wait behind this Service. What it has it keeps."""
+        await self._ready()
+        await self.bucket.catch_up()
+        if ref not in self.ledger.waiters:
+            return Released()
+        await self.leave_line(ref)
+        return Released(wake=self.wake((), ref))
+
     async def release_expired(self, ref: ObjectRef, now: float) -> Released:
         """Take back what was kept for the Service until now."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +20,6 @@ from workers.loadbalancer.addresses import Addresses, Given
 from workers.loadbalancer.demands import Demand
 from workers.loadbalancer.states import EdgeState
 from workers.loadbalancer.statuses import Standing
-from workers.loadbalancer.words import Doing
 from workers.loadbalancer.world import ServiceWorld
 
 _LOOK_AGAIN = 60.0
@@ -78,12 +78,15 @@ class ServiceRuns:
         try:
             if qualifying.needs_cleanup(found):
                 return await self._clean_up(seen, doors)
-            if qualifying.wants(found, self._settings.classes) and not found.deleting:
+            if self._wants(found):
                 return await self._ensure(seen, wish, doors)
+            if (left := await self._addresses.left(ref, found.uid, doors)) is not None:
+                # It was ours a moment ago: a run was cut off, or two changes came as one.
+                return await self._clean_up(seen, doors, left)
         except Missing:
             return Outcome("gone")  # the bus will tell us
         except PermanentError as error:
-            failed = words.sync_failed(_doing(found), str(error))
+            failed = words.sync_failed("ensure" if self._wants(found) else "delete", str(error))
             await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], doors)
             return _again("failed", wish, error, first=5.0)
         await self._addresses.release_expired(ref, seen.now, doors)
@@ -92,11 +95,15 @@ class ServiceRuns:
             await self._world.forget(ref, reported.uid, doors)
         return Outcome("not ours")
 
+    def _wants(self, service: Object) -> bool:
+        return qualifying.wants(service, self._settings.classes) and not service.deleting
+
     # What a Service asks for.
 
     async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
         demand = demands.demand_in(seen.ref.cluster, seen.object, self._settings)
         if not demand.ports:
+            await self._addresses.step_back(seen.ref, doors)
             return await self._explain(
                 seen, demand, demand.refusals[0].note if demand.refusals else "", doors
             )
@@ -141,11 +148,13 @@ class ServiceRuns:
         # What was drained before it ever served, shows no address yet.
         status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch
         patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
+        refused = [refusal.note for refusal in demand.refusals]
         memo = {
             "digest": state.digest,
             "backends": list(state.backends),
             "problems": dict(state.problems),
             "serves": standing.serves,
+            **({"refused": refused} if refused else {}),
         }
         await self._say(seen, patch, memo, _events(seen.memo, memo, demand, state), doors)
         word = "drained" if demand.drained else "ensured" if standing.serves else "waiting"
@@ -165,7 +174,8 @@ class ServiceRuns:
 
     # What a Service leaves behind.
 
-    async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
+    async def _clean_up(self, seen: Seen, doors: Doors, ours: Collection[str] | None = None) -> Outcome:
+        """Let go of it. If `ours` is given, other addresses that it shows are somebody else's."""
         if await self._world.edge(seen.ref, doors) is not None:
             return Outcome("waiting for the edge to let go")  # which will wish for us
         had = await self._addresses.version(seen.ref, seen.object.uid, doors)
@@ -177,7 +187,10 @@ class ServiceRuns:
             return Outcome("deleted")
         until = seen.now + timedelta(seconds=self._settings.grace)
         await self._addresses.keep(seen.ref, seen.object.uid, until, doors)
-        await self._say(seen, statuses.emptied(seen.object), {"gone": True}, events, doors)
+        patch = statuses.emptied(seen.object)
+        if ours is not None and not set(statuses.addresses(seen.object)) <= set(ours):
+            del patch["loadBalancer"]
+        await self._say(seen, patch, {"gone": True}, events, doors)
         return Outcome("let go", Again(Wish(reason="grace is over"), self._settings.grace + 1))
 
     async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, doors: Doors) -> Outcome:
@@ -224,16 +237,18 @@ def _events(
     before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
 ) -> list[EventIntent]:
     """What a person should be told of a Service, given what was told before."""
+    # What is refused changes nothing of what Envoy does.
+    told = [words.refused(one) for one in demand.refusals if one.note not in before.get("refused", ())]
     if demand.drained:
-        return [words.drained()] if before.get("digest") != memo["digest"] else []
+        return [*told, words.drained()] if before.get("digest") != memo["digest"] else told
     others = before.get("backends") != memo["backends"]
     if others and memo["problems"] and before.get("digest") == memo["digest"]:
-        return [words.update_failed(state.backends, fields.listed(state.problems.values()))]
+        return [*told, words.update_failed(state.backends, fields.listed(state.problems.values()))]
     if before.get("digest") != memo["digest"] or before.get("problems") != memo["problems"]:
         return [words.ensuring(), *_troubles(demand, state), *([words.ensured()] if memo["serves"] else [])]
     if others:
-        return [words.updated() if state.backends else words.unavailable(state.lacking)]
-    return []
+        return [*told, words.updated() if state.backends else words.unavailable(state.lacking)]
+    return told
 
 
 def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
@@ -245,10 +260,6 @@ def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
         by_reason.setdefault(reason, []).append(place)
     told += [words.sync_failed("ensure", f"{', '.join(p)}: {reason}") for reason, p in by_reason.items()]
     return told
-
-
-def _doing(service: Object) -> Doing:
-    return "delete" if qualifying.needs_cleanup(service) else "ensure"
 
 
 def _again(word: str, wish: Wish, error: WindowboxError, first: float) -> Outcome:
