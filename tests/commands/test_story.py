@@ -47,6 +47,22 @@ def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
     assert moment.title == f"p: wished for since 3.0 s (event): {why}"
 
 
+@pytest.mark.parametrize(
+    ("pool", "outcome", "why"),
+    [
+        ("local-ext-shoot", "succeeded", "nothing is wrong: it is looked at now and then, whatever happens"),
+        ("heartbeat", "renewed", "nothing is wrong: it is looked at now and then, whatever happens"),
+        ("heartbeat", "held back", "because: so it is"),
+        ("ingress", "waiting", "because: so it is"),
+        ("ingress", "ensured", "left from an earlier wait; what was waited for has come since"),
+    ],
+)
+def test_a_later_look_has_a_reason(pool: str, outcome: str, why: str) -> None:
+    pending = Pending(pool, later=EVENT, due=NOW + timedelta(seconds=30))
+    [moment] = story.waits([pending], [run(pool, outcome, note="so it is")], NOW)
+    assert moment.details == (why,)
+
+
 def test_who_is_not_wished_for_does_not_wait() -> None:
     assert list(story.waits([Pending("p")], [], NOW)) == []
 

@@ -15,6 +15,8 @@ from windowbox.commands.balancers import stories
 from windowbox.commands.differences import ABSENT, changes
 from windowbox.commands.kinds import stories as kinds
 from windowbox.telemetry import tracing
+from workers.extension.actuators import KINDS as EXTENSIONS
+from workers.heartbeat.pool import POOL as HEARTBEAT
 from workers.lifecycle.clusters import is_shoot_namespace
 
 Tone = Literal["plain", "good", "bad", "late"]
@@ -24,6 +26,8 @@ _MOST_CHANGES = 8
 _LONGEST = 200
 _BAD = ("error", "failed", "refused", "again")
 _GOOD = ("succeeded", "written", "ensured")
+_REGULAR = frozenset({HEARTBEAT, *EXTENSIONS})
+"""Pools whose objects are looked at again, whatever happens."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,10 @@ def _because(pool: str, runs: Sequence[RunRecord]) -> Iterator[str]:
     last = next((run for run in reversed(runs) if run.pool == pool), None)
     if last is None:
         return
-    if last.outcome in (*_BAD, "waiting"):
+    if last.outcome in (*_BAD, "waiting", "held back"):
         yield f"because: {last.note}"
+    elif pool in _REGULAR:
+        yield "nothing is wrong: it is looked at now and then, whatever happens"
     elif any(run.pool == pool and run.outcome in _BAD for run in runs):
         yield "left from an earlier failure; what failed then has succeeded since"
     else:
