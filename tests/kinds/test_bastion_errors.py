@@ -106,14 +106,14 @@ async def test_a_name_that_no_service_can_have_is_refused(world: KindWorld) -> N
     await made.gone(name)
 
 
-@rule("B-1")
+@rule("B-1", "B.17")
 async def test_a_pod_that_is_not_admitted_is_asked_for_again_soon(world: KindWorld) -> None:
     made = await yard(world)
     quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     await world.kube.create(QUOTAS, made.there.namespace, quota)
     await made.create()
     found = await made.shoot.until_failed(BASTIONS, "cli")
-    assert found.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHORIZED"]
+    assert found.status["lastError"]["codes"] == ["ERR_INFRA_QUOTA_EXCEEDED"]
     await made.there.delete(QUOTAS, "none")
     async with asyncio.timeout(PATIENCE / 2):  # what a person has to mend is left alone for longer
         await made.there.until(PODS, NAME, lambda found: found is not None)

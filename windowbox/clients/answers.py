@@ -25,6 +25,8 @@ _LONGEST = 2000
 _DEEPEST = 100
 """So deep may what stands in an object be nested. Kubernetes allows a hundred times as much, which nobody who
 reads JSON here could take: one object would stop them for all others."""
+_QUOTA = "exceeded quota: "
+"""An API server has nothing else by which to tell that a right is there, and only used up."""
 _FIELDS = {"labels": dict, "annotations": dict, "finalizers": list, "ownerReferences": list}
 _PLAIN = re.compile(r"[!-~]*")
 """What may stand in a header of the bus."""
@@ -93,6 +95,8 @@ def refusal(what: str, status: int, body: bytes) -> Exception:
             return WatchExpired(f"{what}: {message}")
         case 401:
             return PermanentError(f"{what}: {message}", codes=(UNAUTHENTICATED,))
+        case 403 if _QUOTA in message:
+            return Forbidden(f"{what}: {message}", codes=("ERR_INFRA_QUOTA_EXCEEDED",))
         case 403:
             return Forbidden(f"{what}: {message}")
         case 429 | 500 | 502 | 503 | 504:

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from windowbox.errors import (
+    Forbidden,
     Missing,
-    PermanentError,
     Superseded,
     TransientError,
     Waiting,
@@ -57,7 +57,6 @@ KIND = Kind(
 _CREDENTIALS = "cloudprovider"
 _LINGERING = (PODS, SERVICES)
 """What somebody else has to let go of first."""
-_FORBIDDEN = "ERR_INFRA_UNAUTHORIZED"
 _OVER = ("Failed", "Succeeded")
 
 
@@ -143,9 +142,7 @@ async def _machine(place: Place, at: Site, pod: Manifest) -> None:
         raise Waiting("waiting for the Bastion Pod that has ended to be gone")
     try:
         await place.ensure(PODS, pod)
-    except PermanentError as error:
-        if _FORBIDDEN not in error.codes:
-            raise
+    except Forbidden as error:
         # That may pass by itself: a quota is used up, or a namespace just made has no service account yet.
         raise TransientError(str(error), codes=error.codes) from error
 
