@@ -14,6 +14,8 @@ _OURS_ALONE = frozenset({MANAGED_RESOURCES, NETWORK_POLICIES})
 """Kinds of which nobody fills in anything: what else stands in their spec was put there by hand."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata", "status"})
 _KEPT = ("labels", "annotations")
+_WHOLE = "selector"
+"""A mapping that the API replaces as a whole: with one label more a Service leads to nobody."""
 
 
 def manifest(
@@ -76,7 +78,9 @@ def _bare(value: Any) -> Any:
 def _within(wanted: Any, found: Any) -> bool:
     """Whether everything in `wanted` stands in `found` as well. Lists are as long in both."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(_within(v, found.get(k)) for k, v in wanted.items())
+        return isinstance(found, Mapping) and all(
+            v == found.get(k) if k == _WHOLE else _within(v, found.get(k)) for k, v in wanted.items()
+        )
     if wanted == [] and found is None:
         return True
     if isinstance(wanted, list):
