@@ -25,6 +25,11 @@ def delete(what: str, answer: bool = True) -> Call:
     return Call(door="delete", request=what, answer=answer, effect=True)
 
 
+def etcd(door: str, answer: bool = True) -> Call:
+    request = {"secret": "shoot--a--b/etcd-backup", "of": "garden/credentials"}
+    return Call(door=door, request=request, answer=answer, effect=True)
+
+
 def run(*calls: Call, after: float = 0) -> RunRecord:
     return RunRecord(
         pool="infrastructure", key="k", wish=Wish(reason="event"), wish_sequence=1, delivery=1,
@@ -64,6 +69,11 @@ def test_each_object_is_told_once_and_as_it_was_left() -> None:
         pytest.param([NAMESPACE, POLICY, delete(f"namespaces {HOME}")],
                      {f"Namespace {HOME}": "deleted",
                       f"NetworkPolicy {HOME}/deny": "gone with its namespace"}, id="taken-along"),
+        pytest.param([etcd("tell")], {"Secret shoot--a--b/etcd-backup": "wrote"}, id="told-to-etcd"),
+        pytest.param([etcd("tell"), etcd("take back")], {"Secret shoot--a--b/etcd-backup": "deleted"},
+                     id="taken-back"),
+        pytest.param([etcd("tell"), etcd("take back", False)], {"Secret shoot--a--b/etcd-backup": "wrote"},
+                     id="of-another-by-now"),
         pytest.param([Call(door="look", request="services a/b"), Call(door="clock", request=None)], {},
                      id="looks"),
     ],

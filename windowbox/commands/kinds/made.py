@@ -9,12 +9,15 @@ from datetime import datetime
 from typing import Any
 
 from bus.messages import Call, RunRecord
-from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, SERVICES
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, SECRETS, SERVICES
 
 WROTE, CHANGED, LEFT = "wrote", "changed", "left alone"
 DELETED, GONE, TAKEN_ALONG = "deleted", "found gone", "gone with its namespace"
 _NO_MORE = frozenset({DELETED, GONE, TAKEN_ALONG})
-_DOORS = {"apply": WROTE, "claim": WROTE, "create": WROTE, "merge": CHANGED, "delete": DELETED}
+_DOORS = {
+    "apply": WROTE, "claim": WROTE, "create": WROTE, "tell": WROTE,
+    "merge": CHANGED, "delete": DELETED, "take back": DELETED,
+}  # fmt: skip
 _NAMED = re.compile(r"(?P<plural>\S+) (?:(?P<namespace>[^/\s]+)/)?(?P<name>\S+?)(?: \((?P<cluster>.+)\))?")
 _PLURALS = {resource.plural: resource for resource in RESOURCES.values()}
 _TOLD_THEMSELVES = frozenset({DNSRECORDS.kind, SERVICES.kind})
@@ -91,7 +94,7 @@ def _taken_along(one: Made, found: Mapping[tuple[str, ...], Made]) -> Made:
 def told(call: Call) -> Made | None:
     """What the call did to which object; None if it is none of those that do something to objects."""
     did = _DOORS.get(call.door)
-    made = _of_manifest(call) if call.door in ("apply", "claim", "create") else _of_name(call)
+    made = _of_manifest(call) or _of_secret(call) or _of_name(call)
     if did is None or made is None:
         return None
     error = f"{call.error['type']}: {call.error['message']}" if call.error else ""
@@ -113,7 +116,17 @@ def lines(found: Iterable[Made], cluster: str) -> list[str]:
     return told
 
 
+def _of_secret(call: Call) -> Made | None:
+    """Of Secrets whose content is not noted, the request has no more than the name."""
+    if call.door not in ("tell", "take back") or not isinstance(call.request, Mapping):
+        return None
+    namespace, _, name = str(call.request.get("secret", "")).partition("/")
+    return Made(SECRETS.kind, namespace, name, "")
+
+
 def _of_manifest(call: Call) -> Made | None:
+    if call.door not in ("apply", "claim", "create"):
+        return None
     object = call.request.get("object") if isinstance(call.request, Mapping) else None
     if not isinstance(object, Mapping):
         return None
