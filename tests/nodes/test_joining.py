@@ -106,9 +106,8 @@ def test_the_token_is_in_no_command_line_and_in_no_environment(nodes: NodeWorld)
     mark = nodes.sandbox.state.mark
     mine = [process.pid for process, found in belongings.marked().items() if found == mark]
     assert mine
-    for pid in mine:
-        for name in ("cmdline", "environ"):
-            assert secret not in _read(Path(f"/proc/{pid}/{name}"))
+    told = [Path(f"/proc/{pid}/{name}") for pid in mine for name in ("cmdline", "environ")]
+    assert [path for path in told if secret in _read(path)] == []
 
 
 def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
