@@ -122,7 +122,7 @@ async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane
 
             async def told() -> list[dict[str, Any]]:
                 there = await presence.processes(bus)
-                return [p for p in there if set(p["watches"].values()) == {"watching"}]
+                return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
 
             [watch] = await eventually(told)
             assert watch["role"] == "watch"
