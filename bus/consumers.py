@@ -240,7 +240,8 @@ async def snapshot(
 
     With `since`, all from this sequence or time on.
     """
-    async for stored in _read(bus, stream, filters, headers_only, history, since, follow=False):
+    reading = _Reading(stream, filters, headers_only, history, since)
+    async for stored in _read(bus, reading, follow=False):
         if stored is not None:
             yield stored
 
@@ -249,21 +250,45 @@ async def follow(
     bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: Since = 0
 ) -> AsyncIterator[Stored | None]:
     """Like `snapshot`, then what comes until the connection breaks. Between the two comes None, once."""
-    async for stored in _read(bus, stream, filters, False, history, since, follow=True):
+    async for stored in _read(bus, _Reading(stream, filters, False, history, since), follow=True):
         yield stored
 
 
-async def _read(
-    bus: Bus,
-    stream: str,
-    filters: list[str],
-    headers_only: bool,
-    history: bool,
-    since: Since,
-    *,
-    follow: bool,
-) -> AsyncIterator[Stored | None]:
-    inbox, reconnected = Inbox(), asyncio.Event()
+class _Reading(NamedTuple):
+    """What one reader wants of a stream. The server forgets it soon after the reader has gone."""
+
+    stream: str
+    filters: list[str]
+    headers_only: bool
+    history: bool
+    since: Since
+
+    def config(self, name: str, inbox: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "deliver_subject": inbox,
+            "filter_subjects": self.filters,
+            "ack_policy": "none",
+            "flow_control": True,
+            "idle_heartbeat": int(_HEARTBEAT * 1e9),
+            "headers_only": self.headers_only,
+            "inactive_threshold": int(30e9),
+            "mem_storage": True,
+            "num_replicas": 1,
+            "max_deliver": 1,
+            **self._start(),
+        }
+
+    def _start(self) -> dict[str, Any]:
+        if isinstance(self.since, datetime):
+            return {"deliver_policy": "by_start_time", "opt_start_time": self.since.isoformat()}
+        if self.since:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.since}
+        return {"deliver_policy": "all" if self.history else "last_per_subject"}
+
+
+async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[Stored | None]:
+    stream, inbox, reconnected = reading.stream, Inbox(), asyncio.Event()
 
     def lose() -> None:
         reconnected.set()
@@ -272,7 +297,7 @@ async def _read(
     with bus.on_reconnect(lose):
         async with inbox.open(bus):
             name = inbox.subject.rsplit(".", 1)[-1]
-            config = _reading(name, inbox.subject, filters, headers_only, history, since)
+            config = reading.config(name, inbox.subject)
             request = {"stream_name": stream, "config": config, "action": "create"}
             pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
             progress = Progress(stream, pending)
@@ -344,31 +369,6 @@ async def _forget(bus: Bus, stream: str, name: str) -> None:
         await remove(bus, stream, name)
     except WindowboxError:
         logger.debug("consumer %s stays until it is inactive", name)
-
-
-def _reading(
-    name: str, inbox: str, filters: list[str], headers_only: bool, history: bool, since: Since
-) -> dict[str, Any]:
-    if isinstance(since, datetime):
-        start: dict[str, Any] = {"deliver_policy": "by_start_time", "opt_start_time": since.isoformat()}
-    elif since:
-        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": since}
-    else:
-        start = {"deliver_policy": "all" if history else "last_per_subject"}
-    return {
-        "name": name,
-        "deliver_subject": inbox,
-        "filter_subjects": filters,
-        "ack_policy": "none",
-        "flow_control": True,
-        "idle_heartbeat": int(_HEARTBEAT * 1e9),
-        "headers_only": headers_only,
-        "inactive_threshold": int(30e9),
-        "mem_storage": True,
-        "num_replicas": 1,
-        "max_deliver": 1,
-        **start,
-    }
 
 
 def _consumer_sequence(message: Msg) -> int:

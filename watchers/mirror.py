@@ -39,6 +39,15 @@ class Known(NamedTuple):
     at: float
 
 
+class Change(NamedTuple):
+    """What the bus is to learn of an object: a new version, or its end."""
+
+    operation: Operation
+    uid: str
+    version: str
+    body: bytes = b""
+
+
 @dataclass
 class Mirror:
     """Puts every change of a kind on the bus, once, in order for each object."""
@@ -128,7 +137,7 @@ class Mirror:
                 break
         for subject, known in list(self._known.items()):
             if subject not in listed and not known.gone:
-                await self._enqueue(subject, "DELETED", known.uid, known.version, b"")
+                await self._enqueue(subject, Change("DELETED", known.uid, known.version))
         await self._settled()
         # Whoever reads the stream from its beginning knows here that nothing is missing.
         await self.bus.publish(subjects.listed(self.cluster, self.resource.id), b"")
@@ -149,7 +158,7 @@ class Mirror:
             case "DELETED":
                 object = Object(event.object)
                 subject = subjects.seen(object.ref(self.cluster, self.resource.id))
-                await self._enqueue(subject, "DELETED", object.uid, object.resource_version, b"")
+                await self._enqueue(subject, Change("DELETED", object.uid, object.resource_version))
 
     async def _announce(self, operation: Operation, raw: dict[str, Any]) -> str:
         object = Object(raw)
@@ -157,40 +166,32 @@ class Mirror:
         known = self._known.get(subject)
         if not (known and known.version == object.resource_version and not known.gone):
             body = _written(presentable(raw, secret=self._secret))
-            await self._enqueue(subject, operation, object.uid, object.resource_version, body)
+            await self._enqueue(subject, Change(operation, object.uid, object.resource_version, body))
         return subject
 
-    async def _enqueue(self, subject: str, operation: Operation, uid: str, version: str, body: bytes) -> None:
+    async def _enqueue(self, subject: str, change: Change) -> None:
         """Publish after the object's former message, beside those of other objects."""
         await self._room.acquire()
         before = self._tail.get(subject)
-        task = asyncio.create_task(
-            self._publish(before, subject, operation, uid, version, body, time.perf_counter()), name=subject
-        )
+        task = asyncio.create_task(self._publish(before, subject, change, time.perf_counter()), name=subject)
         self._tail[subject] = task
         task.add_done_callback(lambda done: self._published(subject, done))
 
     async def _publish(
-        self,
-        before: asyncio.Task[None] | None,
-        subject: str,
-        operation: Operation,
-        uid: str,
-        version: str,
-        body: bytes,
-        seen: float,
+        self, before: asyncio.Task[None] | None, subject: str, change: Change, seen: float
     ) -> None:
         if before:
             await before
         known = self._known.get(subject)
         predecessor = known.sequence if known else 0
         headers = {
-            OPERATION: operation,
-            UID: uid,
-            VERSION: version,
+            OPERATION: change.operation,
+            UID: change.uid,
+            VERSION: change.version,
             PREDECESSOR: str(predecessor),
             TRACE: tracing.fresh(),
         }
+        body = change.body
         if len(body) + 4096 > self.bus.max_payload:
             headers[BODY], body = "omitted", b""
         try:
@@ -199,8 +200,9 @@ class Mirror:
             # Somebody else is at work on this kind, or the bus has forgotten something.
             raise Superseded(f"{subject} is not as we left it") from error
         assert sequence is not None  # no message id, so never a duplicate
-        self._known[subject] = Known(uid, version, sequence, operation == "DELETED", time.time())
-        metrics.events_seen.labels(self.cluster, self.resource.id, operation).inc()
+        gone = change.operation == "DELETED"
+        self._known[subject] = Known(change.uid, change.version, sequence, gone, time.time())
+        metrics.events_seen.labels(self.cluster, self.resource.id, change.operation).inc()
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)
 
     def _published(self, subject: str, task: asyncio.Task[None]) -> None:
