@@ -149,7 +149,7 @@ def _process_lines(present: list[dict[str, Any]]) -> Iterator[str]:
         yield "  no process of windowbox answers"
     for process in present:
         yield f"  {process['role']:<7} {process['process']:<28} metrics http://{process['metrics']}/metrics"
-        for what, state in process.get("watches", {}).items():
+        for what, state in sorted(process.get("watches", {}).items()):
             yield f"          {what}: {state}"
         for zone in process.get("zones", ()):
             state = "connected" if zone["connected"] else "not connected"
