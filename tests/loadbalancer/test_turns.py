@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.loadbalancer.balancerworld import BalancerWorld, address, balancer_world
+from tests.loadbalancer.balancerworld import BalancerWorld, address, balancer_world, greeting, played_node
 from tests.natsserver import NatsServer
 from tests.rules import rule
 from tests.running import eventually
@@ -139,3 +141,41 @@ async def test_what_is_refused_of_a_service_that_serves_is_told(
 
 def degraded(service: Object) -> bool:
     return any(one["type"] == "LoadBalancerDegraded" for one in service.status.get("conditions", ()))
+
+
+async def test_who_asks_for_a_port_of_another_at_a_shared_address_takes_nothing_from_it(
+    world: BalancerWorld,
+) -> None:
+    shared = {"annotations": {"loadbalancer.windowbox/share": "word"}}
+    async with played_node(f"{PLACE}.1", 31079, "hello"), world.worker():
+        await world.node("one", f"{PLACE}.1")
+        await world.service("settled", port=81, node_port=31079, metadata=shared)
+        where = await world.served("settled")
+        await world.service("greedy", metadata=shared)
+        assert await world.served("greedy") == where
+        ports = [{"name": "main", "port": 80}, {"name": "more", "port": 81}, {"name": "own", "port": 82}]
+        await world.merge("greedy", {"spec": {"ports": ports}})
+        assert "port 81/TCP of" in await world.told("greedy", "SyncLoadBalancerFailed")
+
+        async def has_its_own() -> bool:
+            return await listens(where, 82)
+
+        await eventually(has_its_own)
+        assert await greeting(where, 81) == "hello"
+        await world.delete("settled")
+        shown = await world.until("greedy", lambda one: len(places(one)) == 3)
+        assert places(shown) == [80, 81, 82]
+
+
+async def listens(where: str, port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError):
+        _, writer = await asyncio.open_connection(where, port)
+        writer.close()
+        return True
+    return False
+
+
+def places(service: Object) -> list[int]:
+    """The ports that its status shows."""
+    [shown] = service.status["loadBalancer"]["ingress"]
+    return [port["port"] for port in shown["ports"]]

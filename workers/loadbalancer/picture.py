@@ -143,11 +143,12 @@ class Sight:
         before = self._made.get(ref)
         if before and before.parts == parts:
             return before
-        asked, _, backends, pods = parts
+        asked, entries, backends, pods = parts
         addresses = self._book.of(ref, asked.uid)
-        return _Made(
-            parts, wanted.load_balancer(ref, asked, addresses, backends, pods) if addresses else None
-        )
+        if not addresses:
+            return _Made(parts, None)
+        balancer = wanted.load_balancer(ref, asked, addresses, backends, pods)
+        return _Made(parts, _without_others(balancer, entries))
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
@@ -166,6 +167,21 @@ class Sight:
         if not qualifying.wants(service, self._settings.classes) or service.deleting:
             return None
         return demand_in(ref.cluster, service, self._settings)
+
+
+def _without_others(balancer: LoadBalancer, entries: Iterable[tuple[str, Held]]) -> LoadBalancer:
+    """The same, but for ports that by the book are another's with whom it shares the address.
+
+    It may ask for them all the same: that its run will refuse them is of no use to clients of the other.
+    """
+    theirs = {
+        (address, place)
+        for address, held in entries
+        for other in held.others(balancer.ref)
+        for place in other.ports
+    }
+    ours = tuple(one for one in balancer.listeners if (one.address, one.place) not in theirs)
+    return replace(balancer, listeners=ours) if len(ours) < len(balancer.listeners) else balancer
 
 
 def _judged(node: Backend, health: NodeHealth) -> Backend:
