@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
-import io
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests import imagefiles
 from windowbox.sandbox import binaries
 
 _ROOT = Path(__file__).parents[2]
@@ -49,7 +48,10 @@ def write(path: Path, wheels: Path) -> None:
 
     What windowbox needs is installed already, and `wheels` is where its pip looks for the rest.
     """
-    programs = [*map(_program, _SHELL), *(binaries.find(name) for name in ("nats-server", "named", "dig"))]
+    programs = [
+        *map(imagefiles.program, _SHELL),
+        *(binaries.find(name) for name in ("nats-server", "named", "dig")),
+    ]
     python = Path(sys.executable).resolve()
     library = Path(sysconfig.get_path("stdlib"))
     libraries = [*library.glob("lib-dynload/*.so"), *(f for f in _installed() if f.suffix == ".so")]
@@ -57,10 +59,10 @@ def write(path: Path, wheels: Path) -> None:
         for program in {*programs, python}:
             image.add(program.resolve(), str(program))
         for name in _SHELL:
-            _link(image, f"/usr/bin/{name}", str(_program(name)))
-        _link(image, "/bin/sh", str(_program("sh")))
-        _link(image, str(python.parent / "python3"), python.name)
-        for shared in _libraries([*programs, python, *libraries]):
+            imagefiles.add_link(image, f"/usr/bin/{name}", str(imagefiles.program(name)))
+        imagefiles.add_link(image, "/bin/sh", str(imagefiles.program("sh")))
+        imagefiles.add_link(image, str(python.parent / "python3"), python.name)
+        for shared in imagefiles.libraries([*programs, python, *libraries]):
             image.add(shared.resolve(), str(shared))
         image.add(library, str(library), filter=_needed)
         for file in _installed():
@@ -68,15 +70,9 @@ def write(path: Path, wheels: Path) -> None:
         for wheel in wheels.iterdir():
             image.add(wheel, f"/wheels/{wheel.name}")
         for name, text in {"etc/passwd": _USERS, "etc/group": _GROUPS, "etc/pip.conf": _PIP}.items():
-            _text(image, name, text)
+            imagefiles.add_text(image, name, text)
         for name, mode in {"tmp": 0o1777, "run": 0o755, "var/lib": 0o755}.items():
-            _folder(image, name, mode)
-
-
-def _program(name: str) -> Path:
-    found = shutil.which(name)
-    assert found, name
-    return Path(found)
+            imagefiles.add_folder(image, name, mode)
 
 
 def _installed() -> list[Path]:
@@ -121,31 +117,6 @@ def _purelib() -> Path:
     return Path(sysconfig.get_path("purelib")).resolve()
 
 
-def _libraries(programs: Iterable[Path]) -> set[Path]:
-    """The shared libraries that these need, and the loader."""
-    told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False).stdout
-    return {Path(path) for path in re.findall(r"^\s+(?:\S+ => )?(/\S+) \(0x", told, re.MULTILINE)}
-
-
 def _needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     parts = set(Path(member.name).parts)
     return None if parts & _LEFT_OUT or any(part.startswith("config-") for part in parts) else member
-
-
-def _link(image: tarfile.TarFile, name: str, target: str) -> None:
-    if name != target:
-        member = tarfile.TarInfo(name.lstrip("/"))
-        member.type, member.linkname = tarfile.SYMTYPE, target
-        image.addfile(member)
-
-
-def _text(image: tarfile.TarFile, name: str, text: str) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(text)
-    image.addfile(member, io.BytesIO(text.encode()))
-
-
-def _folder(image: tarfile.TarFile, name: str, mode: int) -> None:
-    member = tarfile.TarInfo(name)
-    member.type, member.mode = tarfile.DIRTYPE, mode
-    image.addfile(member)
