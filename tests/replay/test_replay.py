@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_the_load_balancers_go_from_their_first_day_to_their_last() -> None:
 class Clinging(ServiceRuns):
     """Never lets go of a Service that is deleted."""
 
-    async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
+    async def _clean_up(self, seen: Seen, doors: Doors, ours: Collection[str] | None = None) -> Outcome:
         return Outcome("waiting for the edge to let go")
 
 
