@@ -61,11 +61,11 @@ class Backups:
 
 
 @contextlib.asynccontextmanager
-async def keeping(plane: ControlPlane, nats: NatsServer, root: Path) -> AsyncIterator[Backups]:
-    """Workers serve both kinds, and their disk is `root`."""
+async def keeping(plane: ControlPlane, nats: NatsServer, root: Path, **work: Any) -> AsyncIterator[Backups]:
+    """Workers serve both kinds, and their disk is `root`; `work` are settings of theirs."""
     os.makedirs(root, exist_ok=True)
     kinds = KindSettings(backup=BackupSettings(root=root))
-    async with kind_world(plane, nats, *PAIR, kinds=kinds) as world:
+    async with kind_world(plane, nats, *PAIR, kinds=kinds, **work) as world:
         with contextlib.suppress(Conflict):
             await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
         yield Backups(world, root, world.client("garden"))

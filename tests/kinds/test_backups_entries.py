@@ -155,6 +155,20 @@ async def test_without_a_namespace_there_is_nothing_to_do(backups: Backups) -> N
     assert await backups.finalizers(secret) == (ENTRY_HOLDS,)
 
 
+@rule("T-6")
+async def test_a_namespace_that_comes_later_is_a_reason_where_annotations_are_not(
+    plane: ControlPlane, nats: NatsServer, tmp_path: Path
+) -> None:
+    async with keeping(plane, nats, tmp_path / "backups", ignore_operation_annotation=True) as backups:
+        client = backups.world.client(f"shoot--b--{uuid.uuid4().hex[:8]}")
+        name = f"{client.namespace}--{uuid.uuid4()}"
+        await backups.entry(name, await backups.secret())
+        await client.until_ready(BACKUP_ENTRIES, name)
+        await backups.world.quiet()
+        await backups.world.kube.create(NAMESPACES, "", {"metadata": {"name": client.namespace}})
+        await client.until(SECRETS, "etcd-backup", lambda found: found is not None)
+
+
 @rule("BE-2")
 async def test_a_namespace_that_ends_is_left_alone(backups: Backups) -> None:
     client, name = await shoot(backups)

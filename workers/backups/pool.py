@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import socket
+from typing import NamedTuple
 
+from bus.views import View
 from windowbox.clients.backupfolders import BackupFolders
+from windowbox.errors import Malformed
 from windowbox.models.kindsettings import BackupSettings
-from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES
-from workers.backups import buckets, entries
+from windowbox.models.objects import Object
+from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, ObjectRef
+from workers.backups import buckets, entries, names
 from workers.backups.sharing import Sharers
 from workers.serving import Common, Serving
+
+
+class _Home(NamedTuple):
+    cluster: str
+    namespace: str
 
 
 def kept_here(settings: BackupSettings) -> bool:
@@ -28,7 +37,24 @@ def entry_serving(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_ENTRIES)
     kept = BackupFolders(common.kinds.backup.root)
     actuator = entries.EntryActuator(common.places, kept, sharers, common.kinds.backup.mount_path)
-    return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run})
+    if not common.work.ignore_operation_annotation:
+        return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run})
+    homes: View[_Home] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
+    return Serving(
+        entries.KIND,
+        actuator,
+        awaited=(NAMESPACES,),
+        owners=lambda namespace: homes.refs(_Home(namespace.cluster, namespace.name)),
+        known=homes.complete.wait,
+        tasks={"sharers": sharers.run, "homes": homes.run},
+    )
+
+
+def _home(entry: ObjectRef, _: Object) -> _Home | None:
+    try:
+        return _Home(entry.cluster, names.entry(entry.name).technical_id)
+    except Malformed:
+        return None
 
 
 SERVINGS = {"backupbucket": bucket_serving, "backupentry": entry_serving}
