@@ -160,6 +160,27 @@ async def test_a_server_that_hangs_keeps_nobody_else_waiting(room: Room, plane: 
             await waiting
 
 
+async def test_those_who_wait_for_a_server_that_hangs_give_up_together(
+    room: Room, plane: ControlPlane
+) -> None:
+    async with proxy(int(plane.url.rpartition(":")[2])) as between:
+        between.hang()
+        other_way = of(plane).replace(plane.url.encode(), f"https://127.0.0.1:{between.port}".encode())
+        shoot = await room.secret(other_way)
+        visits = [asyncio.create_task(room.visit(shoot)) for _ in range(20)]
+
+        async def all_wait() -> bool:
+            return between.opened == 1 and [one.users for one in room.providers._shared.values()] == [20]
+
+        await eventually(all_wait)
+        between.cut()
+        found = await soon(asyncio.gather(*visits, return_exceptions=True))
+        assert {type(one) for one in found} == {Unreachable}
+        assert between.opened == 1
+        between.resume()
+        assert (await (await room.visit(shoot)).get(NAMESPACES, "", "default")).name == "default"
+
+
 async def test_where_secrets_lead_is_told_without_asking_the_cluster(
     room: Room, plane: ControlPlane, other: ControlPlane
 ) -> None:

@@ -16,7 +16,7 @@ from bus.registry import Member, Registry, SecretKey
 from windowbox.clients import identities, kube
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import UNAUTHENTICATED, Kube
-from windowbox.errors import Malformed, Missing, PermanentError, WindowboxError
+from windowbox.errors import Malformed, Missing, PermanentError, Unreachable, WindowboxError
 from windowbox.models.refs import (
     ENDPOINT_SLICES,
     IP_POOLS,
@@ -64,6 +64,8 @@ class _Shared:
     """It has been tried whether its cluster can be watched."""
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failure: Unreachable | None = None
+    """Why it could not be opened the last time."""
     closing: asyncio.TimerHandle | None = None
 
 
@@ -166,7 +168,11 @@ class Providers:
 
     async def _open(self, cluster: str, secret: SecretKey, kubeconfig: bytes, shared: _Shared) -> Kube:
         # Those that want the same wait for one another, but nobody waits for a server of somebody else.
+        before = shared.failure
         async with shared.opening:
+            if shared.failure and shared.failure is not before:
+                # It was tried while we waited: were each to try in turn, the last would wait for hours.
+                raise Unreachable(str(shared.failure)) from shared.failure
             if shared.kube is not None and shared.kube.stale and shared.users == 1:
                 shared.kube = None
                 await shared.stack.aclose()
@@ -174,8 +180,12 @@ class Providers:
                 what = f"{_COULD_NOT}: Secret {secret.namespace}/{secret.name}"
                 async with contextlib.AsyncExitStack() as stack:
                     opened = await stack.enter_async_context(kube.from_text(kubeconfig, what))
-                    shared.own = await identities.same(opened, await self.clusters.get(cluster))
-                    shared.kube, shared.stack = opened, stack.pop_all()
+                    try:
+                        shared.own = await identities.same(opened, await self.clusters.get(cluster))
+                    except Unreachable as error:
+                        shared.failure = error
+                        raise
+                    shared.kube, shared.stack, shared.failure = opened, stack.pop_all(), None
             return shared.kube
 
     async def _have_it_watched(self, cluster: str, secret: SecretKey, provider: Provider) -> None:
