@@ -8,7 +8,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from windowbox.clients.envoy.process import Processes
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, SERVICES
+from windowbox.sandbox.options import Options
 from workers.loadbalancer import details
 from workers.loadbalancer.nodes import EXCLUDED
 
@@ -47,16 +48,22 @@ async def run(times: int, say: Say, *, played: bool = False) -> BalancerFigures:
     chosen = loadbalancers_nodes.options(_NODES, played=played)
     untried = "" if chosen.nodes else loadbalancers_nodes.missing()
     say("starting a sandbox with nodes")
-    async with world("loadbalancer", chosen) as here, contextlib.AsyncExitStack() as stack:
-        bench = Balancers(
-            here,
-            loadbalancers_nodes.ground(here.sandbox, here.client, chosen),
-            await stack.enter_async_context(Services.watched(here.client)),
-            await stack.enter_async_context(Addresses.followed(here.bus)),
-        )
+    async with opened(chosen) as bench:
         say(f"{bench.ground.kind}: preparing them")
         await bench.ground.prepare()
         return await _measured(bench, times, say, untried)
+
+
+@contextlib.asynccontextmanager
+async def opened(chosen: Options) -> AsyncIterator[Balancers]:
+    """Services in a fresh sandbox with the chosen nodes."""
+    async with (
+        world("loadbalancer", chosen) as here,
+        Services.watched(here.client) as services,
+        Addresses.followed(here.bus) as addresses,
+    ):
+        ground = loadbalancers_nodes.ground(here.sandbox, here.client, chosen)
+        yield Balancers(here, ground, services, addresses)
 
 
 async def _measured(bench: Balancers, times: int, say: Say, untried: str) -> BalancerFigures:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections import Counter
@@ -11,11 +10,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from bench import audit, loadbalancers_nodes
 from bench.client import NAMESPACE
-from bench.loadbalancers import Balancers, attempts, noted, summed
-from bench.loadbalancers_clients import Addresses, Services, greeting, ingress
+from bench.loadbalancers import Balancers, attempts, noted, opened, summed
+from bench.loadbalancers_clients import greeting, ingress
 from bench.loadbalancers_figures import Crowd, Measured
 from bench.usage import Usage, machine, private, usage
-from bench.world import world
 from windowbox.models.refs import SERVICES
 
 Say = Callable[[str], None]
@@ -30,13 +28,7 @@ async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -
     chosen = loadbalancers_nodes.options(_NODES, played=True)
     chosen = chosen.model_copy(update={"addresses": (_prefix(),)})
     say("starting a sandbox with played nodes")
-    async with world("loadbalancer", chosen) as here, contextlib.AsyncExitStack() as stack:
-        bench = Balancers(
-            here,
-            loadbalancers_nodes.ground(here.sandbox, here.client, chosen),
-            await stack.enter_async_context(Services.watched(here.client)),
-            await stack.enter_async_context(Addresses.followed(here.bus)),
-        )
+    async with opened(chosen) as bench:
         await bench.ground.prepare()
         found, there = [], 0
         for size in sorted(set(sizes)):
