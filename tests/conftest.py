@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 from bus import streams
 from bus.connection import Access, Bus, connected
 from tests import servers
+from tests.bus.roles import RoleServer, role_server
 from tests.natsserver import NatsServer
 from tests.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
@@ -50,6 +51,14 @@ async def bus(nats_url: str) -> AsyncIterator[Bus]:
     async with connected(Access(nats_url)) as connection:
         await streams.ensure(connection)
         yield connection
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Iterator[RoleServer]:
+    """A NATS server of the test's own, with a user for each role."""
+    _need("nats-server")
+    with role_server(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture

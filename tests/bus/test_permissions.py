@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from pathlib import Path
-from typing import Any, get_args
+from collections.abc import AsyncIterator, Iterator
+from typing import get_args
 
 import pytest
 
@@ -20,6 +18,7 @@ from bus.registry import Member, Registry
 from bus.routing import Before, Router, dues
 from tests import servers
 from tests.bus.roles import RoleServer, role_server
+from tests.running import running
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
@@ -48,14 +47,6 @@ async def errors() -> AsyncIterator[asyncio.Queue[str]]:
     logging.getLogger().addHandler(handler)
     yield queue
     logging.getLogger().removeHandler(handler)
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[RoleServer]:
-    if reason := servers.missing("nats-server"):
-        pytest.skip(reason)
-    with role_server(tmp_path) as server:
-        yield server
 
 
 FORBIDDEN: dict[Role, list[str]] = {
@@ -220,11 +211,11 @@ async def test_a_subscription_that_is_forbidden_is_told_too(
     assert "forbids user 'worker' to subscribe to object.>" in told
 
 
-async def test_a_change_passes_from_role_to_role(own: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_passes_from_role_to_role(roles: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
     async with (
-        connected(own.access("watcher")) as watcher,
-        connected(own.access("worker")) as worker,
-        connected(own.access("patcher")) as patcher,
+        connected(roles.access("watcher")) as watcher,
+        connected(roles.access("worker")) as worker,
+        connected(roles.access("patcher")) as patcher,
     ):
         await streams.ensure(watcher)
         written = Patching(patcher)
@@ -240,8 +231,8 @@ async def test_a_change_passes_from_role_to_role(own: RoleServer, caplog: pytest
     assert complaints(caplog) == []
 
 
-async def test_a_watcher_may_do_all_that_it_does(own: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
-    async with connected(own.access("watcher")) as bus, presence.answering(bus, dict):
+async def test_a_watcher_may_do_all_that_it_does(roles: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
+    async with connected(roles.access("watcher")) as bus, presence.answering(bus, dict):
         assert await streams.ensure(bus, 1) != []
         assert await streams.ensure(bus, 1) == []
         await bus.publish(subjects.seen(WEB), b"{}", HEADERS)
@@ -259,11 +250,11 @@ async def test_a_watcher_may_do_all_that_it_does(own: RoleServer, caplog: pytest
     [("worker", "dnsrecord"), ("worker", "loadbalancer"), ("patcher", "patch")],
 )
 async def test_a_pool_may_do_all_that_it_does(
-    own: RoleServer, role: Role, pool: str, caplog: pytest.LogCaptureFixture
+    roles: RoleServer, role: Role, pool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with connected(own.access("watcher")) as watcher:
+    async with connected(roles.access("watcher")) as watcher:
         await streams.ensure(watcher)
-    async with connected(own.access(role)) as bus, presence.answering(bus, dict):
+    async with connected(roles.access(role)) as bus, presence.answering(bus, dict):
         handler = SecondThoughts()
         queue = Queue(bus, pool)
         async with running(
@@ -286,11 +277,11 @@ async def test_a_pool_may_do_all_that_it_does(
     assert complaints(caplog) == []
 
 
-async def test_the_operator_sees_and_steers(own: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_operator_sees_and_steers(roles: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
     async with (
-        connected(own.access("watcher")) as watcher,
+        connected(roles.access("watcher")) as watcher,
         presence.answering(watcher, lambda: {"role": "watch", "process": "host/1"}),
-        connected(own.access("operator")) as bus,
+        connected(roles.access("operator")) as bus,
     ):
         await streams.ensure(bus)
         await bus.publish(subjects.seen(WEB), b"{}", HEADERS)
@@ -313,18 +304,6 @@ async def test_the_operator_sees_and_steers(own: RoleServer, caplog: pytest.LogC
         "JOURNAL": [],
     }
     assert complaints(caplog) == []
-
-
-@contextlib.asynccontextmanager
-async def running(*activities: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """All of them, until the block ends."""
-    tasks = [asyncio.create_task(activity) for activity in activities]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 async def hold_a_lease(bus: Bus, name: str) -> None:

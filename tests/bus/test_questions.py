@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,18 +11,9 @@ from bus import questions, streams
 from bus.buckets import Bucket
 from bus.connection import connected
 from bus.leases import Leases
-from tests import servers
-from tests.bus.roles import RoleServer, role_server
+from tests.bus.roles import RoleServer
 from tests.running import running, soon
 from windowbox.errors import Unreachable
-
-
-@pytest.fixture
-def roles(tmp_path: Path) -> Iterator[RoleServer]:
-    if reason := servers.missing("nats-server"):
-        pytest.skip(reason)
-    with role_server(tmp_path) as server:
-        yield server
 
 
 async def test_the_operator_asks_and_the_worker_answers(

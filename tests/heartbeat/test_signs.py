@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -15,8 +13,7 @@ from bus.intents import PATCH
 from bus.messages import Wish
 from bus.pool import Item, Outcome, Pool
 from bus.queue import Queue
-from tests import servers
-from tests.bus.roles import RoleServer, role_server
+from tests.bus.roles import RoleServer
 from tests.rules import rule
 from tests.running import eventually, running
 from windowbox.models.refs import BASTIONS, RUNTIME, ObjectRef
@@ -37,13 +34,10 @@ class Patcher:
 
 
 @pytest_asyncio.fixture
-async def roles(tmp_path: Path) -> AsyncIterator[RoleServer]:
-    if reason := servers.missing("nats-server"):
-        pytest.skip(reason)
-    with role_server(tmp_path) as server:
-        async with connected(server.access("watcher")) as watcher:
-            await streams.ensure(watcher)
-        yield server
+async def roles(roles: RoleServer) -> RoleServer:
+    async with connected(roles.access("watcher")) as watcher:
+        await streams.ensure(watcher)
+    return roles
 
 
 async def until(bus: Bus, said: str, patience: float = LONG) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,20 +11,11 @@ from bus import streams
 from bus.connection import connected
 from bus.leases import Leases
 from bus.permissions import Role
-from tests import servers
-from tests.bus.roles import RoleServer, role_server
+from tests.bus.roles import RoleServer
 from tests.loadbalancer.books import claims, opened, range_of, service, take, taken
 from tests.running import running, soon
 
 TWO = "10.0.0.16/31"
-
-
-@pytest.fixture
-def roles(tmp_path: Path) -> Iterator[RoleServer]:
-    if reason := servers.missing("nats-server"):
-        pytest.skip(reason)
-    with role_server(tmp_path) as server:
-        yield server
 
 
 async def test_a_worker_may_do_all_that_the_book_asks_of_it(
