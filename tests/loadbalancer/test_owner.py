@@ -7,16 +7,18 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from bus import consumers, intents, streams, subjects
 from bus.connection import Access, connected
-from bus.messages import RunRecord
+from bus.messages import RunRecord, Wish
+from bus.queue import Queue
 from tests.loadbalancer.balancerworld import BalancerWorld, balancer_world
 from tests.natsserver import NatsServer
 from tests.running import eventually
 from tests.servers import ControlPlane
-from windowbox.errors import TransientError
+from windowbox.errors import TransientError, Unreachable
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer import wanted
 from workers.loadbalancer.pool import Parts
@@ -64,6 +66,74 @@ async def test_a_state_that_another_took_away_comes_back(world: BalancerWorld) -
         await world.served("web")
         await parts.owner.states.remove(ref(world, "web"))
         await eventually(lambda: stands(parts, ref(world, "web")))
+
+
+async def test_what_a_former_owner_says_too_late_is_put_right(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        await world.service("web")
+        await world.served("web")
+        rightly = await parts.owner.states.get(ref(world, "web"))
+        assert rightly is not None
+        await parts.owner.states.put(ref(world, "web"), rightly.model_copy(update={"digest": "of old"}))
+
+        async def right() -> bool:
+            found = await parts.owner.states.get(ref(world, "web"))
+            return found is not None and found.digest == rightly.digest
+
+        await eventually(right)
+
+
+async def test_nodes_are_told_of_although_the_bus_was_away_for_a_moment(
+    world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.worker() as parts:
+        await world.service("followed")
+        await world.told("followed", "EnsuredLoadBalancer")
+        failed = wish_that_fails_once(parts, monkeypatch)
+        await world.node("one", f"{PLACE}.1")
+        await world.told("followed", "UpdatedLoadBalancer")
+        assert failed
+
+
+async def test_a_service_is_let_go_although_the_bus_was_away_for_a_moment(
+    world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.worker() as parts:
+        await world.service("leaving")
+        await world.told("leaving", "EnsuredLoadBalancer")
+        failed, remove = wish_that_fails_once(parts, monkeypatch), parts.owner.states.remove
+
+        async def removed(service: ObjectRef) -> None:
+            await eventually(lambda: waits_for_the_edge(world, "leaving"))
+            await remove(service)
+
+        monkeypatch.setattr(parts.owner.states, "remove", removed)
+        await world.delete("leaving")
+        await world.gone("leaving")
+        assert failed
+
+
+def wish_that_fails_once(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The next time that the edge has something to tell, it cannot. Then it is noted here of whom."""
+    rightly, failed = Queue.wish, list[str]()
+
+    async def wish(queue: Queue, key: str, asked: Wish) -> None:
+        if asked.reason == "edge" and not failed:
+            failed.append(key)
+            await parts.owner.states.bucket.catch_up()
+            raise Unreachable("the bus is away")
+        await rightly(queue, key, asked)
+
+    monkeypatch.setattr(Queue, "wish", wish)
+    return failed
+
+
+async def waits_for_the_edge(world: BalancerWorld, name: str) -> bool:
+    """Whether the last run of the Service ended with having to wait for the edge."""
+    subject = subjects.run("loadbalancer", subjects.key(ref(world, name)))
+    async with connected(Access(world.nats.url)) as bus:
+        last = await bus.last(streams.JOURNAL, subject)
+    return last is not None and RunRecord.model_validate_json(last.data).outcome.startswith("waiting for")
 
 
 async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld) -> None:

@@ -61,6 +61,10 @@ class Owner:
     _settled: dict[ObjectRef, LoadBalancer] = field(default_factory=dict)
     _told: set[ObjectRef] = field(default_factory=set)
     """The Services that were asked to look, at least once."""
+    _said: dict[ObjectRef, EdgeState] = field(default_factory=dict)
+    """How those stand that were looked at."""
+    _leaving: set[ObjectRef] = field(default_factory=set)
+    """The Services that are carried no longer, and were not told so yet."""
     _tries: dict[ObjectRef, int] = field(default_factory=dict)
     _retrying: set[ObjectRef] = field(default_factory=set)
     _woken: set[ObjectRef] = field(default_factory=set)
@@ -84,7 +88,7 @@ class Owner:
         beside_us = await self.attachment.beside_us()
         machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
         self._settled, self._tries, self._picture = {}, {}, {}
-        self._told, self._woken = set(), set()
+        self._told, self._woken, self._said, self._leaving = set(), set(), {}, set()
         answering = questions.answering(self.bus, questions.EDGE, self._answer)
         async with answering, asyncio.TaskGroup() as group:
             health = NodeHealth(group, self._changed.set) if beside_us else None
@@ -199,14 +203,18 @@ class Owner:
     def _heard(self, key: str, state: bytes | None) -> None:
         """See that there is a state of what is carried, and of nothing else, whoever wrote it or took it."""
         ref = subjects.ref(key)
-        if (ref in self._picture) != bool(state):
+        said = self._said.get(ref)
+        late = state and said and not EdgeState.model_validate_json(state).same(said)
+        if late or (ref in self._picture) != bool(state):
             self._settled.pop(ref, None)
             self._changed.set()
 
     def _forget_others(self) -> None:
         """What is looked at in the background is not told any more, if it has gone meanwhile."""
-        for ref in (self._settled.keys() | self._told | self._tries.keys()) - self._picture.keys():
+        known = self._settled.keys() | self._told | self._tries.keys() | self._said.keys()
+        for ref in known - self._picture.keys():
             self._settled.pop(ref, None)
+            self._said.pop(ref, None)
             self._told.discard(ref)
             self._tries.pop(ref, None)
 
@@ -217,12 +225,13 @@ class Owner:
 
     async def _let_go(self, edges: Edges) -> None:
         """Tell the Services that are carried no longer."""
-        gone = self.states.known() - self._picture.keys()
-        if gone and not await edges.taken():
+        self._leaving = (self._leaving | self.states.known()) - self._picture.keys()
+        if self._leaving and not await edges.taken():
             raise Unreachable("Envoy does not let go of what it is to serve no longer")
-        for ref in gone:
+        for ref in sorted(self._leaving):
             await self.states.remove(ref)
             await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
+            self._leaving.discard(ref)
 
     def _look(
         self, edge: Edge, load_balancers: Collection[LoadBalancer], sight: Sight, group: asyncio.TaskGroup
@@ -247,8 +256,10 @@ class Owner:
 
     async def _say(self, ref: ObjectRef, settled: Settled, sight: Sight) -> None:
         state = _state(settled, sight.lacking(ref.cluster))
+        self._said[ref] = state
         new = not state.same(self.states.of(ref))
         if new:
+            self._told.discard(ref)  # if it cannot be told now, it will be later
             await self.states.put(ref, state)
         # A former owner may have died before it asked the Service to look.
         if new or ref not in self._told:
