@@ -36,7 +36,8 @@ def test_a_renewal_says_what_the_contract_shows() -> None:
         pytest.param(lease("2026-09-01T10:15:20.500000Z"), 20.5, id="HB-1-still-fresh"),
         pytest.param(lease("2026-09-01T10:15:00.000000Z"), 0.0, id="HB-1-due"),
         pytest.param(lease("2026-09-01T09:00:00.000000Z"), 0.0, id="HB-1-overdue"),
-        pytest.param(lease("2026-09-01T11:00:00.000000Z"), 30.0, id="HB-1-renewed-by-a-clock-ahead"),
+        pytest.param(lease("2026-09-01T10:15:50.000000Z"), 30.0, id="HB-1-renewed-by-a-clock-ahead"),
+        pytest.param(lease("2026-09-01T11:00:00.000000Z"), 0.0, id="HB-2-renewed-by-a-clock-that-jumped"),
         pytest.param(lease(None), 0.0, id="never-renewed"),
         pytest.param(lease("soon"), 0.0, id="nonsense"),
         pytest.param(

@@ -236,6 +236,19 @@ async def test_what_others_write_into_the_lease_is_put_right_and_a_lost_one_come
     await beating.until_beating()
 
 
+@rule("HB-1", "HB-2")
+async def test_a_lease_from_the_future_is_renewed_now(beating: Beating) -> None:
+    await beating.until_beating()
+    ahead = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    await beating.kube.merge(HEARTBEATS, beating.namespace, NAME, {"spec": {"renewTime": ahead}})
+
+    async def of_today() -> bool:
+        found = await beating.lease()
+        return found is not None and renewed(found) <= datetime.now(UTC)
+
+    await eventually(of_today)
+
+
 async def test_recorded_beats_do_the_same_again(beating: Beating) -> None:
     began = datetime.now(UTC)
     for _ in range(3):

@@ -27,8 +27,12 @@ def remaining(lease: Object, settings: HeartbeatSettings, now: datetime) -> floa
     renewed = instant(lease.spec.get("renewTime"))
     if renewed is None or not _within(_lasting(settings), lease):
         return 0.0
-    # Who renewed it may have a clock that is ahead of ours.
-    return min(max(0.0, settings.interval - (now - renewed).total_seconds()), settings.interval)
+    left = settings.interval - (now - renewed).total_seconds()
+    if left > 2 * settings.interval:
+        # A clock has jumped. Left so, the Lease would look fresh until then, whatever becomes of us.
+        return 0.0
+    # Who renewed it may have a clock that is a little ahead of ours.
+    return min(max(0.0, left), settings.interval)
 
 
 def behind(seen: Object | None, live: Object | None) -> str:
