@@ -7,7 +7,7 @@ from typing import Any
 from bus.messages import Call
 from windowbox.commands.kinds import made
 
-_AS_EVER = frozenset({"look", "list", "records", "patience", "signs"})
+_AS_EVER = frozenset({"look", "list", "records", "sharers", "patience", "signs"})
 """Doors through which nothing but a look is taken."""
 
 
