@@ -1,4 +1,4 @@
-"""What became of one object, in one line of time: from versions seen, runs noted and what still waits."""
+"""What became of one object, on one timeline: from versions seen, runs noted and what still waits."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Traces:
 @output_option
 @asking.settings_options
 def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
-    """Tell the whole story of one object in one line of time, the newest at the bottom.
+    """Tell the whole story of one object on one timeline, the newest at the bottom.
 
     What was seen of it, which runs there were and why, how long they waited and took, what they read and
     did, which status was written, by which process; then what is still waiting, and why; last the objects

@@ -71,7 +71,7 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
 @output_option
 @asking.settings_options
 def show(service: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
-    """One load balancer: its ports, backends as Envoy sees them, what it carried, and what was told of it.
+    """One load balancer: its ports, backends as Envoy sees them, what it carried, and its Events.
 
     Connections and bytes are counted by Envoy since it was started.
     """
