@@ -10,6 +10,7 @@ import pytest
 from windowbox.errors import Malformed
 from windowbox.models import cloudprofile
 from windowbox.models.cloudprofile import CloudProfileSpec
+from windowbox.models.objects import Object
 from workers.bastion import images, versions
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -220,6 +221,24 @@ def test_the_image_of_a_bastion(found: CloudProfileSpec, chosen: str) -> None:
 def test_a_bastion_that_stands_keeps_its_image(standing: str, chosen: str) -> None:
     found = profile(ONE, [image("a", version("1.0.0"), version("2.0.0"))])
     assert images.image(found, NOW, standing) == chosen
+
+
+@pytest.mark.parametrize(
+    ("containers", "found"),
+    [
+        pytest.param([{"image": "a"}, {"image": "b"}], "a", id="the-first"),
+        pytest.param([], "", id="none"),
+        pytest.param([5], "", id="a-number"),
+        pytest.param([{"image": None}], "", id="no-image"),
+        pytest.param({"image": "a"}, "", id="no-list"),
+    ],
+)
+def test_the_image_that_a_pod_tells(containers: object, found: str) -> None:
+    assert images.of_pod(Object({"spec": {"containers": containers}})) == found
+
+
+def test_no_pod_tells_of_no_image() -> None:
+    assert images.of_pod(None) == ""
 
 
 def capable(flavors: list[dict[str, Any]], machine_capabilities: dict[str, list[str]]) -> CloudProfileSpec:

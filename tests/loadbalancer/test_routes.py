@@ -50,6 +50,11 @@ def pod(*ips: str, phase: str = "Running", single: str = "") -> Object:
         pytest.param(pod("172.18.0.2", phase="Failed"), None, id="ended"),
         pytest.param(pod("nonsense"), None, id="no-address"),
         pytest.param(Object({"status": {"hostIPs": "x", "phase": 1}}), None, id="nonsense"),
+        pytest.param(
+            Object({"status": {"hostIP": "172.18.0.2", "phase": []}}),
+            {"IPv4": "172.18.0.2"},
+            id="a-list-as-phase",
+        ),
     ],
 )
 def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:

@@ -18,7 +18,6 @@ from windowbox.models import cloudprofile
 from windowbox.models.bastion import BastionSpec
 from windowbox.models.cloudprofile import CloudProfileSpec
 from windowbox.models.extensions import FORCE_DELETION
-from windowbox.models.objects import Object
 from windowbox.models.refs import (
     BASTIONS,
     CLUSTERS,
@@ -108,14 +107,8 @@ async def _profile(run: Run) -> CloudProfileSpec:
 
 async def _image(run: Run, place: Place, at: Site, profile: CloudProfileSpec) -> str:
     now = await clock.now(run.doors)
-    pod = await place.seen(PODS, at.namespace, at.name)
-    return images.image(profile, now, _standing(pod) if pod else "")
-
-
-def _standing(pod: Object) -> str:
-    """The image of a machine that is there."""
-    containers = pod.spec.get("containers")
-    return str(containers[0].get("image", "")) if isinstance(containers, list) and containers else ""
+    standing = images.of_pod(await place.seen(PODS, at.namespace, at.name))
+    return images.image(profile, now, standing)
 
 
 async def _make(place: Place, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:

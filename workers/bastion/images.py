@@ -18,6 +18,7 @@ from windowbox.models.cloudprofile import (
     MachineType,
     Version,
 )
+from windowbox.models.objects import Object
 from workers.bastion import capabilities, versions
 from workers.bastion.capabilities import Known
 from workers.bastion.versions import Standing
@@ -35,6 +36,15 @@ def image(profile: CloudProfileSpec, now: datetime, standing: str = "") -> str:
         return standing
     machine, name, version = chosen(profile, now)
     return lookup(config, name, version, machine, profile)
+
+
+def of_pod(pod: Object | None) -> str:
+    """The image of the machine that is there; nothing if none is, or it tells of none."""
+    match pod and pod.spec.get("containers"):
+        case [{"image": str(image)}, *_]:
+            return image
+        case _:
+            return ""
 
 
 def chosen(profile: CloudProfileSpec, now: datetime) -> tuple[MachineType, str, str]:

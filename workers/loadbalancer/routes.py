@@ -53,7 +53,7 @@ def hosts(pod: Object) -> Hosts | None:
         address = fields.address(text)
         if address is not None:
             found.setdefault(family(address), address)
-    return found if found and pod.status.get("phase") not in _ENDED else None
+    return found if found and fields.text(pod.status.get("phase")) not in _ENDED else None
 
 
 def ways(
