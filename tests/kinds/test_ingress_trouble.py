@@ -13,14 +13,26 @@ from bus import consumers, streams, subjects
 from bus.connection import Access, connected
 from bus.messages import RunRecord
 from tests.kinds.kindworld import Client, KindWorld, kind_world
-from tests.kinds.test_ingress import HOST, NAME, address, digest, ingress, records, until_records
+from tests.kinds.test_ingress import (
+    CONFIRMATION,
+    HOST,
+    NAME,
+    address,
+    digest,
+    ingress,
+    records,
+    spec,
+    until_records,
+)
 from tests.natsserver import NatsServer
+from tests.rules import rule
 from tests.running import eventually, running, soon
 from tests.servers import ControlPlane
 from windowbox.errors import PermanentError, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, RUNTIME, Resource
 
+_SPEC = {"name": "a.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
 _EVENTS = Resource("", "v1", "events", "Event")
 _ADMISSION = "admissionregistration.k8s.io"
 _POLICIES = Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False)
@@ -77,6 +89,42 @@ async def test_a_refusal_is_told_even_if_the_api_was_busy_before(world: KindWorl
     assert await records(shoot) == {}
 
 
+@rule("IG-3")
+async def test_records_go_where_nothing_may_be_deleted_unless_that_was_confirmed(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats, "ingress") as world:
+        shoot = await world.shoot()
+        await ingress(shoot, "web", HOST, "other.test", at=("10.0.0.1",))
+        await shoot.until(DNSRECORDS, NAME, lambda found: found is not None)
+        await world.quiet()
+    async with kind_world(plane, nats) as world:
+        # Nobody is there to put the annotation back before the rule goes.
+        shoot = world.client(shoot.namespace)
+        await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {CONFIRMATION: None}}})
+        await shoot.merge(INGRESSES, "web", {"spec": spec("other.test")})
+    async with (
+        kind_world(plane, nats) as world,
+        _protected(world.client(shoot.namespace)),
+        kind_world(plane, nats, "ingress") as world,
+    ):
+        await world.client(shoot.namespace).until_gone(DNSRECORDS, NAME)
+
+
+@rule("IG-3")
+async def test_records_go_that_garbage_collection_does_not_take(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    head = {"kind": "Ingress", "name": "web", "controller": True}
+    # The garbage collector leaves alone what is owned by a kind that it does not know.
+    owners = [{**head, "apiVersion": "extensions/v1beta1", "uid": str(uuid.uuid4())}]
+    labels = {"origin": "provider-local", "for": "ingress"}
+    for name, more in ((NAME, {"labels": labels}), (f"{NAME}-ipv6", {})):
+        await shoot.create(DNSRECORDS, name, _SPEC, operation=None, ownerReferences=owners, **more)
+    await shoot.until_gone(DNSRECORDS, NAME)
+    await world.quiet()
+    assert await shoot.get(DNSRECORDS, f"{NAME}-ipv6"), "not labelled as one of ours"
+
+
 async def _told(shoot: Client, ingress: Object) -> list[str]:
     page = await shoot.kube.page(_EVENTS, limit=5000)
     return [one["reason"] for one in page.items if one["involvedObject"].get("uid") == ingress.uid]
@@ -101,6 +149,35 @@ async def _refused(shoot: Client) -> AsyncIterator[None]:
     binding = {"policyName": name, "validationActions": ["Deny"]}
     async with _made(shoot, _POLICIES, name, spec=policy), _made(shoot, _BINDINGS, name, spec=binding):
         await eventually(lambda: _fails(shoot, PermanentError))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _protected(shoot: Client) -> AsyncIterator[None]:
+    """As with Gardener: no DNSRecord in this namespace is deleted without the annotation that confirms it."""
+    name, rules = f"protected-{uuid.uuid4().hex[:8]}", {**_rule(), "operations": ["DELETE"]}
+    confirmed = f"oldObject.metadata.?annotations['{CONFIRMATION}'].orValue('') == 'true'"
+    constraints = {"namespaceSelector": _selector(shoot), "resourceRules": [rules]}
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": constraints,
+        "validations": [{"expression": confirmed}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    trial = f"trial-{uuid.uuid4().hex[:8]}"
+    await shoot.create(DNSRECORDS, trial, _SPEC, operation=None)
+
+    async def refused() -> bool:
+        try:
+            await shoot.kube.delete(DNSRECORDS, shoot.namespace, trial)
+        except PermanentError:
+            return True
+        with contextlib.suppress(PermanentError):
+            await shoot.create(DNSRECORDS, trial, _SPEC, operation=None)
+        return False
+
+    async with _made(shoot, _POLICIES, name, spec=policy), _made(shoot, _BINDINGS, name, spec=binding):
+        await eventually(refused)
         yield
 
 
@@ -134,10 +211,9 @@ async def _made(shoot: Client, resource: Resource, name: str, **content: Any) ->
 
 async def _fails(shoot: Client, how: type[WindowboxError]) -> bool:
     """Whether making a DNSRecord ends like this."""
-    spec = {"name": "a.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
     name = f"trial-{uuid.uuid4().hex[:8]}"
     try:
-        await shoot.create(DNSRECORDS, name, spec, operation=None)
+        await shoot.create(DNSRECORDS, name, _SPEC, operation=None)
     except WindowboxError as error:
         return isinstance(error, how)
     await shoot.delete(DNSRECORDS, name)
