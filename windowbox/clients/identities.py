@@ -6,7 +6,8 @@ import hashlib
 from urllib.parse import urlsplit
 
 from bus.registry import SecretKey
-from windowbox.clients import kube, kubeconfigs
+from windowbox.clients import kubeconfigs
+from windowbox.clients.answers import UNAUTHENTICATED
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, PermanentError
 from windowbox.models.refs import NAMESPACES, provider_cluster
@@ -48,6 +49,6 @@ async def _uid(opened: Kube) -> str | None:
     except Missing:
         return None
     except PermanentError as error:
-        if kube.UNAUTHENTICATED in error.codes:
+        if UNAUTHENTICATED in error.codes:
             raise
         return None

@@ -17,19 +17,12 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
 from windowbox.clients import answers, kubeconfigs
-from windowbox.errors import (
-    Malformed,
-    Missing,
-    Unreachable,
-    WindowboxError,
-)
+from windowbox.errors import Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
 
 TIMEOUT = 15.0
 """Seconds for one request."""
-
-UNAUTHENTICATED = answers.UNAUTHENTICATED
 
 _WATCH_SECONDS = 300
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
@@ -214,7 +207,7 @@ class Kube:
             with translated(what):
                 yield
         except WindowboxError as error:
-            if isinstance(error.__cause__, aiohttp.ClientSSLError) or UNAUTHENTICATED in error.codes:
+            if isinstance(error.__cause__, aiohttp.ClientSSLError) or answers.UNAUTHENTICATED in error.codes:
                 self._distrusted = True
             raise
         self._distrusted = False
