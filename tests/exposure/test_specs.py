@@ -28,6 +28,7 @@ def secret(**fields: Any) -> dict[str, Any]:
         pytest.param([("InternalIP", "10.0.0.1")], ["10.0.0.1"], id="SE-2-one"),
         pytest.param([("InternalIP", "10.0.0.1"), ("Hostname", "node-0")], ["10.0.0.1"], id="SE-2-host-name"),
         pytest.param([("ExternalIP", "10.0.0.1"), ("InternalIP", "fd00::1")], ["fd00::1"], id="SE-2-outside"),
+        pytest.param([("ExternalIP", "fe80::1"), ("InternalIP", "fd00::1")], ["fd00::1"], id="A-7-not-used"),
         pytest.param([("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.1")], ["10.0.0.1"], id="SE-2-twice"),
         pytest.param([("ExternalDNS", "Node.Example.org")], [], id="SE-2-names-alone"),
     ],
@@ -64,6 +65,7 @@ def test_a_spec_that_cannot_be_served_is_named(asked: dict[str, Any], complaint:
         pytest.param("InternalIP", "127.0.0.1", "leads to no node", id="loopback"),
         pytest.param("InternalIP", "fe80::1%eth0", "leads to no node", id="link-local"),
         pytest.param("InternalIP", "0.0.0.0", "leads to no node", id="unspecified"),
+        pytest.param("InternalIP", "fd00::1%eth0", "known to one machine alone", id="zone"),
     ],
 )
 def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complaint: str) -> None:

@@ -70,7 +70,7 @@ def _node(index: int, endpoint: Any) -> Iterator[Address]:
         if kind in _IPS:
             found = _ip(f"{at}.address", value)
             if kind == "InternalIP":
-                yield found
+                yield _reached(f"{at}.address", found)
         elif kind not in _NAMES:
             known = ", ".join(sorted(_IPS | _NAMES))
             raise Malformed(f"{at}.type: {kind!r} is no type of a node address; give one of {known}")
@@ -80,9 +80,15 @@ def _node(index: int, endpoint: Any) -> Iterator[Address]:
 
 def _ip(at: str, value: str) -> Address:
     try:
-        found = ip_address(value)
+        return ip_address(value)
     except ValueError as error:
         raise Malformed(f"{at}: {value!r} is no IP address; correct it") from error
-    if found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast or "%" in value:
-        raise Malformed(f"{at}: {value} leads to no node; give the address that other machines reach it at")
-    return found
+
+
+def _reached(at: str, address: Address) -> Address:
+    """The address, if others can reach a node at it. Of those that are not used, nobody demands that."""
+    if address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast:
+        raise Malformed(f"{at}: {address} leads to no node; give the address that other machines reach it at")
+    if isinstance(address, IPv6Address) and address.scope_id:
+        raise Malformed(f"{at}: {address} is known to one machine alone; give the address without %")
+    return address
