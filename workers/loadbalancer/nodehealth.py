@@ -33,9 +33,9 @@ def at_first(*, only_new: bool) -> Verdict:
     """What to think of a node that was never asked.
 
     Where others are known to serve, it has to answer before it gets traffic. Where all are new, it may be
-    that only we are, and they have served all the time: then the first answer decides.
+    that only we are, and they have served all the time.
     """
-    return Verdict(well=only_new, failures=_FAILURES - 1)
+    return WELL if only_new else Verdict(well=False)
 
 
 def judged(before: Verdict, *, answered: bool) -> Verdict:
