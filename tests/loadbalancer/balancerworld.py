@@ -27,6 +27,7 @@ from tests.servers import ControlPlane
 from watchers.watching import Watching
 from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
+from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.process import Processes
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict
@@ -58,6 +59,8 @@ class BalancerWorld:
     settings: LoadBalancerSettings
     kube: Kube
     namespace: str
+    attachment: Attachment | None = None
+    """Instead of processes of this host."""
     parts: list[Parts] = field(default_factory=list)
 
     async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
@@ -158,7 +161,7 @@ class BalancerWorld:
         runtime = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["worker"]))
         registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}")
         opened = await stack.enter_async_context(clusters(runtime, registry))
-        attachment = Processes(self.folder / "edge", program=self.settings.envoy)
+        attachment = self.attachment or Processes(self.folder / "edge", program=self.settings.envoy)
         parts = loadbalancer.assembled(bus, opened, registry, attachment, self.settings, Work())
         return parts, [
             *parts.tasks.values(),

@@ -18,6 +18,8 @@ from tests.loadbalancer.balancerworld import BalancerWorld, balancer_world
 from tests.natsserver import NatsServer
 from tests.running import eventually
 from tests.servers import ControlPlane
+from windowbox.clients import docker
+from windowbox.clients.envoy.docker import choice
 from windowbox.errors import TransientError, Unreachable
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer import wanted
@@ -187,6 +189,20 @@ async def test_an_envoy_that_cannot_start_holds_up_no_other_service(world: Balan
         await world.gone("web")
         await world.delete("broken")
         await world.gone("broken")
+
+
+async def test_a_docker_engine_that_is_away_ends_no_worker(
+    world: BalancerWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = world.settings.model_copy(update={"attachment": "docker-host"})
+    async with docker.opened(str(tmp_path / "docker.sock")) as engine:
+        world.attachment = choice.chosen(engine, settings)
+        async with world.worker():
+
+            async def tried_again() -> bool:
+                return sum("edge: " in said and "; again in" in said for said in caplog.messages) > 1
+
+            await eventually(tried_again)
 
 
 async def test_of_a_service_that_is_no_load_balancer_any_more_nothing_stays(world: BalancerWorld) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from bus import questions, subjects
 from bus.connection import Bus
@@ -19,7 +20,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.settling import Settled
-from windowbox.errors import Unreachable, WindowboxError
+from windowbox.errors import TransientError, Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
@@ -34,6 +35,8 @@ from workers.loadbalancer.routes import Machines
 from workers.loadbalancer.states import EdgeState, States
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PATIENCE = 30.0
 """Seconds that a new owner waits to hear of all clusters, before it takes what it does not see for gone."""
@@ -85,7 +88,7 @@ class Owner:
 
     async def run(self) -> None:
         """Own them until cancelled. For the holder of the lease `edge`. Envoy goes on without us."""
-        beside_us = await self.attachment.beside_us()
+        beside_us = await _reached(self.attachment.beside_us)
         machines = Machines(self.bus, self.registry, self._changed.set, self.machines)
         self._settled, self._tries, self._picture = {}, {}, {}
         self._told, self._woken, self._said, self._leaving = set(), set(), {}, set()
@@ -96,7 +99,7 @@ class Owner:
             for name, task in {**sight.tasks, "machines": machines.run}.items():
                 group.create_task(task(), name=f"edge: {name}")
             self._edges = Edges(self.attachment, self.settings, group, self._started)
-            await self._edges.resume()
+            await _reached(self._edges.resume)
             await self._begin(sight)
             await machines.complete()
             group.create_task(self._adopt(), name="edge: adopt")
@@ -283,6 +286,19 @@ class Owner:
             self._changed.set()
 
         asyncio.get_running_loop().call_later(backoff(tries, first=1.0, longest=60.0), again)
+
+
+async def _reached(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer of what runs Envoys, however long that is away."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except TransientError as error:
+            failures += 1
+            pause = backoff(failures, first=0.2, longest=10)
+            logger.warning("edge: %s; again in %.1f s", error, pause)
+            await asyncio.sleep(pause)
 
 
 def _state(settled: Settled, lacking: str) -> EdgeState:
