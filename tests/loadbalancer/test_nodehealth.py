@@ -10,14 +10,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.rules import rule
 from tests.running import eventually
 from windowbox.clients import kubeproxy
-from windowbox.models.loadbalancers import Family
-from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer import demands, wanted
 from workers.loadbalancer.nodehealth import WELL, NodeHealth, Verdict, at_first, judged
-from workers.loadbalancer.nodes import Backend
 
 NODE = f"127.68.{os.getpid() % 250}"
 
@@ -118,60 +113,3 @@ async def test_changes_are_told_and_others_are_left_alone() -> None:
 
         await eventually(back)
         health.follow({})
-
-
-SERVICE = ObjectRef(RUNTIME, SERVICES.id, "default", "web")
-
-
-def backend(number: int, ailing: frozenset[Family] | None) -> Backend:
-    return Backend(f"node-{number}", {"IPv4": f"10.0.0.{number}", "IPv6": f"fd00::{number}"}, ailing)
-
-
-def demand(health_port: int = kubeproxy.PORT) -> demands.Demand:
-    return demands.Demand(
-        uid="1",
-        families=("IPv4", "IPv6"),
-        ports=(demands.Port("main", 80, "TCP", 30080, 8080),),
-        local=health_port != kubeproxy.PORT,
-        health_port=health_port,
-        affinity=False,
-        allowed=None,
-        proxy_protocol=None,
-        idle_timeout=None,
-        max_connections=None,
-        requested=(),
-        share=None,
-        refusals=(),
-    )
-
-
-ADDRESSES: dict[Family, str] = {"IPv4": "172.18.255.224", "IPv6": "fd00:ff::e0"}
-
-
-@rule("LB-7-cluster")
-def test_an_address_that_ails_is_told_to_envoy_which_then_asks_nobody() -> None:
-    nodes = [backend(1, frozenset()), backend(2, frozenset({"IPv6"}))]
-    made = wanted.load_balancer(SERVICE, demand(), ADDRESSES, nodes)
-    v4, v6 = made.listeners
-    assert (v4.check, v6.check) == (None, None)
-    assert [one.ailing for one in v4.endpoints] == [False, False]
-    assert [one.ailing for one in v6.endpoints] == [False, True]
-
-
-@rule("LB-7-local")
-def test_where_each_service_has_a_port_for_it_envoy_asks() -> None:
-    nodes = [backend(1, frozenset({"IPv4"}))]
-    made = wanted.load_balancer(SERVICE, demand(health_port=31234), ADDRESSES, nodes)
-    assert [one.check for one in made.listeners] == [31234, 31234]
-    assert not any(endpoint.ailing for one in made.listeners for endpoint in one.endpoints)
-
-
-def test_who_asks_is_not_the_services_business() -> None:
-    ours = wanted.load_balancer(SERVICE, demand(), ADDRESSES, [backend(1, frozenset({"IPv4"}))])
-    envoys = wanted.load_balancer(SERVICE, demand(), ADDRESSES, [backend(1, None)])
-    assert [one.check for one in envoys.listeners] == [kubeproxy.PORT, kubeproxy.PORT]
-    assert (
-        wanted.digest(ours)
-        == wanted.digest(envoys)
-        == wanted.digest(wanted.load_balancer(SERVICE, demand(), ADDRESSES, []))
-    )

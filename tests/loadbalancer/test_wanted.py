@@ -49,6 +49,30 @@ def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
     assert wanted.box_name(uid) == name
 
 
+@rule("LB-7-cluster")
+def test_an_address_that_ails_is_told_to_envoy_which_then_asks_nobody() -> None:
+    nodes = tuple(replace(node, ailing=frozenset({"IPv6"})) for node in NODES)
+    v4, v6 = balancer(service(ipFamilies=["IPv4", "IPv6"]), DUAL, nodes).listeners
+    assert (v4.check, v6.check) == (None, None)
+    assert [one.ailing for one in v4.endpoints] == [False, False]
+    assert [one.ailing for one in v6.endpoints] == [True]
+
+
+@rule("LB-7-local")
+def test_where_each_service_has_a_port_for_its_health_envoy_asks() -> None:
+    nodes = tuple(replace(node, ailing=frozenset({"IPv4"})) for node in NODES)
+    local = service(externalTrafficPolicy="Local", healthCheckNodePort=31234)
+    (listener,) = balancer(local, nodes=nodes).listeners
+    assert listener.check == 31234
+    assert not any(endpoint.ailing for endpoint in listener.endpoints)
+
+
+def test_who_asks_nodes_for_their_health_is_not_the_services_business() -> None:
+    asked = tuple(replace(node, ailing=frozenset({"IPv4"})) for node in NODES)
+    digests = {wanted.digest(balancer(nodes=nodes)) for nodes in (NODES, asked, ())}
+    assert len(digests) == 1
+
+
 @rule("LB-7-nodeport")
 @rule("LB-7-cluster")
 def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:

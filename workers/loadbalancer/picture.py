@@ -100,7 +100,9 @@ class Sight:
         """The same nodes, and how they are. Of clusters without load balancers nobody asks."""
         busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
         health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
-        judged = {cluster: [_judged(node, health) for node in nodes] for cluster, nodes in backends.items()}
+        judged = {
+            cluster: [_with_health(node, health) for node in nodes] for cluster, nodes in backends.items()
+        }
         # The same objects as before, where nothing has changed: a thousand load balancers compare them.
         before = self._last_judged
         self._last_judged = {c: before[c] if before.get(c) == now else now for c, now in judged.items()}
@@ -184,7 +186,7 @@ def _without_others(balancer: LoadBalancer, entries: Iterable[tuple[str, Held]])
     return replace(balancer, listeners=ours) if len(ours) < len(balancer.listeners) else balancer
 
 
-def _judged(node: Backend, health: NodeHealth) -> Backend:
+def _with_health(node: Backend, health: NodeHealth) -> Backend:
     ailing = (of for of, address in node.addresses.items() if health.ailing(address))
     return replace(node, ailing=frozenset(ailing))
 
