@@ -15,6 +15,7 @@ from tests.docker.traffic import backend, balancer
 from tests.rules import rule
 from tests.running import running, soon
 from windowbox.clients.docker import Engine
+from windowbox.clients.envoy import hostnetwork
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.docker import routes
 from windowbox.clients.envoy.edge import Edge
@@ -93,6 +94,15 @@ async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment
         host.crash(BOX)
 
         assert await _greeting() == "node"
+
+
+@rule("LB-15-12")
+async def test_who_waits_at_an_envoy_that_makes_way_is_kept(attachment: Attachment, host: Host) -> None:
+    setting = hostnetwork.setting_of(hostnetwork.MIGRATE)
+    if not setting.exists():
+        pytest.skip(f"this system has no {hostnetwork.MIGRATE}")
+    await attachment.prepare([ADDRESS])
+    assert host.engine.docker("exec", BOX, "cat", str(setting)).strip() == "1"
 
 
 @rule("LB-11-10")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +44,43 @@ def strange() -> Iterator[str]:
     address = f"198.19.78.{os.getpid() % 250 + 1}"
     yield address
     subprocess.run(["ip", "address", "del", f"{address}/32", "dev", "lo"], check=False)
+
+
+@pytest.fixture
+def setting() -> Iterator[Path]:
+    """Whether waiting connections are kept; at the end as it was."""
+    found = hostnetwork.setting_of(hostnetwork.MIGRATE)
+    if not found.exists():
+        pytest.skip(f"this system has no {hostnetwork.MIGRATE}")
+    before = found.read_text()
+    yield found
+    found.write_text(before)
+
+
+def listening() -> socket.socket:
+    """One of several listeners of one address, as Envoys are while one makes way for another."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind((f"127.200.5.{os.getpid() % 250 + 1}", 8080))
+    made.listen(50)
+    return made
+
+
+@rule("LB-15-12")
+@root_only
+def test_who_waits_at_a_listener_that_closes_is_served_by_the_other(setting: Path) -> None:
+    setting.write_text("0")
+    hostnetwork.keep_waiting_connections()
+    with contextlib.ExitStack() as stack:
+        old = listening()
+        waiting = [stack.enter_context(socket.create_connection(old.getsockname(), 5)) for _ in range(5)]
+        new = stack.enter_context(listening())
+        old.close()
+        new.settimeout(5)
+        for _ in waiting:
+            with new.accept()[0] as accepted:
+                accepted.sendall(b"hello")
+        assert [client.recv(5) for client in waiting] == [b"hello"] * 5
 
 
 def routes(link: str) -> dict[str, str]:

@@ -19,6 +19,10 @@ from windowbox.models.loadbalancers import family
 PROTOCOL = "141"
 """Marks routes as ours; no routing daemon is known by this number."""
 
+MIGRATE = "net.ipv4.tcp_migrate_req"
+"""With 1, who waits at a listener that closes goes to another one of the same address. With 0, as usual, the
+connection is reset. Linux has had it since 5.14, for each network."""
+
 _TIMEOUT = 5.0
 _LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
@@ -39,6 +43,19 @@ def arrives(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def keep_waiting_connections() -> None:
+    """Have nobody reset who waits at an Envoy that makes way for another. As far as it is ours to set."""
+    setting = setting_of(MIGRATE)
+    with contextlib.suppress(OSError):
+        if setting.read_text().strip() == "0":
+            setting.write_text("1")
+
+
+def setting_of(name: str) -> Path:
+    """Where the system has a setting of this network."""
+    return Path("/proc/sys", *name.split("."))
 
 
 async def route(record: Path, routes: Mapping[str, str]) -> None:

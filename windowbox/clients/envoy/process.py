@@ -60,6 +60,7 @@ class Processes:
 
     async def start(self, order: Order) -> Running:
         place = self._place(order.name, order.generation)
+        hostnetwork.keep_waiting_connections()
         if left := self._running(order.name, order.generation):
             await left.end()
         argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", _LOG]

@@ -148,8 +148,11 @@ class DockerRouted:
     async def _make_network(self, box: str) -> Container:
         await self._engine.ensure_image(self._household.image)
         await self._engine.remove(box)
+        body = boxes.network(self._household, self._network, _FOR_EVER)
+        if await same_host(self._engine) and hostnetwork.setting_of(hostnetwork.MIGRATE).exists():
+            body["HostConfig"]["Sysctls"] = {hostnetwork.MIGRATE: "1"}
         try:
-            made = await self._engine.create(box, boxes.network(self._household, self._network, _FOR_EVER))
+            made = await self._engine.create(box, body)
         except Conflict:
             # Another process of ours was faster.
             return await self._engine.look(box)
