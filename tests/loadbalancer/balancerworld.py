@@ -112,6 +112,8 @@ class BalancerWorld:
             for e in found
             if e["involvedObject"].get("name") == name
             and e["involvedObject"].get("namespace") == self.namespace
+            # The API server, too, may have something to say of a Service.
+            and e.get("source", {}).get("component") == "service-controller"
         ]
         mine.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
         return [(e["reason"], e["message"]) for e in mine]

@@ -146,9 +146,11 @@ class World:
         self.api.request("DELETE", path).close()
 
     def events(self, name: str) -> list[Manifest]:
+        """What was told of a Service as a load balancer. The API server may tell things of its own."""
         query = f"fieldSelector=involvedObject.name={name},involvedObject.kind=Service"
         found = self.api.read(f"/api/v1/namespaces/default/events?{query}")["items"]
-        return sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
+        ours = (event for event in found if event.get("source", {}).get("component") == "service-controller")
+        return sorted(ours, key=lambda event: int(event["metadata"]["resourceVersion"]))
 
     def writes(self, name: str) -> list[tuple[str, str]]:
         """Who of ours wrote what of the Service `name`: `(worker, patch services/status)`, in order."""
