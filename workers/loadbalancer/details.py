@@ -101,10 +101,6 @@ class EdgeTold(Message):
         return next((one for one in self.balancers if one.key == key), None)
 
 
-_AILING = ("active_health_check",)
-"""As Envoy calls it where it has asked itself."""
-
-
 async def asked(bus: Bus, key: str | None = None) -> EdgeTold | None:
     """What the owner says; None if nobody owns an edge."""
     answer = await questions.ask(bus, questions.EDGE, Question(key=key).encoded())
@@ -197,5 +193,5 @@ def _backend(endpoint: Endpoint, health: Health | None, *, vacant: bool) -> Back
         address=endpoint.address,
         port=endpoint.port,
         healthy=health is not None and health.healthy,
-        reasons=_AILING if endpoint.ailing else health.reasons if health else (unknown,),
+        reasons=health.reasons if health else (unknown,),
     )

@@ -92,7 +92,7 @@ class Sight:
                 found[ref.cluster].append(node)
         unheard = found.keys() - self._nodes.listed
         self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
-        return self._judged(self._backends, self._health) if self._health else self._backends
+        return self._backends
 
     def _judged(
         self, backends: Mapping[str, Iterable[Backend]], health: NodeHealth
@@ -127,7 +127,8 @@ class Sight:
         return nodes.no_backends(self._nodes_of(cluster))
 
     def _computed(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
-        backends = {cluster: tuple(nodes) for cluster, nodes in self.backends().items()}
+        found = self._judged(self.backends(), self._health) if self._health else self.backends()
+        backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
         computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
         made: dict[ObjectRef, _Made] = {}
         for ref, asked in self._services.items():

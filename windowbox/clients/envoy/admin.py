@@ -17,6 +17,10 @@ _STANDING = (
 )
 
 
+_ASKED = "active_health_check"
+"""Why an endpoint is not healthy that was asked for its health."""
+
+
 @dataclass(frozen=True)
 class Standing:
     """How far an Envoy is with what it was told."""
@@ -169,11 +173,13 @@ def _healths(found: list[dict[str, Any]]) -> Iterator[Health]:
     for host in found:
         address = host["address"]["socket_address"]
         status = host.get("health_status", {})
-        reasons = tuple(sorted(k.removeprefix("failed_") for k, value in status.items() if value is True))
+        reasons = {k.removeprefix("failed_") for k, value in status.items() if value is True}
+        if status.get("eds_health_status", "HEALTHY") not in ("HEALTHY", "UNKNOWN"):
+            reasons.add(_ASKED)  # who told Envoy so has asked in its place
         yield Health(
             name=host.get("hostname", ""),
             address=address["address"],
             port=address["port_value"],
-            healthy=not reasons and status.get("eds_health_status", "HEALTHY") in ("HEALTHY", "UNKNOWN"),
-            reasons=reasons,
+            healthy=not reasons,
+            reasons=tuple(sorted(reasons)),
         )

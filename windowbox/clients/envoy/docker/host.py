@@ -48,7 +48,7 @@ class DockerHost:
         body = boxes.envoy(self._household, order)
         body["HostConfig"]["NetworkMode"] = "host"
         box = boxes.shared_box(self._household, order.name, order.generation)
-        if await same_host(self._engine):
+        if await self.beside_us():
             hostnetwork.keep_waiting_connections()
         return await self._envoys.start(order, box, body)
 
