@@ -59,7 +59,7 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.commands.settings_page
 
 coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
-	$(BIN)/python -m tests.coverage_page
+	$(BIN)/python -m tests.support.coverage_page
 
 # Tests that lack a program are skipped, and say which; so a lack is no reason to run none.
 programs: $(STAMP)

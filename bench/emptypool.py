@@ -33,7 +33,7 @@ class Nothing:
         self.handled += 1
         return Outcome("done")
 
-    async def set_aside(self, item: Item) -> None:
+    async def quarantine(self, item: Item) -> None:
         raise NotImplementedError
 
     def report(self) -> str:

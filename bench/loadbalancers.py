@@ -32,8 +32,8 @@ from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, SERVICES
 from windowbox.sandbox.options import Options
-from workers.loadbalancer import details
-from workers.loadbalancer.nodes import EXCLUDED
+from workers.edge import status
+from workers.edge.nodes import EXCLUDED
 
 Say = Callable[[str], None]
 
@@ -258,7 +258,7 @@ class Balancers:
         shutil.rmtree(self._edge, ignore_errors=True)
         await self.here.sandbox.start("worker-1")
         async with asyncio.timeout(_PATIENCE):
-            while await details.asked(self.here.bus) is None:  # noqa: ASYNC110
+            while await status.asked(self.here.bus) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         await self.here.quiet(calm=0.5)
 

@@ -14,8 +14,8 @@ from windowbox.sandbox.binaries import Found
 from windowbox.sandbox.nodes import site
 from windowbox.sandbox.nodes.images import ECHO
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.played.nodes import names
-from windowbox.sandbox.played.seen import BEHAVIOUR
+from windowbox.sandbox.simulated.nodes import names
+from windowbox.sandbox.simulated.seen import BEHAVIOUR
 from windowbox.sandbox.supervisor import Supervisor
 
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

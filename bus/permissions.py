@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
-from bus import presence, questions, streams, subjects
+from bus import presence, queries, streams, subjects
 from bus.intents import PATCH
 
 Role = Literal["watcher", "worker", "patcher", "operator"]
@@ -148,7 +148,7 @@ _OPERATOR = [
     "$JS.API.>",
     "$JS.FC.>",
     presence.SUBJECT,
-    questions.EDGE,
+    queries.EDGE,
     "object.>",
     *_wishing("*"),
     subjects.entry(streams.CLUSTERS, ">"),
@@ -176,7 +176,7 @@ PERMISSIONS: dict[Role, Permissions] = {
     "watcher": _process(
         "watcher", _WATCHER, _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
     ),
-    "worker": _process("worker", _WORKER, answers=[questions.EDGE]),
+    "worker": _process("worker", _WORKER, answers=[queries.EDGE]),
     "patcher": _process("patcher", _PATCHER),
     # A person reads everything and mends the streams, but reports no status and writes no journal. Other
     # programs that a person uses, such as `nats`, have inboxes of their own.

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bus import consumers, starts, streams, subjects
+from bus import consumers, crashcounts, streams, subjects
 from bus.connection import Bus, Stored, instant
 from bus.consumers import Delivery
+from bus.crashcounts import CrashCounts
 from bus.messages import TRACE, Call, Read, RunRecord, Wish
 from bus.queue import Queue
-from bus.starts import Starts
 from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
 from windowbox.telemetry import metrics, tracing
 
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 PROCESS = f"{socket.gethostname()}/{os.getpid()}"
 """Who we are, in leases, journal and logs."""
 
-_SET_ASIDE_SECONDS = 600.0
+_QUARANTINE_SECONDS = 600.0
 _GRACE = 8.0
 
 
 @dataclass(frozen=True)
-class Again:
+class RequeueAfter:
     """The object is to be looked at once more, after a while."""
 
     wish: Wish
@@ -43,7 +43,7 @@ class Outcome:
     """How a run ended."""
 
     word: str
-    again: Again | None = None
+    requeue: RequeueAfter | None = None
     note: str = ""
 
 
@@ -55,7 +55,7 @@ class Item:
     wish: Wish
     wish_sequence: int
     delivery: int
-    hold: Hold
+    hold: DeliveryHold
     reads: list[Read] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Item:
             raise Superseded(f"{self.key}: taken away after {self.hold.limit:.0f} s without a sign of life")
 
 
-class Hold:
+class DeliveryHold:
     """Whether what we fetched is still ours: true as long as the server hears of us in time."""
 
     def __init__(self, limit: float) -> None:
@@ -84,7 +84,7 @@ class Handler(Protocol):
     async def handle(self, item: Item) -> Outcome:
         """Do what the object asks for. Safe to repeat, and to be stopped anywhere."""
 
-    async def set_aside(self, item: Item) -> None:
+    async def quarantine(self, item: Item) -> None:
         """Tell people that this object is left alone, since its runs took their process down."""
 
 
@@ -102,10 +102,10 @@ class Pool:
         self._pull = consumers.Pull(bus, self.queue.item_consumer(ack_wait), concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._suspects = asyncio.Lock()
-        self._starts = Starts(bus, pool)
+        self._starts = CrashCounts(bus, pool)
         self._doubtful: set[str] = set()
         # Every item shares one hold: either the process was alive in time for all of them, or for none.
-        self._hold = Hold(ack_wait * 0.8)
+        self._hold = DeliveryHold(ack_wait * 0.8)
 
     @property
     def active(self) -> int:
@@ -184,7 +184,7 @@ class Pool:
             if may_start:
                 await self._run(item, wish)
             else:
-                await self._set_aside(item)
+                await self._quarantine(item)
 
     async def _run(self, item: Item, wish: Stored) -> None:
         started, clock = datetime.now(UTC), time.perf_counter()
@@ -195,8 +195,8 @@ class Pool:
             item.check()
             took = time.perf_counter() - clock
             metrics.runs.labels(self._pool, outcome.word).observe(took)
-            if outcome.again:
-                await self.queue.schedule(item.key, outcome.again.wish, outcome.again.after)
+            if outcome.requeue:
+                await self.queue.schedule(item.key, outcome.requeue.wish, outcome.requeue.after)
             record = RunRecord(
                 pool=self._pool,
                 key=item.key,
@@ -230,14 +230,14 @@ class Pool:
             # A bug, or something nobody foresaw: this object has to wait, the others must not.
             logger.exception("%s: run failed", item.key)
             attempt = item.wish.attempt + 1
-            again = Again(Wish(reason="retry", attempt=attempt, insist=True), backoff(attempt))
+            again = RequeueAfter(Wish(reason="retry", attempt=attempt, insist=True), backoff(attempt))
             return Outcome("failed", again, f"{type(error).__name__}: {error}")
 
-    async def _set_aside(self, item: Item) -> None:
-        logger.error("%s: set aside: its runs ended their process %d times", item.key, starts.MAX)
-        metrics.set_aside.labels(self._pool).inc()
-        await self._handler.set_aside(item)
-        await self.queue.schedule(item.key, Wish(reason="set aside before"), _SET_ASIDE_SECONDS)
+    async def _quarantine(self, item: Item) -> None:
+        logger.error("%s: set aside: its runs ended their process %d times", item.key, crashcounts.MAX)
+        metrics.quarantine.labels(self._pool).inc()
+        await self._handler.quarantine(item)
+        await self.queue.schedule(item.key, Wish(reason="set aside before"), _QUARANTINE_SECONDS)
 
     async def _wish(self, key: str) -> Stored | None:
         return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
@@ -270,7 +270,7 @@ class Pool:
         if self._active:
             lost = len(self._active)
             logger.warning("%s: cut off, or away for too long; %d items are given up", self._pool, lost)
-        self._hold = Hold(self._hold.limit)
+        self._hold = DeliveryHold(self._hold.limit)
         self._pull.lose()
         for task, delivery in self._active.items():
             task.cancel()
@@ -284,7 +284,7 @@ class Pool:
     async def _wish_what_is_doubtful(self) -> None:
         for key in list(self._doubtful):
             try:
-                await self.queue.look_again(key, "late report")
+                await self.queue.requeue(key, "late report")
             except WindowboxError:
                 return
             self._doubtful.discard(key)

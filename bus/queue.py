@@ -46,7 +46,7 @@ class Queue:
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
-    async def look_again(self, key: str, reason: str) -> None:
+    async def requeue(self, key: str, reason: str) -> None:
         """Have the object looked at after now, even if the wish that is there has just been looked at."""
         subject = subjects.wish(self.pool, key)
         headers = {TRACE: tracing.current() or tracing.fresh()}

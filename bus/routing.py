@@ -26,7 +26,7 @@ _YOUNG = 20.0
 """Seconds an unfinished object is left to those who are at work on it, before a sweep asks for it."""
 
 
-class Interest(Protocol):
+class EventMapping(Protocol):
     """What a pool has to say about the changes of its kinds."""
 
     kinds: tuple[str, ...]
@@ -35,14 +35,14 @@ class Interest(Protocol):
     def owned(self) -> Collection[str]:
         """Those of the kinds whose objects the pool makes: changes to these may have to be put right."""
 
-    async def concerned(self, change: Announcement, before: Before) -> list[str]:
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         """The keys of the pool's objects that `change` concerns."""
 
     def unfinished(self, object: Object) -> bool:
         """Whether the object, as it is, waits for something that we owe it."""
 
 
-class Before:
+class PreviousVersion:
     """The version before a change, fetched only by those who ask."""
 
     def __init__(self, bus: Bus, change: Announcement) -> None:
@@ -62,12 +62,12 @@ class Before:
 class Router:
     """Turns what is announced into wishes of one pool. Any number of them share the work."""
 
-    def __init__(self, bus: Bus, queue: Queue, interest: Interest) -> None:
+    def __init__(self, bus: Bus, queue: Queue, mapping: EventMapping) -> None:
         self._bus = bus
         self._queue = queue
-        self._interest = interest
-        self._filters = [subjects.seen_kind("*", kind) for kind in interest.kinds]
-        self._swept = [subjects.seen_kind("*", kind) for kind in interest.kinds if kind not in interest.owned]
+        self._mapping = mapping
+        self._filters = [subjects.seen_kind("*", kind) for kind in mapping.kinds]
+        self._swept = [subjects.seen_kind("*", kind) for kind in mapping.kinds if kind not in mapping.owned]
         consumer = consumers.Consumer(
             streams.OBJECTS, f"route-{queue.pool}", tuple(self._filters), 10, deliver="last_per_subject"
         )
@@ -77,7 +77,7 @@ class Router:
         """Route until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_each(self._changes, self._route), name=f"{self._queue.pool}: changes")
-            tasks.create_task(dues(self._bus, self._queue), name=f"{self._queue.pool}: dues")
+            tasks.create_task(run_due(self._bus, self._queue), name=f"{self._queue.pool}: dues")
 
     async def sweep(self, interval: float) -> None:
         """Now and then look for what is owed and has got lost. For the holder of a lease; for ever."""
@@ -93,12 +93,12 @@ class Router:
     async def _route(self, delivery: Delivery) -> None:
         change = Announcement(delivery.stored)
         with tracing.span(f"route {self._queue.pool}", delivery.headers.get(TRACE, "")):
-            for key in await self._interest.concerned(change, Before(self._bus, change)):
+            for key in await self._mapping.keys_for(change, PreviousVersion(self._bus, change)):
                 await self._queue.wish(key, Wish(reason=self._reason(change)))
         await delivery.settle()
 
     def _reason(self, change: Announcement) -> str:
-        return "drift" if subjects.seen_of_kind(change.stored.subject) in self._interest.owned else "event"
+        return "drift" if subjects.seen_of_kind(change.stored.subject) in self._mapping.owned else "event"
 
     async def _sweep_objects(self, position: int) -> int:
         """Look at what was announced since `position`. Returns from where to look the next time."""
@@ -111,7 +111,7 @@ class Router:
         ):
             change = Announcement(stored)
             unfinished.pop(stored.subject, None)
-            if not change.gone and not change.omitted and self._interest.unfinished(change.object()):
+            if not change.gone and not change.omitted and self._mapping.unfinished(change.object()):
                 unfinished[stored.subject] = stored.sequence, int(stored.time) / 1e9
         young = await self._ask_for(unfinished)
         return min([end, *(sequence - 1 for sequence in young)])
@@ -129,7 +129,7 @@ class Router:
         return young
 
 
-async def dues(bus: Bus, queue: Queue) -> None:
+async def run_due(bus: Bus, queue: Queue) -> None:
     """Let in what has come due, until cancelled."""
     await _each(consumers.Pull(bus, queue.due_consumer(), _AT_ONCE), queue.admit)
 

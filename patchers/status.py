@@ -12,7 +12,7 @@ from typing import Any
 from bus import intents, streams, subjects
 from bus.connection import Bus
 from bus.messages import Call, Read, StatusIntent, Wish
-from bus.pool import Again, Item, Outcome, backoff
+from bus.pool import Item, Outcome, RequeueAfter, backoff
 from patchers import events
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
@@ -43,7 +43,7 @@ class StatusPatcher:
         metrics.patches.labels(subjects.ref(item.key).kind, "status", outcome.word).inc()
         return outcome
 
-    async def set_aside(self, item: Item) -> None:
+    async def quarantine(self, item: Item) -> None:
         logger.error("%s: its status cannot be written without taking this process down", item.key)
 
     async def _outcome(self, item: Item, intent: StatusIntent, sequence: int) -> Outcome:
@@ -59,7 +59,7 @@ class StatusPatcher:
             return self._again(item, error)
         except PermanentError as error:
             logger.error("%s: the status cannot be written: %s", ref, error)
-            return Outcome("refused", self._again(item, error).again, str(error))
+            return Outcome("refused", self._again(item, error).requeue, str(error))
 
     async def _pass_on(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
         """Write the status, and tell the events."""
@@ -102,7 +102,7 @@ class StatusPatcher:
     def _again(self, item: Item, error: Exception) -> Outcome:
         attempt = item.wish.attempt + 1
         after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
-        return Outcome("again", Again(Wish(reason="retry", attempt=attempt), after), str(error))
+        return Outcome("again", RequeueAfter(Wish(reason="retry", attempt=attempt), after), str(error))
 
 
 def _time(operation: Mapping[str, Any]) -> str:

@@ -12,22 +12,24 @@ from xdist.scheduler import LoadScopeScheduling
 
 from bus import streams
 from bus.connection import Access, Bus, connected
-from tests import servers
-from tests.bus.roles import RoleServer, role_server
-from tests.natsserver import NatsServer
-from tests.servers import ControlPlane, NameServer
+from tests.support import servers
+from tests.support.natsserver import NatsServer
+from tests.support.roles import RoleServer, role_server
+from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
-_WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands"})
-"""Packages whose sandboxes have real nodes: one after the other, for a host has few inotify instances."""
+_WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands", "simulated"})
+"""Folders of tests/host whose sandboxes have nodes: a host has inotify instances for one at a time."""
 
 
 class ByPackage(LoadScopeScheduling):
     """Where tests run at once, those of a package stay together: they share servers."""
 
     def _split_scope(self, nodeid: str) -> str:
-        package = nodeid.split("/")[1]
-        return "nodes" if package in _WITH_NODES else package
+        _, cost, *more = nodeid.split("/")
+        if cost == "host" and more[0] in _WITH_NODES:
+            return "host/nodes"
+        return f"{cost}/{more[0]}" if cost in ("servers", "host") else cost
 
 
 @pytest.hookimpl(optionalhook=True)

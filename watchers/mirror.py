@@ -14,7 +14,7 @@ import orjson
 from bus import consumers, streams, subjects
 from bus.connection import Bus, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
-from windowbox.clients import answers
+from windowbox.clients import apiresponses
 from windowbox.clients.kube import Event, Kube
 from windowbox.errors import Superseded, Unreachable, WatchExpired
 from windowbox.models.objects import Object
@@ -243,4 +243,4 @@ def _written(object: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(object)
     except orjson.JSONEncodeError:
-        return orjson.dumps(answers.shallow(object))  # nested deeper than can be written
+        return orjson.dumps(apiresponses.shallow(object))  # nested deeper than can be written

@@ -22,7 +22,7 @@ from bus.leases import Leases
 from bus.pool import PROCESS, Pool
 from bus.queue import Queue
 from bus.registry import Registry
-from bus.routing import Router, dues
+from bus.routing import Router, run_due
 from patchers.status import StatusPatcher
 from watchers.watching import Watching
 from windowbox.clients import kube
@@ -35,14 +35,14 @@ from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, tracing
 from workers import serving
 from workers.dnsrecord import pool as dnsrecord
-from workers.joining.joining import Joining
+from workers.edge import takeover
 from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
-from workers.loadbalancer import takeover
-from workers.loadbalancer.book import Book
-from workers.owned.places import Places
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.membership.joining import Joining
+from workers.membership.providers import ProviderMembership
+from workers.owned.targets import TargetClusters
 from workers.pools import POOLS
-from workers.providing.keeping import Keeping
 from workers.serving import Common, Parts
 
 logger = logging.getLogger(__name__)
@@ -124,7 +124,9 @@ async def work(made: Process, pools: tuple[str, ...], stack: contextlib.AsyncExi
         _work_on_dnsrecords(made, common, stack)
     if loadbalancer.POOL in pools and made.settings.loadbalancer.ranges:
         await _work_on_load_balancers(made, stack)
-    keeping = Keeping(made.bus, made.registry, common.places.providers, made.settings.work.sweep_interval)
+    keeping = ProviderMembership(
+        made.bus, made.registry, common.targets.providers, made.settings.work.sweep_interval
+    )
     made.tasks["providers"] = lambda: made.leases.while_held("providers", keeping.run)
     for pool, assembled in POOLS.items():
         if pool in pools and (parts := assembled(common)):
@@ -135,8 +137,8 @@ def _common(made: Process, stack: contextlib.AsyncExitStack) -> Common:
     """What all pools share."""
     providers = Providers(made.clusters, made.registry)
     stack.push_async_callback(providers.aclose)
-    world, places = World(made.bus, made.clusters), Places(made.clusters, providers)
-    return Common(made.bus, made.clusters, world, places, made.settings.work, made.settings.kinds)
+    world, targets = World(made.bus, made.clusters), TargetClusters(made.clusters, providers)
+    return Common(made.bus, made.clusters, world, targets, made.settings.work, made.settings.kinds)
 
 
 def _work_on_dnsrecords(made: Process, common: Common, stack: contextlib.AsyncExitStack) -> None:
@@ -176,13 +178,13 @@ async def _work_on_load_balancers(made: Process, stack: contextlib.AsyncExitStac
     made.tasks |= parts.tasks
     _add_pool(made, parts.pool, loadbalancer.POOL)
     _add_sweeps(made, parts.router, loadbalancer.POOL)
-    made.gauges.append(lambda: _measure_addresses(parts.book))
+    made.gauges.append(lambda: _measure_addresses(parts.store))
     made.details["edge"] = parts.owner.describe
     made.tasks["edge"] = lambda: made.leases.while_held("edge", parts.owner.run)
 
 
-async def _measure_addresses(book: Book) -> None:
-    for usage in book.usage():
+async def _measure_addresses(store: AddressStore) -> None:
+    for usage in store.usage():
         metrics.addresses_used.labels(usage.range, usage.family).set(usage.used)
         metrics.addresses_total.labels(usage.range, usage.family).set(usage.total)
 
@@ -200,7 +202,7 @@ async def patch(made: Process) -> None:
     )
     _add_pool(made, pool, intents.PATCH)
     queue = Queue(made.bus, intents.PATCH)
-    made.tasks["patch dues"] = lambda: dues(made.bus, queue)
+    made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
     made.tasks["patch sweep"] = lambda: made.leases.while_held("sweep.patch", lambda: _sweep(made, queue))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from workers.doors import Doors
+from workers.recorder import Recorder
 
 
-async def now(doors: Doors) -> datetime:
+async def now(recorder: Recorder) -> datetime:
     async def read() -> str:
         return datetime.now(UTC).isoformat()
 
-    return datetime.fromisoformat(await doors.call("clock", None, read))
+    return datetime.fromisoformat(await recorder.call("clock", None, read))

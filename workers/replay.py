@@ -21,7 +21,6 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import serving
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
-from workers.doors import Doors
 from workers.heartbeat import pool as heartbeat
 from workers.heartbeat.runs import Beats
 from workers.ingress import pool as ingress
@@ -29,11 +28,12 @@ from workers.ingress.runs import IngressRuns
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
-from workers.loadbalancer.addresses import Addresses
-from workers.loadbalancer.runs import ServiceRuns
-from workers.loadbalancer.world import ServiceWorld
-from workers.owned.places import Places
+from workers.loadbalancer.service.addresses import Addresses
+from workers.loadbalancer.service.runs import ServiceRuns
+from workers.loadbalancer.service.world import ServiceWorld
+from workers.owned.targets import TargetClusters
 from workers.pools import EXTENSIONS
+from workers.recorder import Recorder
 from workers.serving import Common, Serving, WorkSettings
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ POOLS = (KIND.pool, loadbalancer.POOL, ingress.POOL, heartbeat.POOL, *EXTENSIONS
 class Player(Protocol):
     """Today's code for the runs of a pool."""
 
-    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome: ...
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome: ...
 
 
 class Effect(NamedTuple):
@@ -88,7 +88,7 @@ class Unforeseen(Exception):
     """An error that was a bug when it was recorded, too."""
 
 
-class ReplayDoors:
+class ReplayRecorder:
     """The world as one run saw it."""
 
     def __init__(self, recording: Recording, run: RunRecord) -> None:
@@ -193,8 +193,8 @@ def _common(settings: Deciding) -> Common:
     """What pools share, where there is no world."""
     nowhere = cast(Any, _Nowhere())
     work = cast(WorkSettings, settings)  # what more it holds is for those who run
-    world, places = World(nowhere, nowhere), Places(nowhere, nowhere)
-    return Common(nowhere, nowhere, world, places, work, settings.kinds)
+    world, targets = World(nowhere, nowhere), TargetClusters(nowhere, nowhere)
+    return Common(nowhere, nowhere, world, targets, work, settings.kinds)
 
 
 def service_runs(settings: Deciding, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:
@@ -206,23 +206,23 @@ def service_runs(settings: Deciding, runs: type[ServiceRuns] = ServiceRuns) -> S
 
 def _ingress_runs(common: Common) -> IngressRuns:
     nowhere = cast(Any, _Nowhere())
-    return IngressRuns(common.bus, common.clusters, common.world, common.places, nowhere)
+    return IngressRuns(common.bus, common.clusters, common.world, common.targets, nowhere)
 
 
 async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:
-    doors = ReplayDoors(recording, run)
+    recorder = ReplayRecorder(recording, run)
     stopped = ""
     try:
-        outcome = (await player.run(subjects.ref(run.key), run.wish, doors)).word
+        outcome = (await player.run(subjects.ref(run.key), run.wish, recorder)).word
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
     except Exception as error:
         # As the pool would have it: see bus.pool.
         outcome, stopped = "failed", "" if run.outcome == "failed" else f"{type(error).__name__}: {error}"
     then = [Effect(call.door, call.request) for call in run.calls if call.effect]
-    if not stopped and _settled(then) == _settled(doors.effects) and outcome == run.outcome:
+    if not stopped and _settled(then) == _settled(recorder.effects) and outcome == run.outcome:
         return None
-    return Difference(run, then, doors.effects, outcome, stopped)
+    return Difference(run, then, recorder.effects, outcome, stopped)
 
 
 def _settled(effects: list[Effect]) -> list[Effect]:

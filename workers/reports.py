@@ -8,10 +8,10 @@ from bus import intents, subjects
 from bus.connection import Bus
 from bus.messages import StatusIntent
 from windowbox.models.refs import ObjectRef
-from workers.doors import Doors
+from workers.recorder import Recorder
 
 
-async def last(bus: Bus, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
+async def last(bus: Bus, ref: ObjectRef, recorder: Recorder) -> tuple[StatusIntent | None, int]:
     """The last report about the object, and the sequence the next must expect."""
 
     async def act() -> dict[str, Any]:
@@ -19,15 +19,15 @@ async def last(bus: Bus, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | N
         intent = found.intent.model_dump(mode="json") if found.intent else None
         return {"intent": intent, "sequence": found.sequence}
 
-    answer = await doors.call("reported", None, act)
+    answer = await recorder.call("reported", None, act)
     intent = answer["intent"]
     return (StatusIntent.model_validate(intent) if intent else None), int(answer["sequence"])
 
 
-async def remind(bus: Bus, ref: ObjectRef, doors: Doors) -> None:
+async def remind(bus: Bus, ref: ObjectRef, recorder: Recorder) -> None:
     """Have the last report about the object written, should that have been forgotten, or undone."""
 
     async def act() -> None:
         await intents.remind(bus, subjects.key(ref))
 
-    await doors.call("remind", None, act)
+    await recorder.call("remind", None, act)

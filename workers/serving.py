@@ -9,18 +9,18 @@ from typing import Any, Protocol
 from bus.connection import Bus
 from bus.pool import Pool
 from bus.queue import Queue
-from bus.routing import Interest, Router
+from bus.routing import EventMapping, Router
 from windowbox.clients.clusters import Clusters
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.refs import Resource
-from workers.lifecycle.events import Scope, classes_for
 from workers.lifecycle.handler import LifeCycleHandler
-from workers.lifecycle.interest import LifeCycleInterest
 from workers.lifecycle.kinds import Actuator, Kind
+from workers.lifecycle.mapping import LifeCycleMapping
+from workers.lifecycle.predicates import Scope, classes_for
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
-from workers.owned.interest import Owners, OwningInterest
-from workers.owned.places import Places
+from workers.owned.mapping import OwnerMapping, Owners
+from workers.owned.targets import TargetClusters
 
 _AT_ONCE = 16
 """The API server's processors are the bound of what these kinds do: with more at once each only takes longer,
@@ -49,7 +49,7 @@ class Common:
     bus: Bus
     clusters: Clusters
     world: World
-    places: Places
+    targets: TargetClusters
     work: WorkSettings
     kinds: KindSettings
 
@@ -90,17 +90,15 @@ def parts(common: Common, serving: Serving) -> Parts:
     """The pool of a kind of extension object."""
     kind, work = serving.kind, common.work
     handler = LifeCycleHandler(common.bus, common.clusters, common.world, life_cycle(common, serving))
-    own = LifeCycleInterest(common.bus, kind, scope(common, kind))
-    interest: Interest = own
+    own = LifeCycleMapping(common.bus, kind, scope(common, kind))
+    mapping: EventMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))
-        interest = OwningInterest(
-            own, serving.owners, made=serving.made, awaited=serving.awaited, known=known
-        )
+        mapping = OwnerMapping(own, serving.owners, made=serving.made, awaited=serving.awaited, known=known)
     at_once = min(work.concurrency, serving.at_once or work.concurrency)
     return Parts(
         pool=Pool(common.bus, kind.pool, handler, concurrency=at_once, ack_wait=work.ack_wait),
-        router=Router(common.bus, Queue(common.bus, kind.pool), interest),
+        router=Router(common.bus, Queue(common.bus, kind.pool), mapping),
         tasks=serving.tasks,
     )
 

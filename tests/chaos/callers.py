@@ -14,7 +14,7 @@ from datetime import datetime
 from tests.chaos.outages import Outages
 from tests.chaos.services import Place, Services
 from tests.chaos.witness import Shown, Witness
-from tests.played import world
+from tests.host.simulated import world
 
 _PATIENCE = 15.0
 _RATE = 30

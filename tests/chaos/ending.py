@@ -13,7 +13,7 @@ from bus import consumers, streams, subjects
 from bus.connection import Bus, Stored
 from tests.chaos.envoys import Envoys
 from tests.chaos.services import NAMESPACE, Services
-from tests.played import world
+from tests.host.simulated import world
 from windowbox.clients.envoy import admin
 from windowbox.clients.envoy.process import Process
 from windowbox.clients.kube import Kube
@@ -22,8 +22,10 @@ from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.sandbox import belongings
 from windowbox.sandbox.processes import ProcessId
 from windowbox.sandbox.supervisor import Supervisor
-from workers.loadbalancer import holders, nodes, statuses
-from workers.loadbalancer.nodes import Backend
+from workers.edge import nodes
+from workers.edge.nodes import Backend
+from workers.loadbalancer.ipam import entries
+from workers.loadbalancer.service import statuses
 
 
 @dataclass
@@ -89,7 +91,7 @@ class Ending:
         async for entry in self._entries(streams.ADDRESSES):
             key = subjects.without(f"$KV.{streams.ADDRESSES}", entry.subject)
             if address := subjects.address(key):
-                book |= {(address, holder.uid) for holder in holders.read(entry.data).holders}
+                book |= {(address, holder.uid) for holder in entries.read(entry.data).holders}
             elif subjects.waiting(key):
                 waiting.append(f"{key} waits for an address")
         carried = {entry.subject async for entry in self._entries(streams.EDGES)}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.chaos.outages import Outages
-from tests.running import eventually
+from tests.support.running import eventually
 from windowbox.clients.envoy import admin
 from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import WindowboxError

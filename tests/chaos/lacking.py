@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests import servers
+from tests.support import servers
 from windowbox.clients.envoy import process as envoy
 from windowbox.errors import Missing
 from windowbox.sandbox import stages
-from windowbox.sandbox.played import children as played
+from windowbox.sandbox.simulated import children as played
 
 
 def missing() -> str | None:

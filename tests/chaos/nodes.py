@@ -13,9 +13,9 @@ from tests.chaos.outages import Outages
 from tests.chaos.services import insist
 from windowbox.clients.kube import Kube
 from windowbox.models.refs import NODES
-from windowbox.sandbox.played import nodes
-from windowbox.sandbox.played.seen import BEHAVIOUR
-from workers.loadbalancer.nodes import DRAINED, EXCLUDED
+from windowbox.sandbox.simulated import nodes
+from windowbox.sandbox.simulated.seen import BEHAVIOUR
+from workers.edge.nodes import DRAINED, EXCLUDED
 
 logger = logging.getLogger(__name__)
 

@@ -29,13 +29,13 @@ from tests.chaos.lacking import missing
 from tests.chaos.nodes import Nodes
 from tests.chaos.services import Services
 from tests.chaos.witness import Witness
-from tests.running import eventually
+from tests.support.running import eventually
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import processes
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.played import children as played
+from windowbox.sandbox.simulated import children as played
 from windowbox.sandbox.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)

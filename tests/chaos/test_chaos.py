@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bus.connection import connected
-from tests import servers
 from tests.chaos import converging
 from tests.chaos.converging import Journal, settled, waiting
 from tests.chaos.havoc import Havoc, Plan
 from tests.chaos.load import ZONE, Load, unsettled
+from tests.support import servers
 from windowbox.clients import kube
 from windowbox.sandbox import stages
 from windowbox.sandbox.options import Options
@@ -34,7 +34,7 @@ PLAN = (
     else Plan(seconds=25, kills=2, bus_restarts=1, api_restarts=1, dns_away=3)
 )
 RECORDING = os.environ.get("CHAOS_RECORDING")
-"""Where to write a recording of the run: `tests/replay/chaos.wbx` was made so."""
+"""Where to write a recording of the run: `tests/unit/replay/chaos.wbx` was made so."""
 PATIENCE = 180 if LONG else 60
 """Seconds to converge after the last blow."""
 

@@ -15,7 +15,8 @@ from windowbox.clients.kube import Kube
 from windowbox.errors import TransientError, WatchExpired
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES
-from workers.loadbalancer import holders, statuses
+from workers.loadbalancer.ipam import entries
+from workers.loadbalancer.service import statuses
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Witness:
         address = subjects.address(key)
         if address is None:
             return
-        self._book[address] = {holder.uid for holder in holders.read(value).holders}
+        self._book[address] = {holder.uid for holder in entries.read(value).holders}
         if len(self._book[address]) > 1:
             self._complain(f"{address} is given to {sorted(self._book[address])}")
 

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import imagefiles
+from tests.support import imagefiles
 from windowbox.sandbox import binaries
 
 _ROOT = Path(__file__).parents[2]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
 from tests.e2e import client
 from tests.e2e.client import Space
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld, small_world
 from tests.e2e.witness import Witness, witnessing
-from tests.servers import ControlPlane, NameServer
+from tests.support import servers
+from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
 

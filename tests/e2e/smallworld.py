@@ -17,9 +17,9 @@ import yaml
 from bus import consumers, streams, subjects
 from bus.connection import Access, connected
 from bus.messages import RunRecord
-from tests import servers
 from tests.e2e.client import Record
-from tests.servers import ControlPlane, NameServer
+from tests.support import servers
+from tests.support.servers import ControlPlane, NameServer
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.sandbox import processes
 

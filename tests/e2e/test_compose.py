@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from bus import permissions
-from tests import servers
 from tests.e2e import baseimage
 from tests.e2e import engine as engines
 from tests.e2e.engine import Engine
-from tests.running import eventually
-from tests.servers import ControlPlane
+from tests.support import servers
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane
 from windowbox.models.refs import DNSRECORDS
 from windowbox.sandbox import binaries
 from windowbox.sandbox.apiserver import ApiServer

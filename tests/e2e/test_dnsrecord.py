@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.e2e import zones
 from tests.e2e.client import FINALIZER, OPERATION, TIMESTAMP, Space, stamp
 from tests.e2e.smallworld import SmallWorld
-from tests.rules import rule
+from tests.support.rules import rule
 
 
 @rule("W-1", "W-2", "W-3", "W-4", "W-5", "N-11", "D-1", "V-7", "A.2", "B.36")

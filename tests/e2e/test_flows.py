@@ -11,8 +11,8 @@ from tests.e2e import client, zones
 from tests.e2e.client import FINALIZER, OPERATION, TIMESTAMP, Record, Space, failed, ready, stamp
 from tests.e2e.smallworld import SmallWorld
 from tests.e2e.witness import Witness
-from tests.rules import rule
-from tests.servers import ControlPlane
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 
 

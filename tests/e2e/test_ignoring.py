@@ -12,8 +12,8 @@ from tests.e2e.client import OPERATION, Record, Space, ready
 from tests.e2e.smallworld import SmallWorld, small_world
 from tests.e2e.test_shoots import FAILED, FORCED
 from tests.e2e.witness import Witness
-from tests.rules import rule
-from tests.servers import ControlPlane, NameServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.e2e import zones
 from tests.e2e.client import FINALIZER, OPERATION, TIMESTAMP, Record, Space, failed, stamp
 from tests.e2e.smallworld import SmallWorld
-from tests.rules import rule
+from tests.support.rules import rule
 from windowbox.models.objects import Object
 
 SELF_HOSTED = {"spec": {"provider": {"workers": [{"name": "control-plane", "controlPlane": {}}]}}}

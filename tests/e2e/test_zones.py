@@ -10,8 +10,8 @@ import pytest
 from tests.e2e import zones
 from tests.e2e.client import Space, failed
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld
-from tests.rules import rule
-from tests.servers import NameServer
+from tests.support.rules import rule
+from tests.support.servers import NameServer
 from windowbox.models.refs import SECRETS
 
 

@@ -11,7 +11,7 @@ import dns.rcode
 import dns.tsig
 import dns.update
 
-from tests.servers import NameServer
+from tests.support.servers import NameServer
 
 
 def answers(server: NameServer, name: str, record_type: str = "A") -> list[str]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from bus.registry import SecretKey
 from windowbox.clients import kubeconfigs
-from windowbox.clients.answers import UNAUTHENTICATED
+from windowbox.clients.apiresponses import UNAUTHENTICATED
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, PermanentError
 from windowbox.models.refs import NAMESPACES, provider_cluster

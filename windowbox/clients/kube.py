@@ -16,7 +16,7 @@ import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
-from windowbox.clients import answers, kubeconfigs
+from windowbox.clients import apiresponses, kubeconfigs
 from windowbox.errors import Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
@@ -73,7 +73,7 @@ class Kube:
         listing = await self._request(
             "GET", resource.path(), query=query, accept=_accept(metadata_only, listing=True)
         )
-        return Page(*answers.listed(f"list {resource.id}", listing))
+        return Page(*apiresponses.listed(f"list {resource.id}", listing))
 
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
@@ -100,13 +100,13 @@ class Kube:
                 timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_WATCH_SECONDS + 30),
             ) as response:
                 if response.status >= 300:
-                    raise answers.refusal(what, response.status, await response.read())
+                    raise apiresponses.refusal(what, response.status, await response.read())
                 async for lines in _lines(response.content):
-                    yield [Event(*answers.event(what, line)) for line in lines]
+                    yield [Event(*apiresponses.event(what, line)) for line in lines]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         found = await self._object("GET", resource.path(namespace, name))
-        return Object(answers.shallow(found.raw))
+        return Object(apiresponses.shallow(found.raw))
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object, or None if there is none."""
@@ -163,7 +163,7 @@ class Kube:
 
     async def _object(self, method: str, path: str, **request: Any) -> Object:
         answer = await self._request(method, path, **request)
-        return Object(answers.sound(f"{method.lower()} {path}", answer))
+        return Object(apiresponses.sound(f"{method.lower()} {path}", answer))
 
     async def _request(
         self,
@@ -195,8 +195,8 @@ class Kube:
             ) as response:
                 answer = await response.read()
             if response.status >= 300:
-                raise answers.refusal(what, response.status, answer)
-            return answers.decoded(what, answer)
+                raise apiresponses.refusal(what, response.status, answer)
+            return apiresponses.decoded(what, answer)
 
     @contextlib.contextmanager
     def _noticing(self, what: str) -> Iterator[None]:
@@ -207,7 +207,10 @@ class Kube:
             with translated(what):
                 yield
         except WindowboxError as error:
-            if isinstance(error.__cause__, aiohttp.ClientSSLError) or answers.UNAUTHENTICATED in error.codes:
+            if (
+                isinstance(error.__cause__, aiohttp.ClientSSLError)
+                or apiresponses.UNAUTHENTICATED in error.codes
+            ):
                 self._distrusted = True
             raise
         self._distrusted = False

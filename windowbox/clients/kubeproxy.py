@@ -11,7 +11,7 @@ _TOO_LATE = 0.25
 """Seconds by which the end of a wait may be noticed late, before one has to suspect oneself."""
 
 
-async def is_well(address: str) -> bool | None:
+async def is_healthy(address: str) -> bool | None:
     """Whether it answers that it is. None if this process was too busy to tell."""
     loop = asyncio.get_running_loop()
     limit = loop.time() + _TIMEOUT

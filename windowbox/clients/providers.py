@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bus.registry import Member, Registry, SecretKey
 from windowbox.clients import identities, kube
-from windowbox.clients.answers import UNAUTHENTICATED
+from windowbox.clients.apiresponses import UNAUTHENTICATED
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, Missing, PermanentError, Unreachable, WindowboxError

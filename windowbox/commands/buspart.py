@@ -15,8 +15,8 @@ from bus.queue import Queue
 from windowbox.commands import asking
 from windowbox.commands.balancers.edges import edge_lines
 from windowbox.errors import WindowboxError
-from workers.loadbalancer import details
-from workers.loadbalancer.details import EdgeTold
+from workers.edge import status
+from workers.edge.status import EdgeStatus
 
 if TYPE_CHECKING:
     from bus.connection import Bus
@@ -58,7 +58,7 @@ class Look:
     pools: list[PoolState]
     server: dict[str, Any] | None
     """The server's own figures, where its monitoring address is known."""
-    edge: EdgeTold | None = None
+    edge: EdgeStatus | None = None
     """What the owner of the edge tells, if there is one."""
 
     def as_json(self) -> dict[str, Any]:
@@ -86,10 +86,10 @@ async def look(bus: Bus, monitor: str | None) -> Look:
     return Look(present, found, pools, figures, await _edge(bus))
 
 
-async def _edge(bus: Bus) -> EdgeTold | None:
+async def _edge(bus: Bus) -> EdgeStatus | None:
     """What the owner of the edge tells; None where it is too busy, or nobody is."""
     with contextlib.suppress(WindowboxError):
-        return await details.asked(bus)
+        return await status.asked(bus)
     return None
 
 

@@ -17,7 +17,7 @@ from windowbox.commands.kinds import stories as kinds
 from windowbox.telemetry import tracing
 from workers.extension.actuators import KINDS as EXTENSIONS
 from workers.heartbeat.pool import POOL as HEARTBEAT
-from workers.lifecycle.clusters import is_shoot_namespace
+from workers.lifecycle.shoots import is_shoot_namespace
 
 Tone = Literal["plain", "good", "bad", "late"]
 

@@ -32,7 +32,7 @@ class Endpoint:
     port: int
     name: str
     """The node, or the Pod, for people."""
-    ailing: bool = False
+    unhealthy: bool = False
     """Whether it is to get no traffic for now."""
 
 

@@ -13,8 +13,8 @@ from windowbox.sandbox.controlplane import Identities
 from windowbox.sandbox.nodes import programs
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.played import children as played
 from windowbox.sandbox.roles import Surroundings
+from windowbox.sandbox.simulated import children as played
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 PLAYED_PROGRAMS = ("kwok", "kube-scheduler")

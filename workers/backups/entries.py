@@ -13,7 +13,7 @@ from workers.backups.credentials import Content
 from workers.backups.names import Entry, SecretName
 from workers.backups.sharing import Sharers
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
-from workers.owned.places import Place, Places
+from workers.owned.targets import TargetCluster, TargetClusters
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,10 @@ KIND = Kind(
 class EntryActuator(Actuator):
     """Makes and removes the Secret for etcd, and removes the folder that etcd's backups are in."""
 
-    def __init__(self, places: Places, kept: BackupFolders, sharers: Sharers, mount_path: str) -> None:
-        self._places = places
+    def __init__(
+        self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers, mount_path: str
+    ) -> None:
+        self._targets = targets
         self._folders = kept
         self._sharers = sharers
         self._mount_path = mount_path
@@ -40,7 +42,7 @@ class EntryActuator(Actuator):
     async def reconcile(self, run: Run) -> Status:
         entry, bucket = names.entry(run.ref.name), _bucket(run)
         source = names.referenced(run.object.spec)
-        place = self._places.own(run)
+        place = self._targets.own(run)
         await secrets.hold(place, source, KIND.finalizer)
 
         def content(given: Object, found: Object | None) -> Content:
@@ -55,7 +57,7 @@ class EntryActuator(Actuator):
         return {}
 
     async def delete(self, run: Run) -> None:
-        place, source = self._places.own(run), _source(run)
+        place, source = self._targets.own(run), _source(run)
         if source is None or not await secrets.there(place, source):
             logger.info("%s: its Secret is not there, so nothing is removed", run.ref)
             return
@@ -66,12 +68,12 @@ class EntryActuator(Actuator):
         else:
             await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
             if not await _twin_needs(run, entry, bucket):
-                await folders.remove(run.doors, self._folders, bucket, entry.folder)
+                await folders.remove(run.recorder, self._folders, bucket, entry.folder)
         await sharing.release(run, place, KIND, self._sharers)
 
     async def migrate(self, run: Run) -> None:
         """The next seed goes on with the backups. Only the Secret is not needed here any more."""
-        place, secret = self._places.own(run), names.referenced(run.object.spec)
+        place, secret = self._targets.own(run), names.referenced(run.object.spec)
         if not await secrets.there(place, secret):
             raise Malformed(f"spec.secretRef: Secret {secret} does not exist: create it, or correct the name")
         await sharing.release(run, place, KIND, self._sharers)
@@ -89,7 +91,7 @@ def _bucket(run: Run) -> str:
     return checked("spec.bucketName", run.object.spec.get("bucketName"))
 
 
-async def _is_there(place: Place, namespace: str) -> bool:
+async def _is_there(place: TargetCluster, namespace: str) -> bool:
     """Whether the Shoot's namespace is there to stay. The bus may not have heard of it yet."""
     found = await place.found(NAMESPACES, "", namespace)
     return found is not None and not found.deleting
@@ -97,7 +99,7 @@ async def _is_there(place: Place, namespace: str) -> bool:
 
 async def _twin_needs(run: Run, entry: Entry, bucket: str) -> bool:
     """Whether the folder is that of the Shoot's other entry, too: one that is not about to go."""
-    twin = await run.doors.read(run.ref._replace(name=entry.twin))
+    twin = await run.recorder.read(run.ref._replace(name=entry.twin))
     if twin is None or twin.deleting or KIND.finalizer not in twin.finalizers:
         return False
     return bool(twin.spec.get("bucketName") == bucket)

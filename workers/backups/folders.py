@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from windowbox.clients.backupfolders import BackupFolders
-from workers.doors import Doors
+from workers.recorder import Recorder
 
 
-async def make(doors: Doors, kept: BackupFolders, bucket: str) -> None:
+async def make(recorder: Recorder, kept: BackupFolders, bucket: str) -> None:
     async def act() -> None:
         await kept.make(bucket)
 
-    await doors.call("make folder", bucket, act, effect=True)
+    await recorder.call("make folder", bucket, act, effect=True)
 
 
-async def remove(doors: Doors, kept: BackupFolders, *path: str) -> None:
+async def remove(recorder: Recorder, kept: BackupFolders, *path: str) -> None:
     async def act() -> None:
         await kept.remove(*path)
 
-    await doors.call("remove folder", "/".join(path), act, effect=True)
+    await recorder.call("remove folder", "/".join(path), act, effect=True)

@@ -29,14 +29,14 @@ def kept_here(settings: BackupSettings) -> bool:
 def bucket_serving(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_BUCKETS)
     kept = BackupFolders(common.kinds.backup.root)
-    actuator = buckets.BucketActuator(common.places, kept, sharers)
+    actuator = buckets.BucketActuator(common.targets, kept, sharers)
     return Serving(buckets.KIND, actuator, tasks={"sharers": sharers.run})
 
 
 def entry_serving(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_ENTRIES)
     kept = BackupFolders(common.kinds.backup.root)
-    actuator = entries.EntryActuator(common.places, kept, sharers, common.kinds.backup.mount_path)
+    actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
     if not common.work.ignore_operation_annotation:
         return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run})
     homes: View[_Home] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)

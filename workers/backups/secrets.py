@@ -13,14 +13,14 @@ from workers.backups import credentials
 from workers.backups.credentials import Content
 from workers.backups.names import SecretName
 from workers.owned.manifests import manifest
-from workers.owned.places import Place
+from workers.owned.targets import TargetCluster
 
 T = TypeVar("T")
 
 _CONFLICTS = 5
 
 
-async def hold(place: Place, secret: SecretName, finalizer: str) -> None:
+async def hold(place: TargetCluster, secret: SecretName, finalizer: str) -> None:
     """Keep the Secret from vanishing while an object depends on it."""
 
     async def act(kube: Kube) -> bool:
@@ -37,7 +37,7 @@ async def hold(place: Place, secret: SecretName, finalizer: str) -> None:
     await _insisting(place, "hold", {"secret": str(secret), "finalizer": finalizer}, act)
 
 
-async def let_go(place: Place, secret: SecretName, finalizer: str) -> None:
+async def let_go(place: TargetCluster, secret: SecretName, finalizer: str) -> None:
     """The same, over. It may be gone."""
 
     async def act(kube: Kube) -> bool:
@@ -51,15 +51,15 @@ async def let_go(place: Place, secret: SecretName, finalizer: str) -> None:
     await _insisting(place, "let go", {"secret": str(secret), "finalizer": finalizer}, act)
 
 
-async def there(place: Place, secret: SecretName) -> bool:
+async def there(place: TargetCluster, secret: SecretName) -> bool:
     async def act() -> bool:
         return await _found(await place.reaching.api(), secret) is not None
 
-    return bool(await place.doors.call("look", {"secret": str(secret)}, act))
+    return bool(await place.recorder.call("look", {"secret": str(secret)}, act))
 
 
 async def tell(
-    place: Place,
+    place: TargetCluster,
     secret: SecretName,
     source: SecretName,
     content: Callable[[Object, Object | None], Content],
@@ -83,7 +83,7 @@ async def tell(
     await _insisting(place, "tell", {"secret": str(secret), "of": str(source)}, act)
 
 
-async def take_back(place: Place, secret: SecretName, entry: str) -> None:
+async def take_back(place: TargetCluster, secret: SecretName, entry: str) -> None:
     """Remove the Secret, unless it is another entry's by now."""
 
     async def act(kube: Kube) -> bool:
@@ -96,7 +96,7 @@ async def take_back(place: Place, secret: SecretName, entry: str) -> None:
 
 
 async def _insisting(
-    place: Place, door: str, request: dict[str, str], act: Callable[[Kube], Awaitable[bool]]
+    place: TargetCluster, door: str, request: dict[str, str], act: Callable[[Kube], Awaitable[bool]]
 ) -> bool:
     """Do it, and again on what others have written meanwhile: clients touch these Secrets often."""
 
@@ -109,7 +109,7 @@ async def _insisting(
                 continue
         raise TransientError(f"Secret {request['secret']}: changed by others again and again")
 
-    return bool(await place.doors.call(door, request, insist, effect=True))
+    return bool(await place.recorder.call(door, request, insist, effect=True))
 
 
 async def _found(kube: Kube, secret: SecretName) -> Object | None:

@@ -14,7 +14,7 @@ from windowbox.models.refs import ObjectRef, Resource
 from workers.backups import names, secrets
 from workers.backups.names import SecretName
 from workers.lifecycle.kinds import Kind, Run
-from workers.owned.places import Place
+from workers.owned.targets import TargetCluster
 
 
 class Share(Enum):
@@ -56,12 +56,12 @@ class Sharers:
             refs = self._view.refs((run.ref.cluster, secret))
             return sorted(ref.name for ref in refs if ref != run.ref)
 
-        found = await run.doors.call("sharers", {"secret": str(secret)}, act)
-        objects = [await run.doors.read(run.ref._replace(name=name)) for name in found]
+        found = await run.recorder.call("sharers", {"secret": str(secret)}, act)
+        objects = [await run.recorder.read(run.ref._replace(name=name)) for name in found]
         return [one for one in objects if one and _refers(one, secret)]
 
 
-async def release(run: Run, place: Place, kind: Kind, sharers: Sharers) -> None:
+async def release(run: Run, place: TargetCluster, kind: Kind, sharers: Sharers) -> None:
     """Let go of the Secret that the object refers to, if it was the last that needs it."""
     try:
         secret = names.referenced(run.object.spec)

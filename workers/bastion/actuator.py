@@ -35,9 +35,9 @@ from workers.bastion.wanted import Site
 from workers.bastion.words import WORDS
 from workers.lifecycle import specs
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
-from workers.owned import balancers, changes, homes
+from workers.owned import balancers, ownerindex, predicates
 from workers.owned.manifests import Manifest
-from workers.owned.places import Place, Places
+from workers.owned.targets import TargetCluster, TargetClusters
 from workers.owned.together import together
 
 logger = logging.getLogger(__name__)
@@ -62,11 +62,11 @@ _OVER = ("Failed", "Succeeded")
 class BastionActuator(Actuator):
     """Makes a machine with its load balancer, and tells where it can be reached."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, targets: TargetClusters) -> None:
+        self._targets = targets
 
     async def reconcile(self, run: Run) -> Status:
-        spec, at = specs.parsed(BastionSpec, run.object), wanted.site(homes.home(run), run.ref.name)
+        spec, at = specs.parsed(BastionSpec, run.object), wanted.site(ownerindex.home(run), run.ref.name)
         secret = wanted.secret(at, spec.user_data)
         service = wanted.service(at, sources.sources(spec.ingress))
         profile = await _profile(run)
@@ -76,7 +76,7 @@ class BastionActuator(Actuator):
             return {"ingress": await _reachable(place, at)}
 
     async def delete(self, run: Run) -> None:
-        at = Site(homes.home(run), run.ref.name)
+        at = Site(ownerindex.home(run), run.ref.name)
         async with self._provider(run) as place:
             left = await _remove(place, at)
         if left:
@@ -88,30 +88,30 @@ class BastionActuator(Actuator):
     async def force_delete(self, run: Run) -> None:
         try:
             async with self._provider(run) as place:
-                await _remove(place, Site(homes.home(run), run.ref.name))
+                await _remove(place, Site(ownerindex.home(run), run.ref.name))
         except Superseded:
             raise
         except WindowboxError as error:
             logger.warning("%s: something is left behind: %s", run.ref, error)
 
-    def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
-        return self._places.provider(run, run.ref.namespace, _CREDENTIALS)
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        return self._targets.provider(run, run.ref.namespace, _CREDENTIALS)
 
 
 async def _profile(run: Run) -> CloudProfileSpec:
-    cluster = await run.doors.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
+    cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
     if cluster is None:
         raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
     return cloudprofile.profile(cluster.spec)
 
 
-async def _image(run: Run, place: Place, at: Site, profile: CloudProfileSpec) -> str:
-    now = await clock.now(run.doors)
+async def _image(run: Run, place: TargetCluster, at: Site, profile: CloudProfileSpec) -> str:
+    now = await clock.now(run.recorder)
     standing = images.of_pod(await place.seen(PODS, at.namespace, at.name))
     return images.image(profile, now, standing)
 
 
-async def _make(place: Place, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
+async def _make(place: TargetCluster, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
     home = await place.seen(NAMESPACES, "", at.namespace)
     if home and home.deleting:
         raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
@@ -127,7 +127,7 @@ async def _make(place: Place, at: Site, secret: Manifest, pod: Manifest, service
         raise Waiting(f"waiting for namespace {at.namespace}, which the Infrastructure makes") from error
 
 
-async def _machine(place: Place, at: Site, pod: Manifest) -> None:
+async def _machine(place: TargetCluster, at: Site, pod: Manifest) -> None:
     """The Pod; one that has ended for good makes way for another."""
     found = await place.seen(PODS, at.namespace, at.name)
     if found and not found.deleting and found.status.get("phase") in _OVER:
@@ -140,19 +140,19 @@ async def _machine(place: Place, at: Site, pod: Manifest) -> None:
         raise TransientError(str(error), codes=error.codes) from error
 
 
-async def _reachable(place: Place, at: Site) -> dict[str, Any]:
+async def _reachable(place: TargetCluster, at: Site) -> dict[str, Any]:
     """Where clients connect to, once somebody answers there."""
     ingress = balancers.ingress(await place.seen(SERVICES, at.namespace, at.name))
     if not ingress:
         raise Waiting("waiting for Bastion LoadBalancer to get ready")
     pod = await place.seen(PODS, at.namespace, at.name)
-    if pod is None or pod.deleting or not changes.ready(pod):
+    if pod is None or pod.deleting or not predicates.ready(pod):
         raise Waiting("waiting for Bastion Pod to get ready")
     # What the address before this one had, and this has not, is taken off.
     return {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}
 
 
-async def _remove(place: Place, at: Site) -> list[str]:
+async def _remove(place: TargetCluster, at: Site) -> list[str]:
     """Delete all four at once. Returns the kinds of those that take their time."""
     left: list[str] = []
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from windowbox.models.refs import BASTIONS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES, ObjectRef
 from workers.bastion import wanted
 from workers.bastion.actuator import KIND, BastionActuator
-from workers.owned.homes import Homes
+from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
 
 def serving(common: Common) -> Serving:
-    homes = Homes(common.bus, common.world, BASTIONS)
+    homes = OwnerIndex(common.bus, common.world, BASTIONS)
 
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         if ref.kind == NAMESPACES.id:
@@ -22,7 +22,7 @@ def serving(common: Common) -> Serving:
 
     return Serving(
         KIND,
-        BastionActuator(common.places),
+        BastionActuator(common.targets),
         made=(PODS, SERVICES, NETWORK_POLICIES),
         awaited=(NAMESPACES,),
         owners=owners,

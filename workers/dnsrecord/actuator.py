@@ -129,7 +129,7 @@ class DNSRecordActuator(Actuator):
         async def act() -> str:
             return (await ask_resolver(wanted)).text
 
-        await run.doors.call("resolver", {"name": wanted.key.name}, act)
+        await run.recorder.call("resolver", {"name": wanted.key.name}, act)
 
     async def _twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> str | None:
         async def act() -> str | None:
@@ -138,11 +138,11 @@ class DNSRecordActuator(Actuator):
             return str(twin) if twin else None
 
         request = {"zone": zone.name, "name": record.name, "type": record.type}
-        twin: str | None = await run.doors.call("twin", request, act)
+        twin: str | None = await run.recorder.call("twin", request, act)
         return twin
 
     async def _act(self, run: Run, request: dict[str, Any], act: Callable[[], Awaitable[None]]) -> None:
-        await run.doors.call("dns", request, act, effect=True)
+        await run.recorder.call("dns", request, act, effect=True)
 
     async def _key(self, run: Run, zone: ZoneSettings) -> TsigKey | None:
         """The key that the record brings along, where the settings say that it does."""
@@ -155,7 +155,7 @@ class DNSRecordActuator(Actuator):
                 f"spec.secretRef.name is empty: name the Secret that holds the key of {zone.name}"
             )
         ref = ObjectRef(run.ref.cluster, SECRETS.id, namespace, name)
-        return await run.doors.secret(ref, TsigKey.from_secret_data)
+        return await run.recorder.secret(ref, TsigKey.from_secret_data)
 
     def _zone(self, spec: DNSRecordSpec, object: Object) -> ZoneSettings:
         former = object.status.get("zone")

@@ -14,8 +14,8 @@ from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.dnsrecord import records
-from workers.lifecycle import events, specs
-from workers.lifecycle.events import Scope
+from workers.lifecycle import predicates, specs
+from workers.lifecycle.predicates import Scope
 
 
 class Claim(NamedTuple):
@@ -30,13 +30,13 @@ class Claim(NamedTuple):
 def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
     """What `object` asks for; None if it is not ours, on its way out, or nonsense."""
     migrated = object.last_operation.get("type") == "Migrate"
-    if not events.responsible(object, scope) or object.deleting or migrated:
+    if not predicates.responsible(object, scope) or object.deleting or migrated:
         return None
     try:
         spec = specs.parsed(DNSRecordSpec, object)
         zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
         resting = (
-            not events.wants_run(object) and object.status.get("observedGeneration") == object.generation
+            not predicates.wants_run(object) and object.status.get("observedGeneration") == object.generation
         )
         return Claim(records.key(spec, zone), zone, records.wanted(spec, zone) if resting else None)
     except Malformed:

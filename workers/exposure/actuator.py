@@ -11,9 +11,9 @@ from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES
 from workers.exposure import specs, wanted
 from workers.exposure.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
-from workers.owned import balancers, homes
+from workers.owned import balancers, ownerindex
 from workers.owned.manifests import Manifest
-from workers.owned.places import Place, Places
+from workers.owned.targets import TargetCluster, TargetClusters
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ KIND = Kind(
 class ExposureActuator(Actuator):
     """Makes and removes a Service without selector, and the EndpointSlices behind it."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, targets: TargetClusters) -> None:
+        self._targets = targets
 
     async def reconcile(self, run: Run) -> Status:
         shoot, asked, name = shoot_of(run), specs.asked(run.object.spec), run.ref.name
-        home = homes.infrastructure_namespace(shoot.technical_id)
+        home = ownerindex.infrastructure_namespace(shoot.technical_id)
         service = wanted.service(name, home, asked)
         slices = wanted.slices(name, home, asked, shoot.ip_families)
         async with self._provider(run) as place:
@@ -48,7 +48,7 @@ class ExposureActuator(Actuator):
             return {"ingress": await _ingress(place, home, name)}
 
     async def delete(self, run: Run) -> None:
-        home, service = homes.home(run), wanted.service_name(run.ref.name)
+        home, service = ownerindex.home(run), wanted.service_name(run.ref.name)
         async with self._provider(run) as place:
             if await place.remove(SERVICES, home, service):
                 raise Waiting(f"waiting for Service {service} to be gone")
@@ -57,14 +57,14 @@ class ExposureActuator(Actuator):
     async def force_delete(self, run: Run) -> None:
         """All of it is asked to go, and nothing is waited for. What nobody lets us remove stays behind."""
         try:
-            home, service = homes.home(run), wanted.service_name(run.ref.name)
+            home, service = ownerindex.home(run), wanted.service_name(run.ref.name)
             async with self._provider(run) as place:
                 await place.remove(SERVICES, home, service)
                 await _remove_slices(place, home, run.ref.name)
         except PermanentError as error:
             logger.warning("%s: forced to go, so what it made is left behind: %s", run.ref, error)
 
-    async def _make(self, place: Place, home: str, service: Manifest, slices: list[Manifest]) -> None:
+    async def _make(self, place: TargetCluster, home: str, service: Manifest, slices: list[Manifest]) -> None:
         try:
             await _balance(place, service)
             for one in slices:
@@ -74,12 +74,12 @@ class ExposureActuator(Actuator):
                 f"namespace {home}, which the Shoot's Infrastructure makes, is not there yet"
             ) from error
 
-    def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
         namespace = run.ref.namespace
-        return self._places.provider(run, namespace, specs.credentials(run.object.spec, namespace))
+        return self._targets.provider(run, namespace, specs.credentials(run.object.spec, namespace))
 
 
-async def _balance(place: Place, service: Manifest) -> None:
+async def _balance(place: TargetCluster, service: Manifest) -> None:
     home, name = service["metadata"]["namespace"], service["metadata"]["name"]
     found = await place.seen(SERVICES, home, name)
     if found and not found.deleting and (patch := wanted.excess(found, service)):
@@ -87,7 +87,7 @@ async def _balance(place: Place, service: Manifest) -> None:
     await place.correct(SERVICES, found, service)
 
 
-async def _ingress(place: Place, home: str, exposure: str) -> list[dict[str, Any]]:
+async def _ingress(place: TargetCluster, home: str, exposure: str) -> list[dict[str, Any]]:
     """Where the load balancer answers. None at all is never reported: the former value stays."""
     name = wanted.service_name(exposure)
     ingress = balancers.ingress(await place.seen(SERVICES, home, name))
@@ -96,12 +96,12 @@ async def _ingress(place: Place, home: str, exposure: str) -> list[dict[str, Any
     return ingress
 
 
-async def _drop(place: Place, home: str, name: str) -> None:
+async def _drop(place: TargetCluster, home: str, name: str) -> None:
     """Remove the slice of a family that the Shoot has no more."""
     if await place.seen(ENDPOINT_SLICES, home, name):
         await place.remove(ENDPOINT_SLICES, home, name)
 
 
-async def _remove_slices(place: Place, home: str, exposure: str) -> None:
+async def _remove_slices(place: TargetCluster, home: str, exposure: str) -> None:
     for family in wanted.FAMILIES:
         await place.remove(ENDPOINT_SLICES, home, wanted.slice_name(exposure, family))

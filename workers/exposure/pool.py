@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES, ObjectRef
 from workers.exposure import wanted
 from workers.exposure.actuator import KIND, ExposureActuator
-from workers.owned.homes import Homes
+from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
 
 def serving(common: Common) -> Serving:
-    homes = Homes(common.bus, common.world, EXPOSURES)
+    homes = OwnerIndex(common.bus, common.world, EXPOSURES)
 
     def owners(made: ObjectRef) -> Iterator[ObjectRef]:
         return (ref for ref in homes.behind(made.namespace) if made.name in _names(made.kind, ref.name))
 
     return Serving(
         KIND,
-        ExposureActuator(common.places),
+        ExposureActuator(common.targets),
         made=(SERVICES, ENDPOINT_SLICES),
         owners=owners,
         known=homes.complete,

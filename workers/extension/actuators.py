@@ -10,7 +10,7 @@ from workers.extension.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.owned import managedresources
 from workers.owned.managedresources import Bundle
-from workers.owned.places import Place, Places
+from workers.owned.targets import TargetCluster, TargetClusters
 
 _HOUR = 3600.0
 
@@ -44,7 +44,7 @@ KINDS = {
 class _Handing(Actuator):
     """What all types do alike."""
 
-    places: Places
+    targets: TargetClusters
     type: str
 
     def bundle(self, run: Run) -> Bundle:
@@ -54,7 +54,7 @@ class _Handing(Actuator):
         await self._remove(run)
 
     async def _remove(self, run: Run, *, keep: bool = False) -> None:
-        bundle, place = self.bundle(run), self.places.own(run)
+        bundle, place = self.bundle(run), self.targets.own(run)
         await managedresources.remove(place, bundle.namespace, bundle.name, bundle.secret_name, keep=keep)
 
 
@@ -62,7 +62,7 @@ class SeedActuator(_Handing):
     """For what runs in the seed. It does not move along with a Shoot: the next seed has its own."""
 
     async def reconcile(self, run: Run) -> Status:
-        await managedresources.ensure_healthy(self.places.own(run), self.bundle(run))
+        await managedresources.ensure_healthy(self.targets.own(run), self.bundle(run))
         return {}
 
     async def migrate(self, run: Run) -> None:
@@ -73,7 +73,7 @@ class ShootActuator(_Handing):
     """For what runs in the Shoot, and stays there while its control plane moves. Nobody waits for it."""
 
     async def reconcile(self, run: Run) -> Status:
-        place = self.places.own(run)
+        place = self.targets.own(run)
         await managedresources.ensure(place, self.bundle(run))
         if run.shoot and run.shoot.test_force_delete and not run.drift:
             for _ in range(2):
@@ -85,7 +85,7 @@ class ShootActuator(_Handing):
 
     async def force_delete(self, run: Run) -> None:
         """Let go of what a test has left over. Of the ManagedResource the client takes care itself."""
-        place = self.places.own(run)
+        place = self.targets.own(run)
         names = await place.labelled(NETWORK_POLICIES, run.ref.namespace, wanted.labels(self.type))
         for name in names:
             await _let_go(place, run.ref.namespace, name)
@@ -95,7 +95,7 @@ class AfterWorkerActuator(_Handing):
     """For what needs machines: while the Shoot sleeps, there are none to wait for."""
 
     async def reconcile(self, run: Run) -> Status:
-        place, bundle = self.places.own(run), self.bundle(run)
+        place, bundle = self.targets.own(run), self.bundle(run)
         if run.shoot and run.shoot.hibernation_enabled:
             await managedresources.ensure(place, bundle)
         else:
@@ -106,6 +106,6 @@ class AfterWorkerActuator(_Handing):
         await self._remove(run, keep=True)
 
 
-async def _let_go(place: Place, namespace: str, name: str) -> None:
+async def _let_go(place: TargetCluster, namespace: str, name: str) -> None:
     await place.merge(NETWORK_POLICIES, namespace, name, {"metadata": {"finalizers": None}})
     await place.remove(NETWORK_POLICIES, namespace, name)

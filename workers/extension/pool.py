@@ -11,7 +11,7 @@ from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, ObjectRef
 from workers.extension import wanted
 from workers.extension.actuators import KINDS, AfterWorkerActuator, SeedActuator, ShootActuator
 from workers.lifecycle.kinds import Actuator
-from workers.owned.places import Places
+from workers.owned.targets import TargetClusters
 from workers.serving import Common, Serving
 
 
@@ -20,7 +20,7 @@ class _Home(NamedTuple):
     namespace: str
 
 
-def _serving(type_: str, actuator: Callable[[Places, str], Actuator]) -> Callable[[Common], Serving]:
+def _serving(type_: str, actuator: Callable[[TargetClusters, str], Actuator]) -> Callable[[Common], Serving]:
     def extract(ref: ObjectRef, extension: Object) -> _Home | None:
         return _Home(ref.cluster, ref.namespace) if extension.spec.get("type") == type_ else None
 
@@ -33,7 +33,7 @@ def _serving(type_: str, actuator: Callable[[Places, str], Actuator]) -> Callabl
 
         return Serving(
             KINDS[type_],
-            actuator(common.places, type_),
+            actuator(common.targets, type_),
             made=(MANAGED_RESOURCES,),
             owners=owners,
             known=homes.complete.wait,

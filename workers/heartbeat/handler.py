@@ -10,7 +10,7 @@ from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
 from windowbox.models.refs import ObjectRef
 from workers.heartbeat.runs import Beats
-from workers.live import LiveDoors
+from workers.recorder_live import LiveRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class HeartbeatHandler:
         ref = subjects.ref(item.key)
         if ref != self._lease:
             return Outcome("not ours")
-        return await self._beats.run(ref, item.wish, LiveDoors(self._bus, self._clusters, item))
+        return await self._beats.run(ref, item.wish, LiveRecorder(self._bus, self._clusters, item))
 
-    async def set_aside(self, item: Item) -> None:
+    async def quarantine(self, item: Item) -> None:
         logger.error("%s: not renewed, because trying to has ended this process", self._lease)

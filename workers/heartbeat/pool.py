@@ -7,7 +7,7 @@ from bus.queue import Queue
 from bus.routing import Router
 from workers.heartbeat import wanted
 from workers.heartbeat.handler import HeartbeatHandler
-from workers.heartbeat.interest import HeartbeatInterest, begin
+from workers.heartbeat.mapping import HeartbeatMapping, begin
 from workers.heartbeat.runs import Beats
 from workers.serving import Common, Parts
 
@@ -24,6 +24,6 @@ def assembled(common: Common) -> Parts | None:
     handler = HeartbeatHandler(bus, common.clusters, lease, beats)
     return Parts(
         pool=Pool(bus, POOL, handler, concurrency=1, ack_wait=common.work.ack_wait),
-        router=Router(bus, queue, HeartbeatInterest(lease)),
+        router=Router(bus, queue, HeartbeatMapping(lease)),
         tasks={"first beat": lambda: begin(bus, queue, lease, settings.interval)},
     )

@@ -9,16 +9,16 @@ from typing import Any
 
 from bus.connection import Bus
 from bus.messages import Wish
-from bus.pool import Again, Outcome
+from bus.pool import Outcome, RequeueAfter
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import WindowboxError
 from windowbox.models.kindsettings import HeartbeatSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import HEARTBEATS, ObjectRef
 from workers import clock
-from workers.doors import Doors
-from workers.heartbeat import signs, wanted
+from workers.heartbeat import checks, wanted
 from workers.lifecycle.world import World
+from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
@@ -41,27 +41,27 @@ class Beats:
         self._world = world
         self._settings = settings
 
-    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
-        now, seen = await clock.now(doors), await doors.read(ref)
+        now, seen = await clock.now(recorder), await recorder.read(ref)
         if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
             return _outcome("fresh", left)
         try:
-            live = await self._world.live(ref, doors)
-            if trouble := wanted.behind(seen, live) or await self._trouble(doors):
+            live = await self._world.live(ref, recorder)
+            if trouble := wanted.behind(seen, live) or await self._trouble(recorder):
                 return self._held_back(trouble)
-            await self._renew(ref, live, now, doors)
+            await self._renew(ref, live, now, recorder)
         except WindowboxError as error:
             return self._held_back(str(error))
         return _outcome("renewed", self._settings.interval)
 
-    async def _trouble(self, doors: Doors) -> str:
+    async def _trouble(self, recorder: Recorder) -> str:
         async def act() -> str:
-            return await signs.trouble(self._bus, _PATIENCE * self._settings.interval)
+            return await checks.trouble(self._bus, _PATIENCE * self._settings.interval)
 
-        return str(await doors.call("signs", None, act))
+        return str(await recorder.call("signs", None, act))
 
-    async def _renew(self, ref: ObjectRef, live: Object | None, now: datetime, doors: Doors) -> None:
+    async def _renew(self, ref: ObjectRef, live: Object | None, now: datetime, recorder: Recorder) -> None:
         spec = wanted.spec(self._settings, now)
         # Whoever was held up since it looked must not overwrite what others have said meanwhile.
         version = {"resourceVersion": live.resource_version} if live is not None else {}
@@ -73,7 +73,7 @@ class Beats:
             else:
                 await kube.merge(HEARTBEATS, ref.namespace, ref.name, {"metadata": version, "spec": spec})
 
-        await doors.call("renew", {"metadata": version, "spec": spec}, act, effect=True)
+        await recorder.call("renew", {"metadata": version, "spec": spec}, act, effect=True)
 
     def _held_back(self, reason: str) -> Outcome:
         logger.warning("the heartbeat is not renewed: %s", reason)
@@ -81,7 +81,7 @@ class Beats:
 
 
 def _outcome(word: str, after: float, note: str = "") -> Outcome:
-    return Outcome(word, Again(Wish(reason="due"), after), note)
+    return Outcome(word, RequeueAfter(Wish(reason="due"), after), note)
 
 
 def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 from windowbox.errors import Conflict, Superseded, Waiting, WindowboxError
 from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
-from workers.infrastructure import asked, wanted
+from workers.infrastructure import specs, wanted
 from workers.infrastructure.networks import networks
 from workers.infrastructure.policies import policies
 from workers.infrastructure.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
-from workers.owned import homes
-from workers.owned.places import Place, Places
+from workers.owned import ownerindex
+from workers.owned.targets import TargetCluster, TargetClusters
 from workers.owned.together import together
 
 logger = logging.getLogger(__name__)
@@ -33,15 +33,15 @@ KIND = Kind(
 class InfrastructureActuator(Actuator):
     """Makes and removes the namespace of a Shoot's machines, and what keeps them apart from others."""
 
-    def __init__(self, places: Places, settings: InfrastructureSettings) -> None:
-        self._places = places
+    def __init__(self, targets: TargetClusters, settings: InfrastructureSettings) -> None:
+        self._targets = targets
         self._settings = settings
 
     async def reconcile(self, run: Run) -> Status:
-        asked.check_provider_config(run.object)
+        specs.check_provider_config(run.object)
         shoot = shoot_of(run)
         found = networks(shoot)
-        home = homes.infrastructure_namespace(shoot.technical_id)
+        home = ownerindex.infrastructure_namespace(shoot.technical_id)
         async with self._provider(run) as place:
             uid = await self._home(run, place, home)
             pools = wanted.pools(shoot.technical_id, found, home, uid)
@@ -55,7 +55,7 @@ class InfrastructureActuator(Actuator):
 
     async def delete(self, run: Run) -> None:
         shoot = shoot_of(run)
-        home = homes.infrastructure_namespace(shoot.technical_id)
+        home = ownerindex.infrastructure_namespace(shoot.technical_id)
         async with self._provider(run) as place:
             found = await place.found(NAMESPACES, "", home)
             if found and not wanted.ours(found, run.object):
@@ -75,7 +75,7 @@ class InfrastructureActuator(Actuator):
         except WindowboxError as error:
             logger.warning("%s: what cannot be removed is left behind: %s", run.ref, error)
 
-    async def _home(self, run: Run, place: Place, name: str) -> str:
+    async def _home(self, run: Run, place: TargetCluster, name: str) -> str:
         """The namespace, which must not be anybody else's. Returns its uid."""
         namespace = wanted.namespace(name)
         found = await place.seen(NAMESPACES, "", name)
@@ -90,5 +90,5 @@ class InfrastructureActuator(Actuator):
             wanted.check_ownership(found, run.object)
         return await place.correct(NAMESPACES, found, namespace)
 
-    def _provider(self, run: Run) -> AbstractAsyncContextManager[Place]:
-        return self._places.provider(run, *asked.provider_secret(run.object))
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        return self._targets.provider(run, *specs.provider_secret(run.object))

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
 
 from windowbox.errors import Malformed
-from workers.lifecycle.clusters import ShootFacts
+from workers.lifecycle.shoots import ShootFacts
 
 Network = IPv4Network | IPv6Network
 _VERSIONS = {"IPv4": 4, "IPv6": 6}

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, ObjectRef
 from workers.infrastructure import wanted
 from workers.infrastructure.actuator import KIND, InfrastructureActuator
-from workers.owned.homes import Homes
+from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
 
 def serving(common: Common) -> Serving:
-    homes = Homes(common.bus, common.world, INFRASTRUCTURES)
+    homes = OwnerIndex(common.bus, common.world, INFRASTRUCTURES)
 
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         match ref.kind:
@@ -25,7 +25,7 @@ def serving(common: Common) -> Serving:
 
     return Serving(
         KIND,
-        InfrastructureActuator(common.places, common.kinds.infrastructure),
+        InfrastructureActuator(common.targets, common.kinds.infrastructure),
         made=(NAMESPACES, IP_POOLS, NETWORK_POLICIES),
         owners=owners,
         known=homes.complete,

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers.doors import Doors
 from workers.ingress import wanted
 from workers.ingress.plans import Action, Await, Correct, LeaveAlone, Make, Remove
-from workers.lifecycle.patience import Patience
+from workers.lifecycle.conflictbackoff import ConflictBackoff
+from workers.recorder import Recorder
 
 
 class Contention:
@@ -19,10 +19,10 @@ class Contention:
     """
 
     def __init__(self) -> None:
-        self._patience = Patience()
+        self._patience = ConflictBackoff()
 
     async def left(
-        self, ref: ObjectRef, ingress: Object, actions: Iterable[Action], doors: Doors
+        self, ref: ObjectRef, ingress: Object, actions: Iterable[Action], recorder: Recorder
     ) -> Mapping[str, float]:
         """Seconds until these are to be done again, by record. Those that can be done now are not named."""
         names = [name for action in actions if (name := touched(action))]
@@ -31,13 +31,13 @@ class Contention:
             left = {name: self._patience.left(_key(ref, ingress, name)) for name in names}
             return {name: seconds for name, seconds in left.items() if seconds}
 
-        found: Mapping[str, float] = await doors.call("patience", None, look) or {}
+        found: Mapping[str, float] = await recorder.call("patience", None, look) or {}
         return found
 
-    def mended(self, ref: ObjectRef, ingress: Object, actions: Sequence[Action]) -> None:
+    def repaired(self, ref: ObjectRef, ingress: Object, actions: Sequence[Action]) -> None:
         for action in actions:
             if name := touched(action):
-                self._patience.mended(_key(ref, ingress, name))
+                self._patience.repaired(_key(ref, ingress, name))
 
 
 def touched(action: Action) -> str:

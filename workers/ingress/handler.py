@@ -7,7 +7,7 @@ from bus.connection import Bus
 from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
 from workers.ingress.runs import IngressRuns
-from workers.live import LiveDoors
+from workers.recorder_live import LiveRecorder
 
 
 class IngressHandler:
@@ -19,10 +19,10 @@ class IngressHandler:
         self._runs = runs
 
     async def handle(self, item: Item) -> Outcome:
-        return await self._runs.run(subjects.ref(item.key), item.wish, self._doors(item))
+        return await self._runs.run(subjects.ref(item.key), item.wish, self._recorder(item))
 
-    async def set_aside(self, item: Item) -> None:
-        await self._runs.set_aside(subjects.ref(item.key), self._doors(item))
+    async def quarantine(self, item: Item) -> None:
+        await self._runs.quarantine(subjects.ref(item.key), self._recorder(item))
 
-    def _doors(self, item: Item) -> LiveDoors:
-        return LiveDoors(self._bus, self._clusters, item)
+    def _recorder(self, item: Item) -> LiveRecorder:
+        return LiveRecorder(self._bus, self._clusters, item)

@@ -9,7 +9,7 @@ from typing import Any
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS
 from workers.ingress import wanted
-from workers.lifecycle import events
+from workers.lifecycle import predicates
 from workers.owned import manifests
 from workers.owned.manifests import Manifest
 
@@ -128,7 +128,7 @@ def _differs(found: Object, record: Manifest) -> bool:
 
 def _neglected(found: Object) -> bool:
     """Whether the record has changed and nobody has been asked to act: somebody has edited it by hand."""
-    asked = events.wants_run(found) or events.overdue(found)
+    asked = predicates.wants_run(found) or predicates.overdue(found)
     return not asked and found.status.get("observedGeneration") != found.generation
 
 

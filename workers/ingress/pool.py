@@ -6,20 +6,20 @@ from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import Router
 from workers.ingress.handler import IngressHandler
-from workers.ingress.interest import IngressInterest
+from workers.ingress.mapping import IngressMapping
 from workers.ingress.runs import IngressRuns
-from workers.ingress.sight import Sight
+from workers.ingress.views import IngressViews
 from workers.serving import Common, Parts
 
 POOL = "ingress"
 
 
 def assembled(common: Common) -> Parts:
-    bus, work, sight = common.bus, common.work, Sight(common.bus)
-    runs = IngressRuns(bus, common.clusters, common.world, common.places, sight)
+    bus, work, views = common.bus, common.work, IngressViews(common.bus)
+    runs = IngressRuns(bus, common.clusters, common.world, common.targets, views)
     handler = IngressHandler(bus, common.clusters, runs)
     return Parts(
         pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
-        router=Router(bus, Queue(bus, POOL), IngressInterest(sight)),
-        tasks=sight.tasks,
+        router=Router(bus, Queue(bus, POOL), IngressMapping(views)),
+        tasks=views.tasks,
     )

@@ -9,22 +9,22 @@ from typing import assert_never
 from bus import intents, subjects
 from bus.connection import Bus
 from bus.messages import EventIntent, StatusIntent, Wish
-from bus.pool import Again, Outcome, backoff
+from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Forbidden, PermanentError, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
 from workers import clock, reports
-from workers.doors import Doors
 from workers.ingress import plans, wanted
 from workers.ingress.contention import Contention, touched
-from workers.ingress.interest import is_shoot
+from workers.ingress.mapping import is_shoot
 from workers.ingress.plans import Action, Await, Correct, LeaveAlone, Make, Remove
-from workers.ingress.sight import Sight
+from workers.ingress.views import IngressViews
 from workers.lifecycle.kinds import Run
 from workers.lifecycle.world import World
 from workers.owned.manifests import Manifest
-from workers.owned.places import Place, Places
+from workers.owned.targets import TargetCluster, TargetClusters
+from workers.recorder import Recorder
 
 _LOOK_AGAIN = 30.0
 """Seconds after which a record that has to go is looked at, should nobody have told that it is gone."""
@@ -37,154 +37,158 @@ class Seen:
 
     ref: ObjectRef
     object: Object
-    place: Place
+    place: TargetCluster
 
 
 class IngressRuns:
     """What becomes of Ingresses. Safe to repeat, and to be stopped anywhere."""
 
-    def __init__(self, bus: Bus, clusters: Clusters, world: World, places: Places, sight: Sight) -> None:
+    def __init__(
+        self, bus: Bus, clusters: Clusters, world: World, targets: TargetClusters, views: IngressViews
+    ) -> None:
         self._bus = bus
         self._clusters = clusters
         self._world = world
-        self._places = places
-        self._sight = sight
+        self._targets = targets
+        self._views = views
         self._contention = Contention()
 
-    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Do what the Ingress asks for now, whatever the wish once meant."""
-        found = await doors.read(ref)
+        found = await recorder.read(ref)
         gone = Object({"metadata": {"namespace": ref.namespace, "name": ref.name}})
-        seen = Seen(ref, found or gone, self._places.own(Run(ref, found or gone, None, doors)))
+        seen = Seen(ref, found or gone, self._targets.own(Run(ref, found or gone, None, recorder)))
         try:
             if found is None:
-                return await self._clean_up(seen, doors)
-            return await self._ensure(seen, wish, doors)
+                return await self._clean_up(seen, recorder)
+            return await self._ensure(seen, wish, recorder)
         except TransientError as error:
             return _again("waiting", wish, error, first=0.1, reason=wish.reason)
         except PermanentError as error:
-            await self._say(seen, failed(str(error)), wish, doors)
+            await self._say(seen, failed(str(error)), wish, recorder)
             # An API server that has just come back may say once that we are not allowed to.
             return _again("failed", wish, error, first=0.1 if isinstance(error, Forbidden) else 5.0)
 
-    async def _clean_up(self, seen: Seen, doors: Doors) -> Outcome:
+    async def _clean_up(self, seen: Seen, recorder: Recorder) -> Outcome:
         """Remove the records of an Ingress that is gone, for where there is no garbage collection."""
-        records = await self._records(seen, (), doors)
+        records = await self._records(seen, (), recorder)
         if not records:
             return Outcome("gone")
-        if await self._world.live(seen.ref, doors) is not None:
+        if await self._world.live(seen.ref, recorder) is not None:
             return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
-        await self._do_all(plans.plan(seen.object, (), records), seen, doors)
+        await self._do_all(plans.plan(seen.object, (), records), seen, recorder)
         return Outcome("removed")
 
-    async def _ensure(self, seen: Seen, wish: Wish, doors: Doors) -> Outcome:
-        if not await self._in_shoot_namespace(seen.ref, doors):
+    async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
+        if not await self._in_shoot_namespace(seen.ref, recorder):
             return Outcome("not ours")
         ingress = seen.object
         records = wanted.records(ingress)
         # Who has no address for a moment will have one again, and clients go on trying until then.
         kept = () if ingress.deleting or wanted.targets(ingress) else wanted.hosts(ingress)
-        actions = plans.plan(ingress, records, await self._records(seen, records, doors), kept)
-        contended = await self._repair(actions, seen, wish, doors)
+        actions = plans.plan(ingress, records, await self._records(seen, records, recorder), kept)
+        contended = await self._repair(actions, seen, wish, recorder)
         if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
-            await self._say(seen, in_the_way(refused), wish, doors)
+            await self._say(seen, in_the_way(refused), wish, recorder)
         return _paused(contended) if contended else _outcome(actions)
 
     async def _repair(
-        self, actions: Sequence[Action], seen: Seen, wish: Wish, doors: Doors
+        self, actions: Sequence[Action], seen: Seen, wish: Wish, recorder: Recorder
     ) -> Mapping[str, float]:
         """Do what is not undone over and over. Returns what is, with the seconds to leave it alone."""
         if wish.reason != "drift" or not any(map(touched, actions)):
-            await self._do_all(actions, seen, doors)
+            await self._do_all(actions, seen, recorder)
             return {}
-        contended = await self._contention.left(seen.ref, seen.object, actions, doors)
+        contended = await self._contention.left(seen.ref, seen.object, actions, recorder)
         doing = [one for one in actions if touched(one) not in contended]
-        await self._do_all(doing, seen, doors)
-        self._contention.mended(seen.ref, seen.object, doing)
+        await self._do_all(doing, seen, recorder)
+        self._contention.repaired(seen.ref, seen.object, doing)
         return contended
 
-    async def _in_shoot_namespace(self, ref: ObjectRef, doors: Doors) -> bool:
+    async def _in_shoot_namespace(self, ref: ObjectRef, recorder: Recorder) -> bool:
         at = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
-        namespace = await doors.read(at) or await self._world.live(at, doors)
+        namespace = await recorder.read(at) or await self._world.live(at, recorder)
         return namespace is not None and is_shoot(namespace)
 
-    async def _records(self, seen: Seen, records: Sequence[Manifest], doors: Doors) -> dict[str, Object]:
+    async def _records(
+        self, seen: Seen, records: Sequence[Manifest], recorder: Recorder
+    ) -> dict[str, Object]:
         """The records that were made for the Ingress, and those that bear a name which one is to have."""
 
         async def act() -> list[str]:
-            return [ref.name for ref in await self._sight.records(seen.ref)]
+            return [ref.name for ref in await self._views.records(seen.ref)]
 
-        made = await doors.call("records", None, act)
+        made = await recorder.call("records", None, act)
         names = dict.fromkeys([*made, *(record["metadata"]["name"] for record in records)])
         found = {name: await seen.place.seen(DNSRECORDS, seen.ref.namespace, name) for name in names}
         return {name: record for name, record in found.items() if record is not None}
 
-    async def _do_all(self, actions: Sequence[Action], seen: Seen, doors: Doors) -> None:
+    async def _do_all(self, actions: Sequence[Action], seen: Seen, recorder: Recorder) -> None:
         """One after the other, so that whoever does it again does it in the same order. What fails is told
         at the end: one host must not keep others from resolving."""
         errors = []
         for action in actions:
             try:
-                await self._do(action, seen, doors)
+                await self._do(action, seen, recorder)
             except (TransientError, PermanentError) as error:
                 errors.append(error)
         if errors:
             raise errors[0]
 
-    async def _do(self, action: Action, seen: Seen, doors: Doors) -> None:
+    async def _do(self, action: Action, seen: Seen, recorder: Recorder) -> None:
         match action:
             case Make(record):
-                await self._make(record, seen, doors)
+                await self._make(record, seen, recorder)
             case Correct(record):
-                await seen.place.apply(DNSRECORDS, wanted.asking(record, await clock.now(doors)))
+                await seen.place.apply(DNSRECORDS, wanted.asking(record, await clock.now(recorder)))
             case Remove(record):
-                await self._remove(record, seen, doors)
+                await self._remove(record, seen, recorder)
             case Await() | LeaveAlone():
                 pass
             case _:
                 assert_never(action)
 
-    async def _make(self, record: Manifest, seen: Seen, doors: Doors) -> None:
+    async def _make(self, record: Manifest, seen: Seen, recorder: Recorder) -> None:
         # To apply would be to take over what somebody else has put there, unseen by the bus until now.
         name = record["metadata"]["name"]
         found = await seen.place.found(DNSRECORDS, seen.ref.namespace, name)
         if found is None:
             await seen.place.apply(DNSRECORDS, record)
             return
-        await self._do_all(plans.plan(seen.object, [record], {name: found}), seen, doors)
+        await self._do_all(plans.plan(seen.object, [record], {name: found}), seen, recorder)
 
-    async def _remove(self, record: Object, seen: Seen, doors: Doors) -> None:
+    async def _remove(self, record: Object, seen: Seen, recorder: Recorder) -> None:
         if record.annotations.get(wanted.CONFIRMATION) != "true":
-            await self._confirm(record, seen.ref, doors)
+            await self._confirm(record, seen.ref, recorder)
         await seen.place.remove(DNSRECORDS, seen.ref.namespace, record.name)
 
-    async def _confirm(self, record: Object, ref: ObjectRef, doors: Doors) -> None:
+    async def _confirm(self, record: Object, ref: ObjectRef, recorder: Recorder) -> None:
         patch = {"metadata": {"uid": record.uid, "annotations": {wanted.CONFIRMATION: "true"}}}
 
         async def act() -> None:
             kube = await self._clusters.get(ref.cluster)
             await kube.merge(RESOURCES[DNSRECORDS.id], ref.namespace, record.name, patch)
 
-        await doors.call("patch", {"object": record.name, **patch}, act, effect=True)
+        await recorder.call("patch", {"object": record.name, **patch}, act, effect=True)
 
-    async def set_aside(self, ref: ObjectRef, doors: Doors) -> None:
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Tell people that the Ingress is left alone."""
-        found = await doors.read(ref)
+        found = await recorder.read(ref)
         if found is not None:
-            seen = Seen(ref, found, self._places.own(Run(ref, found, None, doors)))
-            await self._say(seen, set_aside(), Wish(reason="set aside"), doors)
+            seen = Seen(ref, found, self._targets.own(Run(ref, found, None, recorder)))
+            await self._say(seen, quarantine(), Wish(reason="set aside"), recorder)
 
-    async def _say(self, seen: Seen, event: EventIntent, wish: Wish, doors: Doors) -> None:
+    async def _say(self, seen: Seen, event: EventIntent, wish: Wish, recorder: Recorder) -> None:
         """Tell it whoever looks at the Ingress, but not again with every attempt."""
         if wish.reason == "retry" or not seen.object.uid:
             return
-        _, sequence = await reports.last(self._bus, seen.ref, doors)
+        _, sequence = await reports.last(self._bus, seen.ref, recorder)
         intent = StatusIntent(uid=seen.object.uid, patch={}, events=(event,))
 
         async def act() -> None:
             await intents.report(self._bus, subjects.key(seen.ref), intent, sequence)
 
-        await doors.call("report", intent.model_dump(exclude_defaults=True), act, effect=True)
+        await recorder.call("report", intent.model_dump(exclude_defaults=True), act, effect=True)
 
 
 def failed(reason: str) -> EventIntent:
@@ -199,7 +203,7 @@ def in_the_way(names: Sequence[str]) -> EventIntent:
     return EventIntent(type="Warning", reason="DNSRecordInTheWay", note=note)
 
 
-def set_aside() -> EventIntent:
+def quarantine() -> EventIntent:
     note = (
         "set aside, because working on this Ingress ended the worker process three times in a row; "
         "it is taken up again when it changes, or in ten minutes"
@@ -212,12 +216,12 @@ def _paused(contended: Mapping[str, float]) -> Outcome:
         f"somebody changes DNSRecord {', '.join(contended)} back again and again; "
         "two programs want it to be different"
     )
-    return Outcome("waiting", Again(Wish(reason="drift"), min(contended.values())), note)
+    return Outcome("waiting", RequeueAfter(Wish(reason="drift"), min(contended.values())), note)
 
 
 def _outcome(actions: Sequence[Action]) -> Outcome:
     if waiting := [one.name for one in actions if isinstance(one, Await)]:
-        again = Again(Wish(reason="retry"), _LOOK_AGAIN)
+        again = RequeueAfter(Wish(reason="retry"), _LOOK_AGAIN)
         return Outcome("waiting", again, f"waiting for the former DNSRecord {', '.join(waiting)} to be gone")
     if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
         return Outcome("in the way", note=", ".join(refused))
@@ -230,4 +234,4 @@ def _again(
     """`retry` says that people have been told already."""
     attempt = wish.attempt + 1
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    return Outcome(word, Again(Wish(reason=reason, attempt=attempt), after), str(error))
+    return Outcome(word, RequeueAfter(Wish(reason=reason, attempt=attempt), after), str(error))

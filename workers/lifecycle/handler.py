@@ -13,7 +13,7 @@ from workers.lifecycle import operations, statuses
 from workers.lifecycle.reporting import with_report
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
-from workers.live import LiveDoors
+from workers.recorder_live import LiveRecorder
 
 
 class LifeCycleHandler:
@@ -27,14 +27,14 @@ class LifeCycleHandler:
 
     async def handle(self, item: Item) -> Outcome:
         await self._world.complete()
-        return await self._life.run(subjects.ref(item.key), item.wish, self._doors(item))
+        return await self._life.run(subjects.ref(item.key), item.wish, self._recorder(item))
 
-    async def set_aside(self, item: Item) -> None:
-        ref, doors = subjects.ref(item.key), self._doors(item)
-        found = await doors.read(ref)
+    async def quarantine(self, item: Item) -> None:
+        ref, recorder = subjects.ref(item.key), self._recorder(item)
+        found = await recorder.read(ref)
         if found is None:
             return
-        reported, sequence = await self._world.reported(ref, doors)
+        reported, sequence = await self._world.reported(ref, recorder)
         object = with_report(found, reported)
         operation = operations.operation(object)
         flow = operations.flow(object, self._life.kind.finalizer, migrates=self._life.kind.migrates)
@@ -42,10 +42,10 @@ class LifeCycleHandler:
             "set aside, because working on this object ended the worker process three times in a row; "
             "it is taken up again when the object changes, or in ten minutes"
         )
-        now = await clock.now(doors)
+        now = await clock.now(recorder)
         patch = statuses.failed(operation, self._life.kind.words.of(flow), error, object.generation, now)
         event = EventIntent(type="Warning", reason="SetAside", note=str(error))
-        await self._life.reporter(ref, doors, object, sequence).report(patch, event)
+        await self._life.reporter(ref, recorder, object, sequence).report(patch, event)
 
-    def _doors(self, item: Item) -> LiveDoors:
-        return LiveDoors(self._bus, self._clusters, item)
+    def _recorder(self, item: Item) -> LiveRecorder:
+        return LiveRecorder(self._bus, self._clusters, item)

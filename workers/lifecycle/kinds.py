@@ -12,10 +12,10 @@ from windowbox.errors import TransientError
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
-from workers.doors import Doors
-from workers.lifecycle.clusters import ShootFacts
 from workers.lifecycle.operations import Flow
+from workers.lifecycle.shoots import ShootFacts
 from workers.lifecycle.statuses import Words
+from workers.recorder import Recorder
 
 Status = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Run:
     object: Object
     shoot: ShootFacts | None
     """None outside shoot namespaces."""
-    doors: Doors
+    recorder: Recorder
     drift: bool = False
     """Nobody has asked for it: what has changed by itself is put right."""
 

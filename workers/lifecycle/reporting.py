@@ -8,16 +8,16 @@ from typing import Any
 
 from bus.messages import EventIntent, StatusIntent
 from windowbox.models.objects import Object
-from workers.doors import Doors
 from workers.lifecycle import statuses
 from workers.lifecycle.operations import Patch
+from workers.recorder import Recorder
 
 
 @dataclass
 class Reporter:
     """What this run says about the object, each time expecting that nobody else has spoken since."""
 
-    doors: Doors
+    recorder: Recorder
     send: Callable[[StatusIntent, int], Any]
     object: Object
     sequence: int
@@ -32,7 +32,7 @@ class Reporter:
             self.sequence = await self.send(intent, self.sequence)
 
         # What is said is the effect, not about which version it was.
-        await self.doors.call(
+        await self.recorder.call(
             "report", intent.model_dump(exclude={"version"}, exclude_defaults=True), act, effect=effect
         )
         self.spoken = True

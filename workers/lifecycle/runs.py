@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bus.messages import EventIntent, StatusIntent, Wish
-from bus.pool import Again, Outcome
+from bus.pool import Outcome, RequeueAfter
 from windowbox.errors import (
     Conflict,
     Forbidden,
@@ -27,14 +27,14 @@ from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
-from workers.doors import Doors
-from workers.lifecycle import events, operations, statuses
-from workers.lifecycle.clusters import Hold, ShootFacts
+from workers.lifecycle import operations, predicates, statuses
+from workers.lifecycle.conflictbackoff import ConflictBackoff, Noticing
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run
 from workers.lifecycle.operations import Flow, Patch
-from workers.lifecycle.patience import Noticing, Patience
 from workers.lifecycle.reporting import Reporter, same_failure, with_report
+from workers.lifecycle.shoots import Blocked, ShootFacts
 from workers.lifecycle.world import World
+from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
@@ -51,34 +51,34 @@ _FIRST_RETRY_OF_MALFORMED = 30.0
 class LifeCycle:
     """The way of all extension kinds, for one kind."""
 
-    def __init__(self, kind: Kind, actuator: Actuator, scope: events.Scope, world: World) -> None:
+    def __init__(self, kind: Kind, actuator: Actuator, scope: predicates.Scope, world: World) -> None:
         self.kind = kind
         self._actuator = actuator
         self._scope = scope
         self._world = world
-        self._patience = Patience()
+        self._patience = ConflictBackoff()
 
-    async def run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Do what the object asks for now, whatever the wish once meant."""
         try:
-            return await self._run(ref, wish, doors)
+            return await self._run(ref, wish, recorder)
         except TransientError as error:
             # The API is away, or busy. Left to be delivered again, the item would look like one that
             # takes its worker down.
             again = self._retry(wish, error)
             insisting = again.wish.model_copy(update={"insist": True})
-            return Outcome("waiting", Again(insisting, again.after), str(error))
+            return Outcome("waiting", RequeueAfter(insisting, again.after), str(error))
 
-    async def _run(self, ref: ObjectRef, wish: Wish, doors: Doors) -> Outcome:
-        reported, sequence = await self._world.reported(ref, doors)
-        found = await doors.read(ref)
+    async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        reported, sequence = await self._world.reported(ref, recorder)
+        found = await recorder.read(ref)
         if found is None:
             return Outcome("gone")
         object = with_report(found, reported)
-        reporter = self.reporter(ref, doors, object, sequence)
-        outcome = await self._decide_on_fresh_sight(ref, object, wish, doors, reporter, reported)
+        reporter = self.reporter(ref, recorder, object, sequence)
+        outcome = await self._decide_on_fresh_sight(ref, object, wish, recorder, reporter, reported)
         if reported and not reporter.spoken and object.status != found.status:
-            await self._remind(ref, reported, doors)
+            await self._remind(ref, reported, recorder)
         return outcome
 
     async def _decide_on_fresh_sight(
@@ -86,58 +86,58 @@ class LifeCycle:
         ref: ObjectRef,
         object: Object,
         wish: Wish,
-        doors: Doors,
+        recorder: Recorder,
         reporter: Reporter,
         reported: StatusIntent | None,
     ) -> Outcome:
         live = False
         for _ in range(_CONFLICTS):
             try:
-                return await self._decide(ref, object, wish, doors, reporter, live)
+                return await self._decide(ref, object, wish, recorder, reporter, live)
             except Conflict:
                 # Our sight was stale, or may be: decide again on what the API has.
-                found = await self._world.live(ref, doors)
+                found = await self._world.live(ref, recorder)
                 if found is None:
                     return Outcome("gone")
                 object, live = with_report(found, reported), True
         raise TransientError(f"{ref}: changed by others again and again")
 
-    async def _remind(self, ref: ObjectRef, reported: StatusIntent, doors: Doors) -> None:
+    async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
         """Have a report written that should long be there: its worker may have died before it could ask."""
         said = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
-        if said and await clock.now(doors) - said > _LONG_SINCE:
-            await self._world.remind(ref, doors)
+        if said and await clock.now(recorder) - said > _LONG_SINCE:
+            await self._world.remind(ref, recorder)
 
-    def reporter(self, ref: ObjectRef, doors: Doors, object: Object, sequence: int) -> Reporter:
+    def reporter(self, ref: ObjectRef, recorder: Recorder, object: Object, sequence: int) -> Reporter:
         return Reporter(
-            doors, lambda intent, expected: self._world.report(ref, intent, expected), object, sequence
+            recorder, lambda intent, expected: self._world.report(ref, intent, expected), object, sequence
         )
 
     async def _decide(
-        self, ref: ObjectRef, object: Object, wish: Wish, doors: Doors, reporter: Reporter, live: bool
+        self, ref: ObjectRef, object: Object, wish: Wish, recorder: Recorder, reporter: Reporter, live: bool
     ) -> Outcome:
         object = self.kind.heard(object)
-        if not events.responsible(object, self._scope):
+        if not predicates.responsible(object, self._scope):
             return Outcome("not ours")
         flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
         if flow is Flow.WAIT:
             return Outcome("waiting for state")
-        shoot, blocked = await self._shoot(ref, doors)
-        if blocked is Hold.FAILED:
+        shoot, blocked = await self._shoot(ref, recorder)
+        if blocked is Blocked.FAILED:
             # Its owner's retry asks anew for all that was asked, but knows nothing of what has drifted.
             drifted = wish.reason == "drift"
             return Outcome(
                 "held back", self._later(wish, PermanentError(blocked)) if drifted else None, blocked
             )
-        if blocked is Hold.UNKNOWN:
+        if blocked is Blocked.UNKNOWN:
             return Outcome("waiting", self._retry(wish, TransientError(blocked)), blocked)
-        run = Run(ref, object, shoot, doors)
+        run = Run(ref, object, shoot, recorder)
         held = self.kind.finalizer in object.finalizers
         if flow is Flow.MIGRATE and self.kind.migrates_only_held and not held:
             return Outcome("nothing to do")
         if seconds := await self._contended(run, wish):
             note = "somebody changes it back again and again; two programs want it to be different"
-            return Outcome("waiting", Again(Wish(reason="drift"), seconds), note)
+            return Outcome("waiting", RequeueAfter(Wish(reason="drift"), seconds), note)
         if not self._wanted(object, wish):
             if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
                 _require(live, run)
@@ -153,23 +153,23 @@ class LifeCycle:
 
     async def _contended(self, run: Run, wish: Wish) -> float:
         """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
-        asked = run.object.deleting or OPERATION in run.object.annotations or events.overdue(run.object)
+        asked = run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
         if wish.reason != "drift" or wish.insist or asked:
             return 0.0
 
         async def look() -> float:
             return self._patience.left(run.ref)
 
-        return float(await run.doors.call("patience", None, look))
+        return float(await run.recorder.call("patience", None, look))
 
-    async def _shoot(self, ref: ObjectRef, doors: Doors) -> tuple[ShootFacts | None, Hold | None]:
+    async def _shoot(self, ref: ObjectRef, recorder: Recorder) -> tuple[ShootFacts | None, Blocked | None]:
         if self.kind.shoot is Need.NEVER:
             return None, None
-        found, hold = await self._world.shoot(ref, doors, required=self.kind.shoot is Need.REQUIRED)
-        return found, None if hold is Hold.FAILED and not self.kind.heeds_failure else hold
+        found, hold = await self._world.shoot(ref, recorder, required=self.kind.shoot is Need.REQUIRED)
+        return found, None if hold is Blocked.FAILED and not self.kind.heeds_failure else hold
 
     def _wanted(self, object: Object, wish: Wish) -> bool:
-        if wish.insist or events.wants_run(object) or events.overdue(object):
+        if wish.insist or predicates.wants_run(object) or predicates.overdue(object):
             return True
         if not self._scope.ignore_operation_annotation:
             return False
@@ -184,7 +184,7 @@ class LifeCycle:
                 _require(live, run)
             return run
         try:
-            metadata = await self._world.patch(run.ref, patch, run.doors)
+            metadata = await self._world.patch(run.ref, patch, run.recorder)
         except Missing:
             return None
         held = self.kind.heard(Object({**run.object.raw, "metadata": metadata}))
@@ -205,7 +205,7 @@ class LifeCycle:
         except WindowboxError as error:
             return await self._fail(run, flow, operation, error, wish, reporter)
         if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
-            now = statuses.moment(run.object, await clock.now(run.doors))
+            now = statuses.moment(run.object, await clock.now(run.recorder))
             patch = {**statuses.succeeded(operation, phrases, run.object.generation, now), **extra}
             patch |= self._conditions(run.object, flow, True, now)
             await reporter.report(patch)
@@ -213,19 +213,19 @@ class LifeCycle:
         again = self._resync() if flow is Flow.RECONCILE else None
         return Outcome("succeeded", again, str(operation))
 
-    def _resync(self) -> Again | None:
-        return Again(Wish(reason="drift"), self.kind.resync) if self.kind.resync else None
+    def _resync(self) -> RequeueAfter | None:
+        return RequeueAfter(Wish(reason="drift"), self.kind.resync) if self.kind.resync else None
 
     async def _within_deadline(self, run: Run, flow: Flow, wish: Wish) -> dict[str, Any]:
-        noticing = Noticing(run.doors)
+        noticing = Noticing(run.recorder)
         try:
             async with asyncio.timeout(self.kind.deadline):
-                return await self._actuate(dataclasses.replace(run, doors=noticing), flow)
+                return await self._actuate(dataclasses.replace(run, recorder=noticing), flow)
         except TimeoutError as error:
             raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
         finally:
             if noticing.changed and wish.reason == "drift":
-                self._patience.mended(run.ref)
+                self._patience.repaired(run.ref)
 
     async def _actuate(self, run: Run, flow: Flow) -> dict[str, Any]:
         match flow:
@@ -280,7 +280,7 @@ class LifeCycle:
         reporter: Reporter,
     ) -> Outcome:
         """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
-        now, phrases = await clock.now(run.doors), self.kind.words.of(flow)
+        now, phrases = await clock.now(run.recorder), self.kind.words.of(flow)
         patch = statuses.waiting(operation, phrases, str(waiting), now)
         last, tell = run.object.last_operation, patch["lastOperation"]
         told = all(last.get(name) == tell[name] for name in ("type", "state", "description"))
@@ -289,13 +289,13 @@ class LifeCycle:
         error = TransientError(text, retry_after=_LOOK_AGAIN, codes=waiting.codes)
         failed = statuses.failed(operation, phrases, error, run.object.generation, now)
         # What has become an error stays one until the words change, or the client asks anew.
-        stays = same_failure(run.object, failed) and not events.overdue(run.object)
+        stays = same_failure(run.object, failed) and not predicates.overdue(run.object)
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
         if not told:
             await reporter.report(patch)
         again = Wish(reason=wish.reason if wish.reason == "drift" else "retry")
-        return Outcome("waiting", Again(again, _LOOK_AGAIN), str(waiting))
+        return Outcome("waiting", RequeueAfter(again, _LOOK_AGAIN), str(waiting))
 
     async def _fail(
         self,
@@ -306,11 +306,11 @@ class LifeCycle:
         wish: Wish,
         reporter: Reporter,
     ) -> Outcome:
-        now = statuses.moment(run.object, await clock.now(run.doors))
+        now = statuses.moment(run.object, await clock.now(run.recorder))
         phrases = self.kind.words.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
         patch |= self._conditions(run.object, flow, False, now)
-        if reporter.spoken or not same_failure(run.object, patch) or events.overdue(run.object):
+        if reporter.spoken or not same_failure(run.object, patch) or predicates.overdue(run.object):
             note = patch["lastError"]["description"]
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)
@@ -325,12 +325,12 @@ class LifeCycle:
             if patch is None:
                 return
             try:
-                await self._world.patch(run.ref, patch, run.doors)
+                await self._world.patch(run.ref, patch, run.recorder)
                 return
             except Missing:
                 return
             except (Conflict, Refused) as error:
-                live = await self._world.live(run.ref, run.doors)
+                live = await self._world.live(run.ref, run.recorder)
                 if live is None or live.uid != object.uid:
                     return  # the name was given to another object
                 if isinstance(error, Refused):
@@ -346,23 +346,23 @@ class LifeCycle:
         try:
             extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
-            return Outcome("waiting", Again(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
+            return Outcome("waiting", RequeueAfter(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
         except (TransientError, PermanentError) as error:
             logger.info("%s: could not be put right: %s", run.ref, error)
             return Outcome("error", self._later(wish, error), str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
-            now = statuses.moment(run.object, await clock.now(run.doors))
+            now = statuses.moment(run.object, await clock.now(run.recorder))
             phrases = self.kind.words.of(Flow.RECONCILE)
             said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**said, **extra})
         return Outcome("asserted again", self._resync())
 
-    def _retry(self, wish: Wish, error: WindowboxError) -> Again:
-        return Again(Wish(reason="retry", attempt=wish.attempt + 1), self._delay(wish, error))
+    def _retry(self, wish: Wish, error: WindowboxError) -> RequeueAfter:
+        return RequeueAfter(Wish(reason="retry", attempt=wish.attempt + 1), self._delay(wish, error))
 
-    def _later(self, wish: Wish, error: WindowboxError) -> Again:
+    def _later(self, wish: Wish, error: WindowboxError) -> RequeueAfter:
         """The same wish once more."""
-        return Again(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
+        return RequeueAfter(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
 
     def _delay(self, wish: Wish, error: WindowboxError) -> float:
         delay = statuses.retry_delay(wish.attempt, self._world.jitter())

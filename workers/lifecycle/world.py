@@ -17,8 +17,8 @@ from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
 from workers import reports
-from workers.doors import Doors
-from workers.lifecycle.clusters import Hold, ShootFacts, facts, held_back
+from workers.lifecycle.shoots import Blocked, ShootFacts, blocked, facts
+from workers.recorder import Recorder
 
 
 class World:
@@ -44,18 +44,18 @@ class World:
     def jitter(self) -> float:
         return random.random()
 
-    async def reported(self, ref: ObjectRef, doors: Doors) -> tuple[StatusIntent | None, int]:
+    async def reported(self, ref: ObjectRef, recorder: Recorder) -> tuple[StatusIntent | None, int]:
         """The last report about the object, and the sequence the next must expect."""
-        return await reports.last(self._bus, ref, doors)
+        return await reports.last(self._bus, ref, recorder)
 
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
         return await intents.report(self._bus, subjects.key(ref), intent, expected)
 
-    async def remind(self, ref: ObjectRef, doors: Doors) -> None:
+    async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Have the last report about the object written, should that have been forgotten."""
-        await reports.remind(self._bus, ref, doors)
+        await reports.remind(self._bus, ref, recorder)
 
-    async def live(self, ref: ObjectRef, doors: Doors) -> Object | None:
+    async def live(self, ref: ObjectRef, recorder: Recorder) -> Object | None:
         """The object as the API has it now."""
 
         async def act() -> Any:
@@ -63,10 +63,10 @@ class World:
             found = await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
             return dict(found.raw) if found else None
 
-        raw = await doors.call("get", str(ref), act)
+        raw = await recorder.call("get", str(ref), act)
         return Object(raw) if raw else None
 
-    async def patch(self, ref: ObjectRef, patch: dict[str, Any], doors: Doors) -> dict[str, Any]:
+    async def patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
         """Change the object's metadata. Returns what it is then."""
 
         async def act() -> dict[str, Any]:
@@ -74,12 +74,12 @@ class World:
             patched = await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch)
             return {k: v for k, v in patched.metadata.items() if k != "managedFields"}
 
-        metadata: dict[str, Any] = await doors.call("patch", patch, act, effect=True)
+        metadata: dict[str, Any] = await recorder.call("patch", patch, act, effect=True)
         return metadata
 
     async def shoot(
-        self, ref: ObjectRef, doors: Doors, *, required: bool = False
-    ) -> tuple[ShootFacts | None, Hold | None]:
+        self, ref: ObjectRef, recorder: Recorder, *, required: bool = False
+    ) -> tuple[ShootFacts | None, Blocked | None]:
         """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
         if not ref.namespace:
             return None, None
@@ -88,9 +88,9 @@ class World:
             labels, found = await self._surroundings(ref, required)
             return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
-        answer = await doors.call("shoot", None, act)
+        answer = await recorder.call("shoot", None, act)
         found = ShootFacts.noted(answer["facts"]) if answer["facts"] else None
-        return found, held_back(ref.namespace, answer["labels"], found, required)
+        return found, blocked(ref.namespace, answer["labels"], found, required)
 
     async def _surroundings(
         self, ref: ObjectRef, required: bool
@@ -104,7 +104,7 @@ class World:
         labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
         if labels is None and (live := await self._looked_up(namespace)):
             labels = _role(live)
-        if held_back(ref.namespace, labels, found, required):
+        if blocked(ref.namespace, labels, found, required):
             live = await self._looked_up(cluster)
             found = facts(live) if live else None
         return labels, found

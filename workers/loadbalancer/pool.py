@@ -16,14 +16,14 @@ from bus.routing import Router
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.models.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.addresses import Addresses
-from workers.loadbalancer.book import Book
-from workers.loadbalancer.handler import ServiceHandler
-from workers.loadbalancer.interest import ServiceInterest
-from workers.loadbalancer.owner import Owner
-from workers.loadbalancer.runs import ServiceRuns
-from workers.loadbalancer.states import States
-from workers.loadbalancer.world import ServiceWorld
+from workers.edge.controller import EdgeController
+from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.service.addresses import Addresses
+from workers.loadbalancer.service.handler import ServiceHandler
+from workers.loadbalancer.service.mapping import ServiceMapping
+from workers.loadbalancer.service.runs import ServiceRuns
+from workers.loadbalancer.service.world import ServiceWorld
 
 POOL = "loadbalancer"
 
@@ -43,8 +43,8 @@ class Parts:
 
     pool: Pool
     router: Router
-    owner: Owner
-    book: Book
+    owner: EdgeController
+    store: AddressStore
     tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
@@ -58,15 +58,15 @@ def assembled(
     machines: MachinePlace | None = None,
 ) -> Parts:
     queue = Queue(bus, POOL)
-    book = Book(bus, settings.ranges)
+    store = AddressStore(bus, settings.ranges)
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
-    runs = ServiceRuns(world, Addresses(book, queue), settings)
-    handler = ServiceHandler(bus, clusters, world, book, runs)
+    runs = ServiceRuns(world, Addresses(store, queue), settings)
+    handler = ServiceHandler(bus, clusters, world, store, runs)
     return Parts(
         pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
-        router=Router(bus, queue, ServiceInterest(settings.classes)),
-        owner=Owner(bus, clusters, registry, book, states, attachment, settings, queue, machines),
-        book=book,
-        tasks={"addresses": book.run, "edge states": states.bucket.run},
+        router=Router(bus, queue, ServiceMapping(settings.classes)),
+        owner=EdgeController(bus, clusters, registry, store, states, attachment, settings, queue, machines),
+        store=store,
+        tasks={"addresses": store.run, "edge states": states.bucket.run},
     )

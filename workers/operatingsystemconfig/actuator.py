@@ -12,7 +12,7 @@ from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
 from workers.operatingsystemconfig import specs, validation, wanted
 from workers.owned.manifests import Manifest
-from workers.owned.places import Places
+from workers.owned.targets import TargetClusters
 
 KIND = Kind(
     resource=OPERATING_SYSTEM_CONFIGS,
@@ -30,8 +30,8 @@ _NOT_STORED = "Could not apply secret for generated cloud config"
 class OperatingSystemConfigActuator(Actuator):
     """Leaves nothing behind but a Secret, which the cluster removes with its owner."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, targets: TargetClusters) -> None:
+        self._targets = targets
 
     async def reconcile(self, run: Run) -> Status:
         spec = specs.parsed(run.object)
@@ -51,12 +51,12 @@ class OperatingSystemConfigActuator(Actuator):
         found: dict[str, Mapping[str, bytes]] = {}
         for name in _referenced(spec):
             ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, name)
-            found[name] = await run.doors.secret(ref, partial(_fit, spec, name)) or {}
+            found[name] = await run.recorder.secret(ref, partial(_fit, spec, name)) or {}
         return found
 
     async def _store(self, run: Run, secret: Manifest) -> None:
         try:
-            await self._places.own(run).ensure_secret(secret)
+            await self._targets.own(run).ensure_secret(secret)
         except WindowboxError as error:
             error.headline = _NOT_STORED
             raise

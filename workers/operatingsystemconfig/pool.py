@@ -7,4 +7,4 @@ from workers.serving import Common, Serving
 
 
 def serving(common: Common) -> Serving:
-    return Serving(KIND, OperatingSystemConfigActuator(common.places))
+    return Serving(KIND, OperatingSystemConfigActuator(common.targets))

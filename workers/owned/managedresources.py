@@ -17,7 +17,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MANAGED_RESOURCES, SECRETS
 from workers.owned import manifests
 from workers.owned.manifests import Manifest, manifest
-from workers.owned.places import Place
+from workers.owned.targets import TargetCluster
 
 DATA = "data.yaml.br"
 PREFIX = "managedresource-"
@@ -146,7 +146,7 @@ def _called(namespace: str, name: str) -> str:
     return f"ManagedResource {namespace}/{name}"
 
 
-async def ensure(place: Place, bundle: Bundle) -> Object | None:
+async def ensure(place: TargetCluster, bundle: Bundle) -> Object | None:
     """See to it that the objects are handed over. Returns what has become of them; None: it was just done.
 
     The Secrets used so far are marked before nobody refers to them any more, so that none is forgotten.
@@ -163,7 +163,7 @@ async def ensure(place: Place, bundle: Bundle) -> Object | None:
     return None if differs else found
 
 
-async def _ensure_secret(place: Place, bundle: Bundle) -> None:
+async def _ensure_secret(place: TargetCluster, bundle: Bundle) -> None:
     wanted = secret(bundle)
     try:
         await place.ensure_secret(wanted)
@@ -173,14 +173,14 @@ async def _ensure_secret(place: Place, bundle: Bundle) -> None:
         await place.ensure_secret(wanted)
 
 
-async def _mark(place: Place, bundle: Bundle, names: Iterable[str]) -> None:
+async def _mark(place: TargetCluster, bundle: Bundle, names: Iterable[str]) -> None:
     for name in names:
         if name != bundle.secret_name:
             patch = {"metadata": {"labels": COLLECTABLE}}
             await place.merge(SECRETS, bundle.namespace, name, patch)
 
 
-async def _forget(place: Place, bundle: Bundle, found: Object) -> None:
+async def _forget(place: TargetCluster, bundle: Bundle, found: Object) -> None:
     """Take off references that another program has left: they would keep its Secrets for ever."""
     ours = reference(bundle.secret_name)
     old = {key: None for key in found.annotations if key.startswith(REFERENCE) and key not in ours}
@@ -190,7 +190,7 @@ async def _forget(place: Place, bundle: Bundle, found: Object) -> None:
         )
 
 
-async def ensure_healthy(place: Place, bundle: Bundle) -> None:
+async def ensure_healthy(place: TargetCluster, bundle: Bundle) -> None:
     """The same, and wait until all is applied and well."""
     found = await ensure(place, bundle)
     problem = unhealthy(found) if found else "the resource manager has not looked at it yet"
@@ -198,7 +198,7 @@ async def ensure_healthy(place: Place, bundle: Bundle) -> None:
         raise Waiting(f"waiting for {_called(bundle.namespace, bundle.name)} to be healthy: {problem}")
 
 
-async def remove(place: Place, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
+async def remove(place: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
     """Take the ManagedResource away with its Secrets, and wait until it is gone; also `secrets`, if left.
 
     With `keep`, the objects it holds stay where they are.

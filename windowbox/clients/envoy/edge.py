@@ -11,8 +11,8 @@ from typing import NamedTuple
 from windowbox.clients.envoy import admin, bootstrap, inotify, replacing, resources
 from windowbox.clients.envoy.admin import Health, Traffic
 from windowbox.clients.envoy.attachments import Attachment, HasPid, Order, Running
+from windowbox.clients.envoy.readiness import Applied, ApplyTracker
 from windowbox.clients.envoy.resources import Configuration
-from windowbox.clients.envoy.settling import Settled, Settling
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 
@@ -67,7 +67,7 @@ class Edge:
         self._leaving: asyncio.Queue[Running] = asyncio.Queue()
         self._prepared: set[str] = set()
         self._unprepared: dict[str, str] = {}
-        self._settling = Settling()
+        self._settling = ApplyTracker()
         self._generation = 0
         self._without_files = False
         self._hasty = asyncio.Event()
@@ -112,7 +112,7 @@ class Edge:
                 await self._tell(before, after, steps)
             return bool(steps)
 
-    def settled(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Settled]:
+    def settled(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Applied]:
         """Each load balancer of those last written, as soon as it serves or it is known why it does not."""
         return self._settling.settled(wanted, patience, lambda: self._serving, self._unprepared)
 

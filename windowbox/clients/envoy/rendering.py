@@ -238,7 +238,7 @@ def _endpoint(endpoint: Endpoint, listener: Listener) -> Resource:
     if listener.check:
         there["health_check_config"] = {"port_value": listener.check}
     found: Resource = {"endpoint": there}
-    if endpoint.ailing:
+    if endpoint.unhealthy:
         found["health_status"] = "UNHEALTHY"
     if listener.affinity:
         # By name, as ports differ: TCP and UDP are to agree on the node.

@@ -22,7 +22,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, SERVICES, Resource
 from windowbox.sandbox.nodes import power
 from windowbox.sandbox.state import State
-from workers.loadbalancer import statuses
+from workers.loadbalancer.service import statuses
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "loadbalancer.yaml"
 

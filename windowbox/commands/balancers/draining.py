@@ -18,9 +18,9 @@ from windowbox.commands.balancers.looking import Balancer
 from windowbox.errors import Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings import Settings
-from workers.loadbalancer import options
-from workers.loadbalancer.demands import Demand, demand_in
-from workers.loadbalancer.states import EdgeState
+from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.spec import options
+from workers.loadbalancer.spec.demands import Demand, demand_in
 
 
 async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: float) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workers.loadbalancer.details import EdgeTold
+from workers.edge.status import EdgeStatus
 
 
-def edge_lines(edge: EdgeTold | None) -> Iterator[str]:
+def edge_lines(edge: EdgeStatus | None) -> Iterator[str]:
     """Each Envoy, and how many addresses are left."""
     if edge is None:
         return

@@ -15,11 +15,13 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer import details, fields, qualifying, statuses, wanted
-from workers.loadbalancer.demands import Demand, demand_in
-from workers.loadbalancer.details import BalancerTold, EdgeTold
+from workers.edge import status, wanted
+from workers.edge.status import EdgeStatus, LoadBalancerStatus
+from workers.loadbalancer.edgestate import EdgeState
 from workers.loadbalancer.pool import POOL
-from workers.loadbalancer.states import EdgeState
+from workers.loadbalancer.service import statuses
+from workers.loadbalancer.spec import fields, selection
+from workers.loadbalancer.spec.demands import Demand, demand_in
 
 State = Literal["serving", "in part", "drained", "not served", "waiting", "leaving"]
 
@@ -36,7 +38,7 @@ class Balancer:
     service: Object
     demand: Demand
     edge: EdgeState | None
-    told: BalancerTold | None
+    told: LoadBalancerStatus | None
     """What Envoy says; None if nobody can be asked, or it is not carried."""
     last: RunRecord | None
     """Its last run; only looked up where something is amiss."""
@@ -111,7 +113,7 @@ class Look:
     """All load balancers at one moment."""
 
     balancers: list[Balancer]
-    edge: EdgeTold | None
+    edge: EdgeStatus | None
     """None if nobody owns an edge."""
 
     def without_owner(self) -> str:
@@ -151,12 +153,12 @@ async def look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None 
 
 
 async def _look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None) -> Look:
-    edge = await details.asked(bus, subjects.key(only) if only else None)
+    edge = await status.asked(bus, subjects.key(only) if only else None)
     states = {key: state async for key, state in _states(bus)}
     balancers = [
         await _balancer(bus, _Seen(ref, service, demand_in(ref.cluster, service, settings)), states, edge)
         async for ref, service in _services(bus, only)
-        if qualifying.wants(service, settings.classes) or qualifying.needs_cleanup(service)
+        if selection.wants(service, settings.classes) or selection.needs_cleanup(service)
     ]
     return Look(sorted(balancers, key=lambda one: one.ref), edge)
 
@@ -221,7 +223,7 @@ class _Seen(NamedTuple):
 
 
 async def _balancer(
-    bus: Bus, seen: _Seen, states: Mapping[str, EdgeState], edge: EdgeTold | None
+    bus: Bus, seen: _Seen, states: Mapping[str, EdgeState], edge: EdgeStatus | None
 ) -> Balancer:
     ref, service, asked = seen
     key = subjects.key(ref)

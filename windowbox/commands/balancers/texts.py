@@ -14,7 +14,7 @@ from windowbox.commands.buspart import size
 
 if TYPE_CHECKING:
     from windowbox.commands.balancers.looking import Balancer, Look, Told
-    from workers.loadbalancer.details import BackendTold, PlaceTold
+    from workers.edge.status import BackendStatus, ListenerStatus
 
 _COLOURS = {
     "serving": "green", "in part": "yellow", "drained": "yellow", "waiting": "yellow", "leaving": "yellow",
@@ -91,7 +91,7 @@ def _lines(one: Balancer, found: Look, events: Sequence[Told]) -> Iterator[str]:
     yield from (f"  {line}" for line in edge_lines(found.edge) if line.startswith("Envoy"))
 
 
-def _places(places: Iterable[PlaceTold]) -> Iterator[str]:
+def _places(places: Iterable[ListenerStatus]) -> Iterator[str]:
     for place in places:
         where = f"[{place.address}]" if ":" in place.address else place.address
         what = "connections" if place.protocol == "TCP" else "flows"
@@ -102,14 +102,14 @@ def _places(places: Iterable[PlaceTold]) -> Iterator[str]:
             yield "    no backend"
 
 
-def _bytes(place: PlaceTold) -> str:
+def _bytes(place: ListenerStatus) -> str:
     said = f"; {size(place.received)} in, {size(place.sent)} out"
     if place.protocol == "UDP":
         said += f"; {place.datagrams_received} datagrams in, {place.datagrams_sent} out"
     return said + (f"; {place.turned_away} turned away" if place.turned_away else "")
 
 
-def _backend(backend: BackendTold) -> str:
+def _backend(backend: BackendStatus) -> str:
     sign = click.style("✓ healthy", fg="green") if backend.healthy else click.style("✗ ", fg="red")
     why = "" if backend.healthy else " and ".join(_REASONS.get(r, r) for r in backend.reasons) or "unhealthy"
     where = f"[{backend.address}]" if ":" in backend.address else backend.address

@@ -1,0 +1,100 @@
+"""A world in which backups are kept, for tests of both kinds."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.servers import ControlPlane
+from windowbox.errors import Conflict
+from windowbox.models.kindsettings import BackupSettings, KindSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
+
+BUCKET_HOLDS = "extensions.gardener.cloud/backupbucket"
+ENTRY_HOLDS = "extensions.gardener.cloud/backupentry"
+CREATED_BY = "backup.gardener.cloud/created-by"
+PAIR = ("backupbucket", "backupentry")
+
+
+@dataclass
+class Backups:
+    """The world, the disk, and a client at work in `garden`."""
+
+    world: KindWorld
+    root: Path
+    garden: Client
+
+    async def secret(self, **data: bytes) -> str:
+        name = f"credentials-{uuid.uuid4().hex[:8]}"
+        await self.garden.secret(name, **data)
+        return name
+
+    async def bucket(self, name: str, secret: str, **metadata: Any) -> None:
+        spec = {"region": "local", "secretRef": reference(secret)}
+        await self.garden.create(BACKUP_BUCKETS, name, spec, **metadata)
+
+    async def entry(
+        self, name: str, secret: str, bucket: str = "bucket", operation: str = "reconcile"
+    ) -> None:
+        spec = {"region": "local", "bucketName": bucket, "secretRef": reference(secret)}
+        await self.garden.create(BACKUP_ENTRIES, name, spec, operation=operation)
+
+    async def finalizers(self, secret: str) -> tuple[str, ...] | None:
+        found = await self.garden.get(SECRETS, secret)
+        return found.finalizers if found else None
+
+    def folder(self, *path: str) -> Path:
+        """A folder with a backup in it."""
+        made = self.root.joinpath(*path)
+        (made / "v2").mkdir(parents=True, exist_ok=True)
+        (made / "v2" / "Full-00000000").write_text("snapshot")
+        return made
+
+
+@contextlib.asynccontextmanager
+async def keeping(plane: ControlPlane, nats: NatsServer, root: Path, **work: Any) -> AsyncIterator[Backups]:
+    """Workers serve both kinds, and their disk is `root`; `work` are settings of theirs."""
+    os.makedirs(root, exist_ok=True)
+    kinds = KindSettings(backup=BackupSettings(root=root))
+    async with kind_world(plane, nats, *PAIR, kinds=kinds, **work) as world:
+        with contextlib.suppress(Conflict):
+            await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
+        yield Backups(world, root, world.client("garden"))
+
+
+def reference(secret: str, namespace: str = "garden") -> dict[str, str]:
+    return {"name": secret, "namespace": namespace}
+
+
+def fresh(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+async def shoot(backups: Backups) -> tuple[Client, str]:
+    """A Shoot's namespace, and the name of its entry."""
+    namespace = f"shoot--b--{uuid.uuid4().hex[:8]}"
+    await backups.world.kube.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+    return backups.world.client(namespace), f"{namespace}--{uuid.uuid4()}"
+
+
+def said(found: Object | None) -> dict[str, str]:
+    """The data of a Secret."""
+    assert found
+    return {k: base64.b64decode(v).decode() for k, v in (found.raw.get("data") or {}).items()}
+
+
+def complains(text: str) -> Any:
+    def holds(found: Object | None) -> bool:
+        error = found.status.get("lastError") if found else None
+        return bool(error and text in error["description"])
+
+    return holds

@@ -1,0 +1,83 @@
+"""Finalizers on Secrets that others write to at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, TransientError
+from windowbox.models.objects import Object
+from windowbox.models.refs import Resource
+from workers.backups import secrets
+from workers.backups.names import SecretName
+from workers.owned.targets import TargetCluster
+from workers.recorder import Recorder
+
+SECRET = SecretName("garden", "credentials")
+
+
+class Busy:
+    """A Secret in an API, to which somebody else writes whenever we have looked at it, a number of times."""
+
+    def __init__(self, rivals: int, finalizers: list[str]) -> None:
+        self.rivals = rivals
+        self.version = 1
+        self.finalizers = finalizers
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object:
+        head = {"uid": "u", "resourceVersion": str(self.version), "finalizers": list(self.finalizers)}
+        if self.rivals:
+            self.rivals -= 1
+            self.version += 1
+            self.finalizers = [*self.finalizers, f"rival-{self.rivals}"]
+        return Object({"metadata": head})
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
+        if patch["metadata"]["resourceVersion"] != str(self.version):
+            raise Conflict("the object has been modified")
+        self.version += 1
+        self.finalizers = patch["metadata"]["finalizers"]
+        return Object({})
+
+    async def api(self) -> Kube:
+        return cast(Kube, self)
+
+
+class Open:
+    """Doors that note nothing."""
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        return await act()
+
+
+def place(busy: Busy) -> TargetCluster:
+    return TargetCluster("runtime", cast(Recorder, Open()), cast(Any, busy))
+
+
+@pytest.mark.parametrize("rivals", [0, 1, 4])
+async def test_what_rivals_have_written_stays(rivals: int) -> None:
+    busy = Busy(rivals, ["theirs"])
+    await secrets.hold(place(busy), SECRET, "ours")
+    theirs = ["theirs", *(f"rival-{number}" for number in reversed(range(rivals)))]
+    assert busy.finalizers == [*theirs, "ours"]
+    busy.rivals = 1
+    await secrets.let_go(place(busy), SECRET, "ours")
+    assert busy.finalizers == [*theirs, "rival-0"]
+
+
+async def test_rivals_without_end_are_left_to_a_later_run() -> None:
+    busy = Busy(100, ["theirs"])
+    with pytest.raises(TransientError, match="changed by others again and again"):
+        await secrets.hold(place(busy), SECRET, "ours")
+    assert "ours" not in busy.finalizers
+
+
+async def test_a_finalizer_that_is_there_is_not_written_again() -> None:
+    busy = Busy(0, ["ours"])
+    await secrets.hold(place(busy), SECRET, "ours")
+    assert busy.version == 1

@@ -1,0 +1,48 @@
+"""Runs of Bastions, recorded and done again: what they do is the same, and Secrets are not in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest_asyncio
+
+from bus import recordings
+from bus.connection import Access, connected
+from bus.recordings import Deciding, Header
+from tests.api.bastion import bastions
+from tests.api.bastion.bastions import yard
+from tests.support.kindworld import KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.servers import ControlPlane
+from windowbox.models.refs import BASTIONS
+from workers import replay
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "bastion") as made:
+        yield made
+
+
+async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
+    began = datetime.now(UTC)
+    made = await yard(world)
+    await made.create()
+    await made.ready()
+    await made.shoot.ask(BASTIONS, "cli", spec=bastions.spec("203.0.113.0/24"))
+    await made.shoot.until_ready(BASTIONS, "cli")
+    await made.shoot.ask(BASTIONS, "cli", spec=bastions.spec("nonsense"))
+    await made.shoot.until_failed(BASTIONS, "cli")
+    await made.gone()
+    await world.quiet()
+    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["bastion"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 6
+    made_of_it = [str(call) for run in recording.runs for call in run.calls if call.effect]
+    assert not any(bastions.spec()["userData"] in told for told in made_of_it)

@@ -1,0 +1,110 @@
+"""Every measurement, once, with few objects: the figures are there, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import servers
+from windowbox.sandbox import stages
+
+ROOT = Path(__file__).parents[3]
+
+
+def bench(home: Path, *arguments: str) -> Any:
+    """What `windowbox bench` prints, with its sandboxes in a folder of the test's own."""
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    answer = subprocess.run(
+        [sys.executable, "-m", "windowbox", "bench", *arguments, "-o", "json"],
+        env={**os.environ, "WINDOWBOX_HOME": str(home)}, cwd=ROOT,
+        capture_output=True, text=True, timeout=170, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert list(home.iterdir()) == []
+    return json.loads(answer.stdout)
+
+
+def test_records_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
+    found = bench(tmp_path, "dnsrecords", "-n", "10", "--idle", "0.5")
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert [(name, phase["count"]) for name, phase in phases.items()] == [
+        ("isolated", 20),
+        ("create", 10),
+        ("update", 10),
+        ("delete", 10),
+    ]
+    # One to hold on to the object, one for its status; then the same for the wish; then to let go.
+    assert [phase["writes"] for phase in phases.values()] == [2, 2, 2, 1]
+    assert all(phase["dns_updates"] > 0 for phase in phases.values())
+    assert {"watcher-1", "worker-1", "patcher-1", "kube-apiserver"} <= found["idle_percent"].keys()
+    restart = found["restart"]
+    assert (restart["objects"], restart["writes"], restart["dns_updates"]) == (80, 0, 0)
+
+
+def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
+    found = bench(tmp_path, "bus", "-n", "200", "--workers", "2")
+    assert found["items_per_second"] > 0
+    assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
+
+
+def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
+    found = bench(tmp_path, "scale", "-n", "20", "--workers", "1", "--workers", "2")
+    assert [(each["workers"], each["count"]) for each in found] == [(1, 20), (2, 20)]
+
+
+def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    found = bench(tmp_path, "loadbalancer", "-n", "1", "--played")
+    assert found["nodes"] == "4 played nodes"
+    measured = {one["what"]: one for one in found["measured"]}
+    assert [(one["count"], one["failed"], one["errors"]) for one in measured.values()] == [(1, [], [])] * 8
+    under_load = [what for what, one in measured.items() if one["connections"]]
+    assert under_load == [
+        "node out",
+        "node in",
+        "port added",
+        "port removed",
+    ]
+    # To hold on to it, to say where it is, to let go.
+    assert found["writes"] == 3
+
+
+def test_many_load_balancers_are_measured_in_crowds(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    sizes = ("--services", "2", "--services", "5")
+    found = bench(tmp_path, "loadbalancer", "--scale", *sizes, "-n", "1", "--idle", "0.5")
+    assert [(one["services"], one["unserved"], one["one_more"]["count"]) for one in found] == [
+        (2, [], 1),
+        (5, [], 1),
+    ]
+    assert all(one["envoy_mb"] > 1 and one["memory_mb"]["worker-1"] > 1 for one in found)
+    assert all({"envoy", "worker-1", "watcher-1"} <= one["idle_percent"].keys() for one in found)
+
+
+def servers_of_nodes(*programs: str) -> None:
+    """Skip where nodes cannot be played."""
+    if reason := servers.missing(*programs):
+        pytest.skip(reason)
+
+
+def test_kinds_that_make_objects_are_measured_at_once_alone_again_and_over_a_restart(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    found = bench(tmp_path, "extensions", "-n", "5", "--singles", "2")
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert [(name, phase["count"]) for name, phase in phases.items()] == [
+        ("isolated", 2),
+        ("create", 5),
+        ("again", 5),
+    ]
+    # One to hold on to it, one for its status, one for each object; then the same for the wish.
+    assert phases["isolated"]["writes"] == found["objects"] + 2
+    assert phases["again"]["writes"] == 2
+    assert (found["restart"]["objects"], found["restart"]["writes"]) == (17, 0)
+    assert found["bastions"]["count"] == 2

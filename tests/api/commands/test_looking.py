@@ -1,0 +1,151 @@
+"""`windowbox top`, what `windowbox status` tells of the bus, and `windowbox clusters`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import streams, subjects
+from bus.connection import Access, connected
+from bus.messages import Wish
+from bus.permissions import POOLS
+from bus.queue import Queue
+from tests.api.commands.operated import CommandLine, Operated
+from windowbox import settings
+from windowbox.commands import buspart
+from windowbox.commands.buspart import Look
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
+
+
+def test_top_tells_of_workers_and_of_the_runs_of_the_last_minute(operated: Operated) -> None:
+    space = operated.space()
+    space.record(space.name(), ["10.0.0.1"]).until_ready()
+    told = operated.windowbox.until("top", "--once", shows=lambda told: told["pools"][-1]["rate"])
+    pools = by_name(told)
+    assert list(pools) == [*POOLS, "patch"]
+    for pool in (pools["dnsrecord"], pools["patch"]):
+        assert pool["workers"] == 1
+        assert pool["rate"] > 0
+        assert pool["seconds"] > 0
+    assert {stream["name"]: stream for stream in told["streams"]}["OBJECTS"]["messages"] > 0
+    assert told["server"]["connections"] >= 1
+
+
+def test_top_counts_errors(operated: Operated) -> None:
+    space = operated.space()
+    space.record(space.name(), ["nonsense"])
+    operated.windowbox.until("top", "--once", shows=lambda told: by_name(told)["dnsrecord"]["errors"])
+
+
+def by_name(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {pool["pool"]: pool for pool in told["pools"]}
+
+
+def test_top_is_a_table_for_people(operated: Operated) -> None:
+    shown = operated.windowbox("top", "--once")
+    assert "\x1b" not in shown
+    assert shown.split()[:3] == ["POOL", "WORKERS", "WAITING"]
+    assert "nats-server " in shown
+
+
+async def wish_for_three(url: str) -> None:
+    async with connected(Access(url)) as bus:
+        await streams.ensure(bus)
+        for name in ("a", "b", "c"):
+            key = subjects.key(ObjectRef(RUNTIME, DNSRECORDS.id, "default", name))
+            await Queue(bus, "dnsrecord").wish(key, Wish(reason="event"))
+
+
+def test_what_waits_is_counted_even_where_nobody_ever_worked(alone: CommandLine, nats_url: str) -> None:
+    asyncio.run(wish_for_three(nats_url))
+    pools = by_name(alone.json("top", "--once"))
+    assert (pools["dnsrecord"]["workers"], pools["dnsrecord"]["waiting"]) == (0, 3)
+    assert (pools["patch"]["workers"], pools["patch"]["waiting"]) == (0, 0)
+
+
+def test_an_empty_server_is_no_reason_to_fail(alone: CommandLine) -> None:
+    told = alone.json("top", "--once")
+    assert told["streams"] == []
+    assert told["server"] is None
+
+
+def test_status_tells_of_processes_watches_and_streams(operated: Operated) -> None:
+    operated.windowbox.until(
+        "top", "--once",
+        shows=lambda told: "watching" in told["processes"][0]["watches"].values(),
+    )  # fmt: skip
+    found = buspart.bus_status(settings.load(operated.windowbox.settings))
+    told = "\n".join(buspart.lines(found))
+    assert "  run     " in told
+    assert f"runtime/{NAMESPACES.id}: watching" in told
+    assert f"zone {operated.named.zone}: connected" in told
+    assert [stream.name for stream in found.streams][:3] == ["OBJECTS", "TRIGGERS", "WORK"]
+
+
+def test_status_tells_what_a_watcher_waits_for() -> None:
+    state = {"runtime/dnsrecords.extensions.gardener.cloud": "waiting for its CustomResourceDefinition"}
+    watcher = {"role": "watch", "process": "host/1", "metrics": "127.0.0.1:1", "watches": state}
+    told = "\n".join(buspart.lines(Look([watcher], [], [], None)))
+    assert "dnsrecords.extensions.gardener.cloud: waiting for its CustomResourceDefinition" in told
+
+
+def test_status_says_when_nobody_is_there() -> None:
+    assert "no process of windowbox answers" in "\n".join(buspart.lines(Look([], [], [], None)))
+
+
+def test_a_cluster_joins_is_watched_and_leaves(operated: Operated) -> None:
+    windowbox, kubeconfig = operated.windowbox, str(operated.plane.kubeconfig)
+    windowbox("clusters", "add", "lab", "--kubeconfig", kubeconfig, "--kind", NAMESPACES.id)
+    [lab] = windowbox.until(
+        "clusters", "list", shows=lambda found: found[0]["watches"].get(NAMESPACES.id) == "watching"
+    )
+    assert (lab["id"], lab["credentials"], lab["kinds"]) == ("lab", f"file {kubeconfig}", [NAMESPACES.id])
+    assert windowbox.json("trace", "namespace", "default", "--cluster", "lab")["story"]
+
+    windowbox("clusters", "remove", "lab")
+    assert windowbox.json("clusters", "list") == []
+
+
+def test_where_credentials_are_is_all_that_is_told_of_them(alone: CommandLine, nats_url: str) -> None:
+    asyncio.run(wish_for_three(nats_url))
+    where = ("--secret", "garden/kubeconfig", "--key", "config", "--machines", "infra")
+    alone("clusters", "add", "garden", *where)
+    [garden] = alone.json("clusters", "list")
+    assert garden == {
+        "id": "garden",
+        "credentials": "Secret garden/kubeconfig, key config",
+        "kinds": ["services", "nodes"],
+        "machines": "runtime/infra",
+        "joined by": "person",
+        "watches": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(("add", "lab"), 2, "either --secret or --kubeconfig", id="no-credentials"),
+        pytest.param(("add", "lab", "--secret", "x"), 2, "write NAMESPACE/NAME", id="half-a-secret"),
+        pytest.param(("add", "runtime", "--kubeconfig", "x"), 2, "takes part already", id="runtime"),
+        pytest.param(
+            ("add", "lab", "--kubeconfig", "x", "--kind", "cats"), 2, "no kind 'cats'", id="unknown-kind"
+        ),
+        pytest.param(("remove", "lab"), 3, "no cluster 'lab' takes part", id="not-there"),
+    ],
+)
+def test_a_mistake_about_clusters_is_explained(
+    operated: Operated, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    shown = operated.windowbox.here("clusters", *arguments)
+    assert shown.exit_code == code
+    assert said in shown.output
+
+
+def test_without_any_bus_the_remedy_is_told(tmp_path: Path) -> None:
+    nowhere = CommandLine(tmp_path / "missing.yaml", {})
+    assert "WINDOWBOX_SETTINGS names" in nowhere("top", "--once", expect=3)
+    homeless = CommandLine(tmp_path, {"WINDOWBOX_SETTINGS": "", "WINDOWBOX_HOME": str(tmp_path)})
+    assert "Start it with `windowbox up`" in homeless("top", "--once", expect=3)

@@ -1,0 +1,175 @@
+"""`windowbox trace`, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bus import streams, subjects
+from bus.connection import Access, connected
+from bus.messages import Wish
+from bus.queue import Queue
+from tests.api.commands.operated import CommandLine, Operated
+from tests.e2e.client import Record, failed
+from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+
+
+@pytest.fixture(scope="module")
+def mended(operated: Operated) -> Record:
+    """A record that was created with nonsense in it, and then corrected."""
+    space = operated.space()
+    record = space.record(space.name("web"), ["nonsense"], name="web")
+    record.until(failed)
+    record.until_ready(record.ask("reconcile", values=["10.0.0.7"], ttl=60))
+    return record
+
+
+def traced(operated: Operated, record: Record) -> dict[str, Any]:
+    """The record's story, once nothing is under way any more."""
+    told = operated.windowbox.until(
+        "trace", "dns", f"{record.namespace}/{record.name}",
+        shows=lambda told: any(
+            "Succeeded" in str(moment["details"]) for moment in told["story"] if moment["what"] == "seen"
+        ),
+    )  # fmt: skip
+    assert isinstance(told, dict)
+    return told
+
+
+def test_the_story_goes_from_the_first_sight_to_the_status_written(
+    operated: Operated, mended: Record
+) -> None:
+    story = traced(operated, mended)["story"]
+    assert [moment["at"] for moment in story] == sorted(moment["at"] for moment in story)
+    # LISTED, where the watcher had only just come.
+    assert story[0]["title"].startswith(("ADDED, version ", "LISTED, version "))
+    runs = [moment for moment in story if moment["what"] == "run"]
+    assert runs[0]["title"].startswith('dnsrecord: error (spec.values holds "nonsense"')
+    assert "dnsrecord: succeeded (Create)" in [moment["title"] for moment in runs]
+    written = [moment["title"] for moment in story if moment["what"] == "status"]
+    assert written == ["patch: written (Error)", "patch: written (Succeeded)"]
+    [last] = [moment for moment in story if moment["title"] == "patch: written (Succeeded)"]
+    assert "status: Create Succeeded: Successfully reconciled DNSRecord" in last["details"]
+
+
+def test_a_run_tells_why_it_was_what_it_read_and_what_it_did(operated: Operated, mended: Record) -> None:
+    story = traced(operated, mended)["story"]
+    run = next(moment for moment in story if moment["title"] == "dnsrecord: succeeded (Create)")
+    why, read, *did = run["details"]
+    assert why.startswith("event; waited ")
+    assert f"by {run['process']}" in why
+    assert read.startswith("read OBJECTS ")
+    [dns] = [line for line in did if line.startswith("DNS: ")]
+    name = mended.read().spec["name"]
+    assert dns == f"DNS: replace {name} 60 A 10.0.0.7"
+    assert not [line for line in did if line.startswith(("shoot", "clock", "reported", "twin"))]
+
+
+def test_a_version_tells_what_changed(operated: Operated, mended: Record) -> None:
+    details = [
+        line for m in traced(operated, mended)["story"] if m["what"] == "seen" for line in m["details"]
+    ]
+    assert 'spec.values: ["nonsense"] → ["10.0.0.7"]' in details
+    assert "spec.ttl: – → 60" in details
+    assert not [line for line in details if line.startswith("metadata.resourceVersion")]
+
+
+def test_the_run_and_the_change_that_caused_it_have_one_trace(operated: Operated, mended: Record) -> None:
+    story = traced(operated, mended)["story"]
+    first_run = next(moment for moment in story if moment["what"] == "run")
+    assert first_run["trace"] == story[0]["trace"] != ""
+
+
+def test_people_get_a_hundred_columns_without_colours(operated: Operated, mended: Record) -> None:
+    traced(operated, mended)
+    shown = operated.windowbox("trace", "dnsrecord", f"{mended.namespace}/{mended.name}")
+    assert max(len(line) for line in shown.splitlines()) <= 100
+    assert "\x1b" not in shown
+
+
+def test_the_last_line_says_that_nothing_is_waiting(operated: Operated) -> None:
+    space = operated.space()
+    record = space.record(space.name(), ["10.0.0.1"])
+    record.until_ready()
+    traced(operated, record)
+    shown = operated.windowbox("trace", "dns", f"{space.namespace}/{record.name}")
+    assert shown.splitlines()[-1].split() == ["now", "nothing", "is", "waiting"]
+
+
+def test_a_retry_that_outlived_its_cause_is_told_as_such(operated: Operated) -> None:
+    space = operated.space()
+    record = space.record(space.name(), ["nonsense"])
+    record.until(failed)
+    record.until_ready(record.ask("reconcile", values=["10.0.0.7"]))
+    [waiting] = traced(operated, record)["waiting"]
+    assert waiting["title"].startswith("dnsrecord: again at ")
+    assert waiting["details"] == ["left from an earlier failure; what failed then has succeeded since"]
+
+
+@pytest.mark.parametrize("kind", ["dnsrecord", "dnsrecords", "dns", "DNSRecord", DNSRECORDS.id])
+def test_a_kind_has_several_spellings(operated: Operated, mended: Record, kind: str) -> None:
+    shown = operated.windowbox.here("trace", kind, f"{mended.namespace}/{mended.name}")
+    assert f"dnsrecords {mended.namespace}/{mended.name}" in shown.output
+
+
+def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> None:
+    space = operated.space(shoot=True)
+    record = space.record(space.name(), ["10.0.0.1"])
+    told = operated.windowbox.until(
+        "trace", "dns", f"{space.namespace}/{record.name}", shows=lambda told: told["waiting"]
+    )
+    [waiting] = told["waiting"]
+    assert waiting["title"].startswith("dnsrecord: again at ")
+    [because] = waiting["details"]
+    assert because.startswith("because: ")
+    assert because.endswith(" is not there yet")
+
+
+@pytest.mark.parametrize(
+    ("short", "plural"),
+    [
+        ("infra", "infrastructures"),
+        ("osc", "operatingsystemconfigs"),
+        ("bastion", "bastions"),
+        ("exposure", "selfhostedshootexposures"),
+        ("ext", "extensions"),
+        ("ing", "ingresses"),
+    ],
+)
+def test_the_kinds_that_make_objects_have_short_names(operated: Operated, short: str, plural: str) -> None:
+    shown = operated.windowbox.here("trace", short, "shoot--a--b/web")
+    assert f"knows nothing of {plural} shoot--a--b/web" in shown.output
+
+
+async def wish_for(url: str, ref: ObjectRef) -> None:
+    async with connected(Access(url)) as bus:
+        await streams.ensure(bus)
+        await Queue(bus, "dnsrecord").wish(subjects.key(ref), Wish(reason="drift"))
+
+
+def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: str) -> None:
+    asyncio.run(wish_for(nats_url, ObjectRef(RUNTIME, DNSRECORDS.id, "default", "www.example.com")))
+    [waiting] = alone.json("trace", "dns", "default/www.example.com")["waiting"]
+    assert waiting["title"].startswith("dnsrecord: wished for since ")
+    assert waiting["title"].endswith("(drift): no process works for pool dnsrecord; start one")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(
+            ("dns", "default/nobody"), 3, "knows nothing of dnsrecords default/nobody", id="unknown"
+        ),
+        pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, ", id="kind"),
+        pytest.param(("dns", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),
+        pytest.param(("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME", id="too-much"),
+    ],
+)
+def test_what_cannot_be_traced_is_told_so(
+    operated: Operated, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    shown = operated.windowbox.here("trace", *arguments)
+    assert shown.exit_code == code
+    assert said in shown.output

@@ -1,0 +1,118 @@
+"""In the place of cloud-controller-manager-local, with its own configuration file."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.leases import Leases
+from bus.registry import MachinePlace, Member, Registry
+from tests.support.rules import rule
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from watchers.watching import Watching
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, Malformed
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.refs import PODS, ObjectRef
+from windowbox.sandbox import certificates, controlplane
+from workers.edge import takeover
+
+NAMESPACE = "infra-takeover"
+_RBAC = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
+
+
+def settings(folder: Path, text: str) -> LoadBalancerSettings:
+    file = folder / "config.yaml"
+    file.write_text(f"apiVersion: local.provider.gardener.cloud/v1alpha1\nkind: CloudProviderConfig\n{text}")
+    return LoadBalancerSettings(cloud_config=file, image="our/own:1")
+
+
+@rule("LB-8-config")
+def test_the_file_of_a_runtime_cluster_brings_its_image(tmp_path: Path) -> None:
+    found = takeover.taken_over(settings(tmp_path, "loadBalancer:\n  image: theirs/envoy:2\n"))
+    assert found.settings.image == "theirs/envoy:2"
+    assert (found.infrastructure, found.machines) == (None, None)
+
+
+def test_without_a_file_the_settings_stay_as_they_are() -> None:
+    assert takeover.taken_over(LoadBalancerSettings()) == takeover.TakenOver(LoadBalancerSettings())
+
+
+def test_a_field_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Malformed, match=r"loadBalancer\.imgae"):
+        takeover.taken_over(settings(tmp_path, "loadBalancer:\n  imgae: theirs/envoy:2\n"))
+
+
+@rule("LB-8-config")
+async def test_the_machines_of_a_shoot_are_followed_with_rights_in_their_namespace_alone(
+    bus: Bus, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = _limited(control_plane, tmp_path)
+    text = f"runtimeCluster:\n  namespace: {NAMESPACE}\n  kubeconfig: {kubeconfig}\n"
+    found = takeover.taken_over(settings(tmp_path, text))
+    assert found.infrastructure
+    assert found.machines == MachinePlace(cluster=found.infrastructure.id, namespace=NAMESPACE)
+    async with (
+        kube.from_file(control_plane.kubeconfig) as api,
+        clusters(api, registry := Registry(bus)) as opened,
+    ):
+        await _machine(api, NAMESPACE)
+        watching = Watching(bus, leases := Leases(bus, "watcher"), opened, registry, ())
+        work = (registry.run(), leases.run(), watching.run(), takeover.join(registry, found.infrastructure))
+        async with running(*work):
+            await eventually(lambda: _seen(bus, found.infrastructure, NAMESPACE))
+        assert not await _seen(bus, found.infrastructure, "default")
+
+
+def _limited(plane: ControlPlane, folder: Path) -> Path:
+    """The kubeconfig of somebody who may see Pods of one namespace."""
+    for space in (NAMESPACE, "default"):
+        plane.api.apply(f"/api/v1/namespaces/{space}", _object("Namespace", "v1", space))
+        # The controller that would make it is not there.
+        account = f"/api/v1/namespaces/{space}/serviceaccounts/default"
+        plane.api.apply(account, _object("ServiceAccount", "v1", "default"))
+    role = _object("Role", "rbac.authorization.k8s.io/v1", "takeover")
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    plane.api.apply(f"{_RBAC}/roles/takeover", {**role, "rules": rules})
+    group = "rbac.authorization.k8s.io"
+    binding = _object("RoleBinding", "rbac.authorization.k8s.io/v1", "takeover")
+    plane.api.apply(
+        f"{_RBAC}/rolebindings/takeover",
+        {
+            **binding,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "takeover"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "ccm-of-a-shoot"}],
+        },
+    )
+    user = certificates.client(plane.api.ca, folder, "ccm-of-a-shoot")
+    path = folder / "kubeconfig"
+    path.write_text(controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user))
+    return path
+
+
+def _object(kind: str, version: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+async def _machine(api: Kube, namespace: str) -> None:
+    for space in (namespace, "default"):
+        pod = _object("Pod", "v1", "machine-1")
+        pod["metadata"]["labels"] = {"app": "machine"}
+        container = {"name": "node", "image": "none", "imagePullPolicy": "Never"}
+        pod["spec"] = {"containers": [container], "automountServiceAccountToken": False}
+        with contextlib.suppress(Conflict):
+            await api.create(PODS, space, pod)
+
+
+async def _seen(bus: Bus, member: Member | None, namespace: str) -> bool:
+    assert member
+    ref = ObjectRef(member.id, PODS.id, namespace, "machine-1")
+    return await bus.last(streams.OBJECTS, subjects.seen(ref)) is not None

@@ -1,0 +1,83 @@
+"""What stands in examples/ is understood by a real API server, strictly, in the order that it tells."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import servers
+from tests.support.servers import ControlPlane
+from windowbox.sandbox import binaries
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+BUILT_UPON = EXAMPLES / "shoot.yaml"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    if reason := servers.missing("etcd", "kube-apiserver", "kubectl"):
+        pytest.skip(reason)
+    with servers.control_plane(tmp_path_factory.mktemp("plane")) as made:
+        kubectl(made, "apply", "--validate=strict", "-f", str(BUILT_UPON))
+        yield made
+
+
+def kubectl(plane: ControlPlane, *arguments: str) -> str:
+    program = [str(binaries.find("kubectl")), f"--kubeconfig={plane.kubeconfig}", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def examples() -> list[Path]:
+    return sorted(EXAMPLES.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda path: path.stem)
+def test_an_example_is_applied_and_a_second_time_changes_nothing(plane: ControlPlane, example: Path) -> None:
+    apply = ("apply", "--validate=strict", "-f", str(example))
+    kubectl(plane, *apply)
+    again = kubectl(plane, *apply).splitlines()
+    assert again
+    assert [line for line in again if not line.endswith(" unchanged")] == []
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda path: path.stem)
+def test_an_example_says_in_its_head_how_it_is_used(example: Path) -> None:
+    head = example.read_text().partition("apiVersion")[0]
+    assert all(line.startswith("#") for line in head.splitlines())
+    assert f"kubectl apply -f examples/{example.name}" in head or "kubectl apply -f`" in head
+
+
+def test_each_kind_that_makes_objects_has_an_example() -> None:
+    kinds = {
+        manifest["kind"]
+        for path in examples()
+        for manifest in yaml.safe_load_all(path.read_text())
+        if manifest
+    }
+    assert kinds >= {
+        "BackupBucket",
+        "BackupEntry",
+        "Bastion",
+        "DNSRecord",
+        "Extension",
+        "Infrastructure",
+        "Ingress",
+        "OperatingSystemConfig",
+        "SelfHostedShootExposure",
+    }
+
+
+def test_what_the_examples_say_to_type_names_objects_that_they_hold() -> None:
+    for path in examples():
+        text = path.read_text()
+        if path != BUILT_UPON and "shoot--demo--one" in text:
+            assert re.search("first everything that examples/(shoot|infrastructure).yaml says", text)
+        for namespace in re.findall(r"-n (\S+)", text):
+            assert namespace.removeprefix("infra-") == "shoot--demo--one"

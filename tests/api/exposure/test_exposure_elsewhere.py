@@ -1,0 +1,76 @@
+"""Exposures whose machines are in another cluster than the Shoot's control plane."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from bench.audit import WRITES, AuditLog
+from tests.support import servers
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
+
+VIP = [{"ip": "172.18.255.226", "ipMode": "Proxy"}]
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The cluster of the machines."""
+    with servers.control_plane(tmp_path_factory.mktemp("machines"), controllers=True, audit=True) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "exposure") as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def elsewhere(
+    machines: ControlPlane, nats: NatsServer, world: KindWorld
+) -> AsyncIterator[tuple[Client, Client]]:
+    """A Shoot, and where its machines are."""
+    client = await world.shoot(kubeconfig=inline(machines.kubeconfigs["provider"].read_bytes()))
+    async with kube.from_file(machines.kubeconfig) as api:
+        there = KindWorld(machines, nats, api, world.kinds, world.work).client(f"infra-{client.namespace}")
+        await api.create(NAMESPACES, "", {"metadata": {"name": there.namespace}})
+        yield client, there
+
+
+@rule("SE-3", "K-3", "K-4")
+async def test_what_happens_where_the_machines_are_is_heard_of(
+    world: KindWorld, machines: ControlPlane, elsewhere: tuple[Client, Client]
+) -> None:
+    client, there = elsewhere
+    secret = {"apiVersion": "v1", "kind": "Secret", "name": CLOUDPROVIDER, "namespace": client.namespace}
+    nodes = [{"nodeName": "node-0", "addresses": [{"type": "InternalIP", "address": "10.0.130.5"}]}]
+    await client.create(EXPOSURES, "root", {"credentialsRef": secret, "port": 443, "endpoints": nodes})
+    await there.until(SERVICES, "exposure-root", lambda found: found is not None)
+    balanced = {"status": {"loadBalancer": {"ingress": VIP}}}
+    await there.merge(SERVICES, "exposure-root", balanced, part="status")
+    found = await client.until_ready(EXPOSURES, "root")
+    assert found.status["ingress"] == VIP
+
+    await world.quiet()
+    await there.delete(ENDPOINT_SLICES, "exposure-root-ipv4")
+    await there.until(ENDPOINT_SLICES, "exposure-root-ipv4", lambda found: found is not None)
+
+    await world.quiet()
+    log = AuditLog(machines.kubeconfig.parent / "audit.log")
+    log.requests()
+    await client.ask(EXPOSURES, "root")
+    await client.until_ready(EXPOSURES, "root")
+    await world.quiet()
+    assert [what for what in log.requests() if what.split()[0] in WRITES] == []
+
+    await client.delete(EXPOSURES, "root")
+    await client.until_gone(EXPOSURES, "root")
+    assert await there.get(SERVICES, "exposure-root") is None
+    assert await there.get(ENDPOINT_SLICES, "exposure-root-ipv4") is None

@@ -1,0 +1,130 @@
+"""What an Extension says when a resource manager does not come to an end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+import pytest_asyncio
+
+from bus import consumers, streams, subjects
+from bus.connection import Access, connected
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.resourcemanager import ResourceManager
+from tests.support.rules import rule
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane
+from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
+from windowbox.models.objects import Object
+from windowbox.models.refs import EXTENSIONS, RUNTIME, ObjectRef
+from workers import pools
+from workers.lifecycle import runs
+from workers.serving import Common, Parts, Serving, parts
+
+SEED = "local-ext-seed"
+
+
+@pytest_asyncio.fixture
+async def world(
+    plane: ControlPlane, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[KindWorld]:
+    """One in which nobody is patient."""
+    monkeypatch.setattr(runs, "_LOOK_AGAIN", 0.2)
+    monkeypatch.setitem(pools.POOLS, SEED, partial(_hasty, pools.EXTENSIONS[SEED]))
+    async with kind_world(plane, nats, SEED) as made:
+        yield made
+
+
+def _hasty(serving: Callable[[Common], Serving], common: Common) -> Parts:
+    made = serving(common)
+    return parts(common, dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=1.0)))
+
+
+async def runs_of(world: KindWorld, namespace: str) -> int:
+    """How often anybody has looked at the Extension."""
+    key = subjects.key(ObjectRef(RUNTIME, EXTENSIONS.id, namespace, SEED))
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        records = consumers.snapshot(bus, streams.JOURNAL, [subjects.run(SEED, key)], history=True)
+        return len([record async for record in records])
+
+
+async def two_more_runs(world: KindWorld, namespace: str) -> None:
+    before = await runs_of(world, namespace)
+
+    async def happened() -> bool:
+        return await runs_of(world, namespace) >= before + 2
+
+    await eventually(happened)
+
+
+async def extended(shoot: Client) -> None:
+    await shoot.create(EXTENSIONS, SEED, {"type": SEED})
+
+
+INVALID = "Error during apply of object v1/ServiceAccount/x is invalid: metadata.labels: too long"
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        pytest.param(INVALID, ["ERR_CONFIGURATION_PROBLEM"], id="E-2-invalid-object"),
+        pytest.param("a finalizer of somebody is left", None, id="E-2-other-reason"),
+    ],
+)
+async def test_a_deletion_that_is_stuck_says_why(
+    world: KindWorld, words: str, codes: list[str] | None
+) -> None:
+    shoot = await world.shoot()
+    async with ResourceManager(shoot.kube, shoot.namespace).at_work() as manager:
+        await extended(shoot)
+        await shoot.until_ready(EXTENSIONS, SEED)
+        await manager.behave(failure=words)
+        await shoot.delete(EXTENSIONS, SEED)
+        stuck = await shoot.until_failed(EXTENSIONS, SEED)
+        assert stuck.status["lastError"]["description"] == (
+            f"Error deleting the Extension: waiting for ManagedResource {shoot.namespace}/{SEED} to be gone: "
+            f"{words}, for more than 1 s"
+        )
+        assert stuck.status["lastError"].get("codes") == codes
+        await manager.behave()
+        await shoot.until_gone(EXTENSIONS, SEED)
+
+
+@rule("B.21", "B.24")
+async def test_an_error_stays_while_nothing_happens_and_goes_when_all_is_well(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    async with ResourceManager(shoot.kube, shoot.namespace).at_work() as manager:
+        await manager.behave(failure="no such kind")
+        await extended(shoot)
+        failed = await shoot.until_failed(EXTENSIONS, SEED)
+        assert "ResourcesApplied is False: no such kind" in failed.status["lastError"]["description"]
+        await two_more_runs(world, shoot.namespace)
+        still = await shoot.get(EXTENSIONS, SEED)
+        assert still
+        assert still.status == failed.status
+        await manager.behave()
+        done = await shoot.until_ready(EXTENSIONS, SEED)
+        assert done.last_operation["type"] == "Create"
+
+
+@rule("B.21")
+async def test_who_asks_again_is_told_what_is_waited_for(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await extended(shoot)
+    await shoot.until_failed(EXTENSIONS, SEED)
+    # Within one second nobody could tell which was first.
+    later = spelled(datetime.now(UTC) + timedelta(seconds=2))
+    await shoot.merge(
+        EXTENSIONS, SEED, {"metadata": {"annotations": {OPERATION: "reconcile", TIMESTAMP: later}}}
+    )
+
+    def told(found: Object | None) -> bool:
+        return found is not None and found.last_operation.get("state") == "Processing"
+
+    waiting = await shoot.until(EXTENSIONS, SEED, told)
+    assert waiting
+    assert "lastError" not in waiting.status

@@ -1,0 +1,263 @@
+"""The Lease by which Gardener knows that everything is well, renewed by real processes or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from bus import recordings, subjects
+from bus.connection import Access, connected
+from bus.messages import Wish
+from bus.queue import Queue
+from bus.recordings import Deciding, Header
+from tests.support import servers
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import eventually, soon
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.errors import Missing
+from windowbox.models.kindsettings import HeartbeatSettings, KindSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import BASTIONS, HEARTBEATS, NAMESPACES, RUNTIME, ObjectRef
+from windowbox.sandbox import processes
+from workers import replay
+
+NAME = "gardener-extension-heartbeat"
+INTERVAL = 1
+ROLES = {"watch": "watcher", "work": "worker", "patch": "patcher"}
+
+
+@dataclass
+class Beating:
+    """Processes that renew a Lease every second, and an administrator who looks at it."""
+
+    plane: ControlPlane
+    nats: NatsServer
+    kube: Kube
+    folder: Path
+    namespace: str
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        """A process; what stands before the dot of its name is its role."""
+        role = name.partition(".")[0]
+        pools = ["--pool", "heartbeat"] if role == "work" else []
+        settings = self.folder / f"{role}.yaml"
+        settings.write_text(yaml.safe_dump(self._settings(role)))
+        command = [sys.executable, "-m", "windowbox", role, *pools, "--settings", str(settings)]
+        self.running[name] = processes.start(command, self.folder / f"{name}.log")
+
+    def send(self, number: signal.Signals, role: str) -> None:
+        for name, process in self.running.items():
+            if name.startswith(role):
+                process.send_signal(number)
+
+    def kill(self, name: str) -> None:
+        self.running[name].kill()
+        self.running.pop(name).wait(10)
+
+    async def lease(self) -> Object | None:
+        with contextlib.suppress(Missing):
+            return await self.kube.get(HEARTBEATS, self.namespace, NAME)
+        return None
+
+    async def until_beating(self) -> Object:
+        """The Lease, once it has been renewed since now."""
+        since = datetime.now(UTC)
+
+        async def look() -> Object | None:
+            found = await self.lease()
+            return found if found and renewed(found) > since else None
+
+        found = await eventually(look, patience=60)
+        assert found
+        return found
+
+    async def until_run_out(self) -> None:
+        """Wait until the Lease has not been renewed for thrice the time that it lasts."""
+
+        async def look() -> bool:
+            found = await self.lease()
+            assert found
+            return datetime.now(UTC) - renewed(found) > timedelta(seconds=3 * INTERVAL)
+
+        await eventually(look, patience=60)
+
+    def _settings(self, role: str) -> dict[str, Any]:
+        return {
+            "nats": {"url": self.nats.url},
+            "cluster": {"kubeconfig": str(self.plane.kubeconfigs[ROLES[role]])},
+            "work": {"ack_wait": 2.0},
+            "heartbeat": {"namespace": self.namespace, "interval": INTERVAL},
+        }
+
+
+def renewed(lease: Object) -> datetime:
+    return datetime.fromisoformat(lease.spec["renewTime"])
+
+
+@pytest_asyncio.fixture
+async def beating(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Beating]:
+    async with kube.from_file(plane.kubeconfig) as api:
+        made = Beating(plane, nats, api, tmp_path, f"extension-{uuid.uuid4().hex[:8]}")
+        await api.create(NAMESPACES, "", {"metadata": {"name": made.namespace}})
+        with ended(made.running):
+            for name in ("watch", "patch", "work.1", "work.2", "work.3"):
+                made.start(name)
+            yield made
+
+
+@contextlib.contextmanager
+def ended(running: dict[str, subprocess.Popen[bytes]]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for process in running.values():
+            process.send_signal(signal.SIGCONT)
+            servers.end(process)
+
+
+@rule("HB-1", "A.14")
+async def test_the_lease_is_what_the_contract_shows(beating: Beating) -> None:
+    found = await beating.until_beating()
+    assert found.raw["apiVersion"] == "coordination.k8s.io/v1"
+    assert found.raw["kind"] == "Lease"
+    assert (found.name, found.namespace) == (NAME, beating.namespace)
+    spelled = renewed(found).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    assert found.spec == {
+        "holderIdentity": "provider-local",
+        "leaseDurationSeconds": INTERVAL,
+        "renewTime": spelled,
+    }
+    assert not found.labels
+    assert not found.annotations
+    assert not found.finalizers
+
+
+@rule("HB-1")
+async def test_three_workers_renew_it_once_for_each_interval(beating: Beating) -> None:
+    first = await beating.until_beating()
+    times = [renewed(first)]
+
+    async def watch() -> None:
+        watched = beating.kube.watch(HEARTBEATS, first.resource_version, only=NAME)
+        async with contextlib.aclosing(watched):  # type: ignore[type-var]
+            async for events in watched:
+                seen = [Object(event.object) for event in events if event.type == "MODIFIED"]
+                times.extend(renewed(one) for one in seen if one.namespace == beating.namespace)
+                if len(times) >= 6:
+                    return
+
+    await soon(watch())
+    between = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert min(between) >= timedelta(seconds=INTERVAL)
+
+
+@rule("HB-2", "B.30")
+async def test_frozen_workers_let_it_run_out_until_they_go_on(beating: Beating) -> None:
+    await beating.until_beating()
+    beating.send(signal.SIGSTOP, "work")
+    await beating.until_run_out()
+    beating.send(signal.SIGCONT, "work.2")
+    await beating.until_beating()
+
+
+@rule("HB-2")
+async def test_a_watcher_that_is_killed_lets_it_run_out_until_there_is_another(beating: Beating) -> None:
+    await beating.until_beating()
+    beating.kill("watch")
+    await beating.until_run_out()
+    beating.start("watch")
+    await beating.until_beating()
+
+
+@rule("HB-2")
+async def test_a_patcher_that_is_killed_lets_it_run_out_until_there_is_another(beating: Beating) -> None:
+    await beating.until_beating()
+    beating.kill("patch")
+    await beating.until_run_out()
+    beating.start("patch")
+    await beating.until_beating()
+
+
+@pytest.mark.parametrize(
+    "forgets",
+    [pytest.param(False, id="HB-2-and-remembers"), pytest.param(True, id="HB-2-and-has-forgotten")],
+)
+async def test_a_bus_that_is_away_lets_it_run_out_until_it_is_back(beating: Beating, forgets: bool) -> None:
+    await beating.until_beating()
+    if forgets:
+        beating.nats.wipe()
+    else:
+        beating.nats.stop()
+    await beating.until_run_out()
+    beating.nats.start()
+    await beating.until_beating()
+
+
+@rule("HB-2")
+async def test_work_that_nobody_does_lets_it_run_out_until_it_is_done(beating: Beating) -> None:
+    await beating.until_beating()
+    key = subjects.key(ObjectRef(RUNTIME, BASTIONS.id, "shoot--t--none", "nobody"))
+    async with connected(Access(beating.nats.url)) as bus:
+        await Queue(bus, "bastion").wish(key, Wish(reason="event"))
+        await beating.until_run_out()
+        await bus.purge("TRIGGERS", subjects.wish("bastion", ">"))
+        await beating.until_beating()
+
+
+async def test_what_others_write_into_the_lease_is_put_right_and_a_lost_one_comes_back(
+    beating: Beating,
+) -> None:
+    await beating.until_beating()
+    await beating.kube.merge(HEARTBEATS, beating.namespace, NAME, {"spec": {"holderIdentity": "somebody"}})
+
+    async def right() -> bool:
+        found = await beating.lease()
+        return found is not None and found.spec["holderIdentity"] == "provider-local"
+
+    await eventually(right)
+    await beating.kube.delete(HEARTBEATS, beating.namespace, NAME)
+    await beating.until_beating()
+
+
+@rule("HB-1", "HB-2")
+async def test_a_lease_from_the_future_is_renewed_now(beating: Beating) -> None:
+    await beating.until_beating()
+    ahead = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    await beating.kube.merge(HEARTBEATS, beating.namespace, NAME, {"spec": {"renewTime": ahead}})
+
+    async def of_today() -> bool:
+        found = await beating.lease()
+        return found is not None and renewed(found) <= datetime.now(UTC)
+
+    await eventually(of_today)
+
+
+async def test_recorded_beats_do_the_same_again(beating: Beating) -> None:
+    began = datetime.now(UTC)
+    for _ in range(3):
+        await beating.until_beating()
+    lease = HeartbeatSettings(namespace=beating.namespace, interval=INTERVAL)
+    settings = Deciding(kinds=KindSettings(heartbeat=lease))
+    header = Header(recording=1, version="now", since=began, until=datetime.now(UTC), settings=settings)
+    async with connected(Access(beating.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["heartbeat"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 2

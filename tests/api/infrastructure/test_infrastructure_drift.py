@@ -1,0 +1,237 @@
+"""What is changed by hand behind an Infrastructure is put right, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bench.audit import WRITES
+from bus import consumers, streams, subjects
+from bus.connection import Access, connected
+from bus.messages import RunRecord
+from tests.api.infrastructure import infrastructures
+from tests.api.infrastructure.infrastructures import ALLOW, BALANCERS, DENY, behind, pool
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import running, soon
+from tests.support.servers import ControlPlane
+from windowbox.models.objects import Object
+from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "infrastructure") as made:
+        yield made
+
+
+def written(requests: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in requests.items() if name.split()[0] in WRITES}
+
+
+EVERYBODY = {"ports": [{"protocol": "TCP", "port": 1}]}
+
+
+def _named(kind: Resource, name: str) -> Callable[[Client], tuple[Resource, str]]:
+    return lambda _: (kind, name)
+
+
+def _pool(shoot: Client) -> tuple[Resource, str]:
+    return IP_POOLS, pool(shoot)
+
+
+def _home(shoot: Client) -> tuple[Resource, str]:
+    return NAMESPACES, behind(shoot).namespace
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(_named(NETWORK_POLICIES, ALLOW), id="allow-machines"),
+        pytest.param(_named(NETWORK_POLICIES, DENY), id="deny-all"),
+        pytest.param(_named(NETWORK_POLICIES, BALANCERS), id="allow-balancers"),
+        pytest.param(_pool, id="pool"),
+    ],
+)
+async def test_what_is_deleted_comes_back_as_it_was(
+    world: KindWorld, part: Callable[[Client], tuple[Resource, str]]
+) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    kind, name = part(shoot)
+    before = await there.get(kind, name)
+    assert before
+    audit = world.audit()
+    await there.delete(kind, name)
+    after = await there.until(kind, name, lambda found: found is not None and found.uid != before.uid)
+    assert after
+    assert after.spec == before.spec
+    assert after.labels == before.labels
+    await world.quiet()
+    assert written(audit.requests()) == {f"patch {kind.plural}": 1}
+
+
+@rule("I-2")
+async def test_a_namespace_that_is_deleted_comes_back_with_all_that_was_in_it(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    before = await infrastructures.made(shoot)
+    former = await there.get(NAMESPACES, there.namespace)
+    assert former
+    await there.delete(NAMESPACES, there.namespace)
+
+    def again(found: Object | None) -> bool:
+        return found is not None and found.uid != former.uid
+
+    home = await there.until(NAMESPACES, there.namespace, again)
+    for kind, name in before[1:]:
+        await there.until(kind, name, lambda found: found is not None and not found.deleting)
+
+    def owned(found: Object | None) -> bool:
+        owners = found.metadata.get("ownerReferences", []) if found else []
+        return bool(home) and any(home and owner["uid"] == home.uid for owner in owners)
+
+    await there.until(IP_POOLS, pool(shoot), owned)
+    found = await shoot.get(INFRASTRUCTURES, "local")
+    assert found
+    assert found.last_operation["state"] == "Succeeded"
+
+
+RULES: dict[str, Any] = {"ingress": [EVERYBODY]}
+
+
+@pytest.mark.parametrize(
+    ("part", "edit", "calls"),
+    [
+        pytest.param(_named(NETWORK_POLICIES, ALLOW), {"spec": RULES}, 1, id="rules-replaced"),
+        pytest.param(_named(NETWORK_POLICIES, DENY), {"spec": RULES}, 2, id="rules-added"),
+        pytest.param(
+            _named(NETWORK_POLICIES, DENY),
+            {"spec": {"podSelector": {"matchLabels": {"app": "nobody"}}}},
+            1,
+            id="a-narrower-selector",
+        ),
+        pytest.param(
+            _named(NETWORK_POLICIES, BALANCERS),
+            {"spec": {"podSelector": {"matchLabels": {"more": "x"}}}},
+            1,
+            id="one-more-label-in-a-selector",
+        ),
+        pytest.param(
+            _named(NETWORK_POLICIES, ALLOW), {"spec": {"policyTypes": ["Ingress"]}}, 1, id="a-type-less"
+        ),
+        pytest.param(
+            _named(NETWORK_POLICIES, DENY),
+            {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}},
+            1,
+            id="label-gone-so-that-it-is-not-watched",
+        ),
+        pytest.param(_pool, {"spec": {"cidr": "10.9.0.0/16"}}, 1, id="another-range"),
+        pytest.param(_pool, {"spec": {"nodeSelector": None}}, 1, id="field-gone"),
+        pytest.param(_pool, {"metadata": {"ownerReferences": None}}, 1, id="owner-gone"),
+        pytest.param(_home, {"metadata": {"labels": {"gardener.cloud/role": None}}}, 1, id="our-label-gone"),
+        pytest.param(_home, {"metadata": {"labels": {"gardener.cloud/role": "x"}}}, 1, id="our-label-other"),
+    ],
+)
+async def test_what_is_edited_is_put_right_by_as_few_calls_as_can_be(
+    world: KindWorld, part: Callable[[Client], tuple[Resource, str]], edit: dict[str, Any], calls: int
+) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    kind, name = part(shoot)
+    before = await there.get(kind, name)
+    assert before
+    foreign = {"metadata": {"labels": {"theirs": "x"}, "annotations": {"theirs": "y"}}}
+    await there.merge(kind, name, foreign)
+    await world.quiet()
+    audit = world.audit()
+    await there.merge(kind, name, edit)
+
+    def restored(found: Object | None) -> bool:
+        return (
+            found is not None
+            and found.spec == before.spec
+            and found.labels == {**before.labels, "theirs": "x"}
+            and found.metadata.get("ownerReferences") == before.metadata.get("ownerReferences")
+        )
+
+    after = await there.until(kind, name, restored)
+    assert after
+    assert after.annotations["theirs"] == "y"
+    await world.quiet()
+    assert written(audit.requests()) == {f"patch {kind.plural}": calls}
+
+
+async def test_what_others_add_beside_ours_makes_nobody_write(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    audit = world.audit()
+    for kind, name in await infrastructures.made(shoot):
+        foreign = {"metadata": {"labels": {"theirs": "x"}, "annotations": {"theirs": "y"}}}
+        await there.merge(kind, name, foreign)
+    other = {"apiVersion": "v1", "kind": "Namespace", "name": "default"}
+    home = await there.get(NAMESPACES, "default")
+    ours = await there.get(IP_POOLS, pool(shoot))
+    assert home
+    assert ours
+    owners = [{**other, "uid": home.uid}, *ours.metadata["ownerReferences"]]
+    await there.merge(IP_POOLS, pool(shoot), {"metadata": {"ownerReferences": owners}})
+    await there.merge(IP_POOLS, pool(shoot), {"spec": {"blockSize": 26}})
+    await shoot.ask(INFRASTRUCTURES, "local")
+    await shoot.until_ready(INFRASTRUCTURES, "local")
+    await world.quiet()
+    assert written(audit.requests()) == {"patch infrastructures": 1, "patch infrastructures/status": 1}
+
+
+async def test_two_that_want_different_things_do_not_keep_each_other_busy(world: KindWorld) -> None:
+    """Somebody else sets a field back as soon as it has been put right, and never tires."""
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    theirs = {"spec": {"cidr": "10.9.0.0/16"}}
+    times = 0
+
+    def ours(found: Object | None) -> bool:
+        return found is not None and found.spec["cidr"] == "10.0.0.0/16"
+
+    async def insist() -> None:
+        nonlocal times
+        while True:
+            await there.merge(IP_POOLS, pool(shoot), theirs)
+            times += 1
+            await there.until(IP_POOLS, pool(shoot), ours)
+
+    audit = world.audit()
+    async with running(insist()):
+        await soon(_paused(world))
+        # The client's own wishes do not wait for those two.
+        await shoot.ask(INFRASTRUCTURES, "local")
+        await shoot.until_ready(INFRASTRUCTURES, "local")
+    assert audit.requests()["patch ippools"] <= times + 1
+    await there.until(IP_POOLS, pool(shoot), ours)
+
+
+async def _paused(world: KindWorld) -> None:
+    """Wait for a run that leaves an object alone."""
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        async for stored in consumers.follow(bus, streams.JOURNAL, [subjects.run("infrastructure", ">")]):
+            if stored and "two programs" in RunRecord.model_validate_json(stored.data).note:
+                return
+
+
+async def test_an_edit_while_nobody_worked_is_put_right_at_the_start(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats, "infrastructure") as world:
+        shoot = await world.shoot()
+        there = await infrastructures.ready(shoot)
+    async with kind_world(plane, nats) as world:
+        there = world.client(there.namespace)
+        await there.delete(NETWORK_POLICIES, DENY)
+        await there.until_gone(NETWORK_POLICIES, DENY)
+    async with kind_world(plane, nats, "infrastructure") as world:
+        there = world.client(there.namespace)
+        await there.until(NETWORK_POLICIES, DENY, lambda found: found is not None)

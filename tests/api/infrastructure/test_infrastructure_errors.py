@@ -1,0 +1,302 @@
+"""Infrastructures that cannot be made as they are, or whose place is taken; and forced deletions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bus import subjects
+from bus.connection import Access, connected
+from bus.messages import Wish
+from bus.pool import DeliveryHold, Item
+from bus.registry import Registry
+from tests.api.infrastructure import infrastructures
+from tests.api.infrastructure.infrastructures import behind, infrastructure
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.clients.providers import Providers
+from windowbox.errors import Malformed, Waiting
+from windowbox.models.kindsettings import InfrastructureSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    CLUSTERS,
+    INFRASTRUCTURES,
+    IP_POOLS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    RUNTIME,
+    SECRETS,
+    ObjectRef,
+)
+from workers.infrastructure.actuator import InfrastructureActuator
+from workers.lifecycle.kinds import Run
+from workers.lifecycle.shoots import ShootFacts
+from workers.owned.targets import TargetClusters
+from workers.recorder_live import LiveRecorder
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "infrastructure") as made:
+        yield made
+
+
+NETWORKING = {
+    "ipFamilies": ["IPv4"],
+    "nodes": "10.0.0.0/16",
+    "pods": "10.3.0.0/16",
+    "services": "10.4.0.0/16",
+}
+
+
+@pytest.mark.parametrize(
+    ("networking", "complaint"),
+    [
+        pytest.param({"nodes": None}, "spec.networking.nodes of the Shoot is not set", id="I-3+B.9-no-nodes"),
+        pytest.param(
+            {"nodes": "10.0.0.1/16"},
+            "spec.networking.nodes of the Shoot: 10.0.0.1/16 has host bits set; correct the CIDR",
+            id="I-3+B.17-host-bits",
+        ),
+        pytest.param(
+            {"pods": "many"}, "spec.networking.pods of the Shoot: 'many' does not", id="I-3-no-cidr"
+        ),
+        pytest.param(
+            {"services": "10.0.128.0/17"},
+            "nodes 10.0.0.0/16 and services 10.0.128.0/17 overlap; give each its own range",
+            id="I-3-overlap",
+        ),
+        pytest.param({"ipFamilies": ["IPX"]}, "'IPX' is neither IPv4 nor IPv6", id="I-3-unknown-family"),
+        pytest.param(
+            {"ipFamilies": ["IPv6"]}, "10.0.0.0/16 is not of its ipFamilies (IPv6)", id="B.7-other-family"
+        ),
+    ],
+)
+async def test_bad_networks_are_told_and_nothing_is_made(
+    world: KindWorld, networking: dict[str, Any], complaint: str
+) -> None:
+    shoot = await world.shoot(spec={"networking": NETWORKING | networking})
+    await infrastructure(shoot)
+    await _refused(shoot, complaint)
+    await shoot.cluster(spec={"networking": NETWORKING})
+    await shoot.ask(INFRASTRUCTURES, "local")
+    await shoot.until_ready(INFRASTRUCTURES, "local")
+
+
+async def _refused(shoot: Client, complaint: str) -> None:
+    found = await shoot.until_failed(INFRASTRUCTURES, "local")
+    error = found.status["lastError"]
+    assert complaint in error["description"]
+    assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
+    assert await infrastructures.made(shoot) == []
+
+
+async def test_a_shoot_without_networking_is_told_so(world: KindWorld) -> None:
+    shoot = await world.shoot(spec={"networking": None})
+    await infrastructure(shoot)
+    await _refused(shoot, "spec.networking.nodes of the Shoot is not set: give it a CIDR")
+
+
+@rule("D-7")
+async def test_an_infrastructure_of_type_local_cannot_be_configured(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await infrastructure(shoot, providerConfig={"networks": {"vpc": "10.0.0.0/8"}, "kind": "X"})
+    await _refused(shoot, "there are kind: 'X', networks: {'vpc': '10.0.0.0/8'}; remove")
+    await shoot.ask(INFRASTRUCTURES, "local", spec={"providerConfig": None})
+    await shoot.until_ready(INFRASTRUCTURES, "local")
+
+
+async def test_an_empty_provider_config_is_none(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await infrastructure(shoot, providerConfig={})
+    await shoot.until_ready(INFRASTRUCTURES, "local")
+
+
+async def test_a_namespace_of_somebody_else_is_left_alone(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = behind(shoot)
+    await world.kube.create(NAMESPACES, "", {"metadata": {"name": there.namespace, "labels": {"a": "b"}}})
+    theirs = await there.get(NAMESPACES, there.namespace)
+    await infrastructure(shoot)
+    found = await shoot.until_failed(INFRASTRUCTURES, "local")
+    error = found.status["lastError"]
+    assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
+    assert (
+        f"namespace {there.namespace} of the provider cluster belongs to somebody else: it has no label "
+        "gardener.cloud/role=infra; delete it, or give it this label to have it taken over"
+    ) in error["description"]
+    assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]
+    await shoot.delete(INFRASTRUCTURES, "local")
+    await shoot.until_gone(INFRASTRUCTURES, "local")
+    now = await there.get(NAMESPACES, there.namespace)
+    assert theirs
+    assert now
+    assert now.metadata == theirs.metadata
+
+
+@rule("B.31")
+async def test_a_namespace_with_our_label_is_taken_over(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = behind(shoot)
+    labels = {"gardener.cloud/role": "infra", "a": "b"}
+    theirs = await world.kube.create(
+        NAMESPACES, "", {"metadata": {"name": there.namespace, "labels": labels}}
+    )
+    await infrastructures.ready(shoot)
+    now = await there.get(NAMESPACES, there.namespace)
+    assert now
+    assert now.metadata == theirs.metadata  # not even written
+    assert await there.get(NETWORK_POLICIES, infrastructures.DENY)
+
+
+async def test_a_namespace_that_gets_our_label_is_taken_over_by_event(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = behind(shoot)
+    await world.kube.create(NAMESPACES, "", {"metadata": {"name": there.namespace}})
+    await infrastructure(shoot)
+    await shoot.until_failed(INFRASTRUCTURES, "local")
+    labels = {"gardener.cloud/role": "infra"}
+    await there.merge(NAMESPACES, there.namespace, {"metadata": {"labels": labels}})
+    await shoot.until_ready(INFRASTRUCTURES, "local")
+
+
+class Behind(LiveRecorder):
+    """Doors of a run that the bus has not told of anything yet."""
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        return None
+
+
+@contextlib.asynccontextmanager
+async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[InfrastructureActuator, Run]]:
+    """An actuator, and a run of it that decides before the bus tells what there is."""
+    object = await shoot.create(INFRASTRUCTURES, "other", infrastructures.spec(shoot), operation=None)
+    ref = ObjectRef(RUNTIME, INFRASTRUCTURES.id, shoot.namespace, "other")
+    async with (
+        connected(Access(world.nats.url, name="worker")) as bus,
+        kube.from_file(world.plane.kubeconfigs["worker"]) as runtime,
+        clusters(runtime, Registry(bus)) as opened,
+    ):
+        providers = Providers(opened, Registry(bus))
+        recorder = Behind(bus, opened, Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60)))
+        shoot_facts = ShootFacts(technical_id=shoot.namespace, nodes=("10.0.0.0/16",))
+        actuator = InfrastructureActuator(TargetClusters(opened, providers), InfrastructureSettings())
+        try:
+            yield actuator, Run(ref, object, shoot_facts, recorder)
+        finally:
+            await providers.aclose()
+
+
+@pytest.mark.parametrize(
+    ("labels", "finalizers", "error"),
+    [
+        pytest.param({}, [], Malformed, id="of-somebody-else"),
+        pytest.param({}, ["example.com/held"], Waiting, id="on-its-way-out"),
+        pytest.param({"gardener.cloud/role": "infra"}, [], None, id="ours"),
+    ],
+)
+async def test_a_namespace_that_the_bus_has_not_heard_of_is_not_written(
+    plane: ControlPlane,
+    nats: NatsServer,
+    labels: dict[str, str],
+    finalizers: list[str],
+    error: type[Exception] | None,
+) -> None:
+    async with kind_world(plane, nats) as world:
+        shoot = await world.shoot()
+        there = behind(shoot)
+        head = {"name": there.namespace, "labels": labels, "finalizers": finalizers}
+        await world.kube.create(NAMESPACES, "", {"metadata": head})
+        if finalizers:
+            await there.delete(NAMESPACES, there.namespace)
+        theirs = await there.get(NAMESPACES, there.namespace)
+        async with run_behind(world, shoot) as (actuator, run):
+            with pytest.raises(error) if error else contextlib.nullcontext():
+                await actuator.reconcile(run)
+        now = await there.get(NAMESPACES, there.namespace)
+        assert theirs
+        assert now
+        assert _unmoved(now) == _unmoved(theirs)
+        assert (len(await infrastructures.made(shoot)) == 1) is (error is not None)
+        if finalizers:
+            await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
+
+
+def _unmoved(namespace: Object) -> dict[str, Any]:
+    """What of a namespace does not change by its going."""
+    return {name: namespace.metadata.get(name) for name in ("uid", "labels", "annotations", "finalizers")}
+
+
+@rule("A.13", "B.17", "K-1")
+async def test_without_the_provider_secret_a_deletion_fails_as_in_the_contract(world: KindWorld) -> None:
+    _, told = infrastructures.examples("A.13")
+    shoot = await world.shoot()
+    await infrastructures.ready(shoot)
+    await shoot.kube.delete(SECRETS, shoot.namespace, CLOUDPROVIDER)
+    await shoot.delete(INFRASTRUCTURES, "local")
+    found = await shoot.until_failed(INFRASTRUCTURES, "local")
+    last, error = dict(found.last_operation), dict(found.status["lastError"])
+    assert last.pop("lastUpdateTime") == error.pop("lastUpdateTime")
+    del told["status"]["lastOperation"]["lastUpdateTime"], told["status"]["lastError"]["lastUpdateTime"]
+    assert last == told["status"]["lastOperation"]
+    assert error == told["status"]["lastError"] | {"codes": ["ERR_INFRA_UNAUTHENTICATED"]}
+    assert found.finalizers == ("extensions.gardener.cloud/infrastructure",)
+    await shoot.secret(CLOUDPROVIDER, kubeconfig=world.kubeconfig())
+    await shoot.ask(INFRASTRUCTURES, "local")
+    await shoot.until_gone(INFRASTRUCTURES, "local")
+    assert await infrastructures.made(shoot) == []
+
+
+FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
+
+
+@rule("I-2", "C-8")
+async def test_a_forced_deletion_does_not_wait(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": ["example.com/held"]}})
+    await world.quiet()
+    await shoot.cluster(metadata=FORCED)
+    await shoot.delete(INFRASTRUCTURES, "local")
+    await shoot.until_gone(INFRASTRUCTURES, "local")
+    left = await there.get(NAMESPACES, there.namespace)
+    assert left
+    assert left.deleting
+    await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
+    await there.until_gone(IP_POOLS, infrastructures.pool(shoot))
+
+
+@rule("I-2", "C-8")
+@pytest.mark.parametrize("secret", ["gone", "unusable"])
+async def test_a_forced_deletion_succeeds_without_a_usable_secret(world: KindWorld, secret: str) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    if secret == "gone":
+        await shoot.kube.delete(SECRETS, shoot.namespace, CLOUDPROVIDER)
+    else:
+        await shoot.secret(CLOUDPROVIDER, kubeconfig=b"users: [{exec: {command: /bin/false}}]")
+    await shoot.cluster(metadata=FORCED)
+    await shoot.delete(INFRASTRUCTURES, "local")
+    await shoot.until_gone(INFRASTRUCTURES, "local")
+    assert await there.get(NAMESPACES, there.namespace)  # left behind
+
+
+@rule("C-3")
+async def test_an_infrastructure_waits_for_its_cluster(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await world.kube.delete(CLUSTERS, "", shoot.namespace)
+    await infrastructure(shoot)
+    await world.quiet()
+    waiting = await shoot.get(INFRASTRUCTURES, "local")
+    assert waiting
+    assert waiting.status == {}
+    await shoot.cluster()
+    await shoot.until_ready(INFRASTRUCTURES, "local")

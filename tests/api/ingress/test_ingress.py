@@ -1,0 +1,340 @@
+"""Ingresses of Shoots, from the API to the DNSRecords that are made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest_asyncio
+
+from bench.audit import without_events, writes
+from bus import recordings, streams, subjects
+from bus.connection import Access, connected
+from bus.messages import Wish
+from bus.queue import Queue
+from bus.recordings import Deciding, Header
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef, Resource
+from workers import replay
+
+_EVENTS = Resource("", "v1", "events", "Event")
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "ingress") as made:
+        yield made
+
+
+def spec(*hosts: str) -> dict[str, Any]:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    paths = {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}
+    return {"rules": [{"host": host, "http": paths} if host else {"http": paths} for host in hosts]}
+
+
+async def ingress(shoot: Client, name: str, *hosts: str, at: tuple[str, ...] = ("172.18.255.1",)) -> Object:
+    body = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": name},
+        "spec": spec(*hosts),
+    }
+    made = await shoot.kube.create(INGRESSES, shoot.namespace, body)
+    if at:
+        await address(shoot, name, *at)
+    return made
+
+
+async def address(shoot: Client, name: str, *at: str) -> None:
+    """Have the load balancer of an Ingress stand there: at addresses, or at other names."""
+    entries = [{"hostname": one} if one.endswith(".example") else {"ip": one} for one in at]
+    await shoot.merge(INGRESSES, name, {"status": {"loadBalancer": {"ingress": entries}}}, part="status")
+
+
+def digest(host: str) -> str:
+    return hashlib.sha256(host.encode()).hexdigest()[:8]
+
+
+async def records(shoot: Client) -> dict[str, tuple[str, str, list[str]]]:
+    """What the DNSRecords of the namespace say, by name."""
+    page = await shoot.kube.page(DNSRECORDS, limit=5000)
+    found = [Object(raw) for raw in page.items]
+    return {
+        one.name: (one.spec["recordType"], one.spec["name"], one.spec["values"])
+        for one in found
+        if one.namespace == shoot.namespace and not one.deleting
+    }
+
+
+async def until_records(shoot: Client, wanted: dict[str, tuple[str, str, list[str]]]) -> None:
+    async def look() -> bool:
+        return await records(shoot) == wanted
+
+    try:
+        await eventually(look)
+    except TimeoutError:
+        assert await records(shoot) == wanted
+
+
+async def until_records_are(shoot: Client, number: int) -> None:
+    async def look() -> bool:
+        return len(await records(shoot)) == number
+
+    await eventually(look)
+
+
+HOST = "grafana.example.local.gardener.cloud"
+NAME = "web-a39b281d"
+CONFIRMATION = "confirmation.gardener.cloud/deletion"
+
+
+@rule("IG-1", "IG-2", "C.3")
+async def test_the_host_of_an_ingress_becomes_a_record(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    made = await ingress(shoot, "web", HOST)
+    found = await shoot.until(DNSRECORDS, NAME, lambda found: found is not None)
+    assert found
+    assert found.spec == {
+        "type": "local",
+        "name": HOST,
+        "recordType": "A",
+        "values": ["172.18.255.1"],
+        "secretRef": {"name": "provider-local-is-awesome"},
+    }
+    assert found.labels == {"origin": "provider-local", "for": "ingress"}
+    assert found.annotations == {"confirmation.gardener.cloud/deletion": "true"}
+    assert found.metadata["ownerReferences"] == [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "name": "web",
+            "uid": made.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+    [manager] = found.metadata["managedFields"]
+    assert (manager["manager"], manager["operation"]) == ("gardener-extension-provider-local", "Apply")
+
+
+@rule("IG-2", "B.1")
+async def test_each_family_has_a_record_of_its_own(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", HOST, at=("fd00::1", "fd00::2", "10.0.0.1", "10.0.0.2"))
+    await until_records(shoot, {NAME: ("A", HOST, ["10.0.0.1"]), f"{NAME}-ipv6": ("AAAA", HOST, ["fd00::1"])})
+    await address(shoot, "web", "10.0.0.2")
+    await until_records(shoot, {NAME: ("A", HOST, ["10.0.0.2"])})
+    await address(shoot, "web", "fd00::3")
+    await until_records(shoot, {NAME: ("AAAA", HOST, ["fd00::3"])})
+    await address(shoot, "web", "lb.example")
+    await until_records(shoot, {NAME: ("CNAME", HOST, ["lb.example"])})
+
+
+@rule("IG-1")
+async def test_without_an_address_there_is_no_record_yet_and_those_there_are_stay(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", HOST, "other.test", at=())
+    await world.quiet()
+    assert await records(shoot) == {}
+    await address(shoot, "web", "10.0.0.1")
+    both = {NAME: ("A", HOST, ["10.0.0.1"]), f"web-{digest('other.test')}": ("A", "other.test", ["10.0.0.1"])}
+    await until_records(shoot, both)
+    await address(shoot, "web")
+    await world.quiet()
+    assert await records(shoot) == both
+    await shoot.merge(INGRESSES, "web", {"spec": spec(HOST)})
+    await until_records(shoot, {NAME: both[NAME]})
+
+
+@rule("IG-3")
+async def test_records_follow_the_rules_and_the_address(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", HOST, HOST, "", "*.apps.test")
+    apps = f"web-{digest('*.apps.test')}"
+    await until_records(
+        shoot, {NAME: ("A", HOST, ["172.18.255.1"]), apps: ("A", "*.apps.test", ["172.18.255.1"])}
+    )
+    await shoot.merge(INGRESSES, "web", {"spec": spec("*.apps.test")})
+    await until_records(shoot, {apps: ("A", "*.apps.test", ["172.18.255.1"])})
+    await address(shoot, "web", "172.18.255.9")
+    await until_records(shoot, {apps: ("A", "*.apps.test", ["172.18.255.9"])})
+    changed = await shoot.get(DNSRECORDS, apps)
+    assert changed
+    assert changed.annotations["gardener.cloud/operation"] == "reconcile"
+    await shoot.delete(INGRESSES, "web")
+    await until_records(shoot, {})
+
+
+@rule("IG-1")
+async def test_ingresses_elsewhere_have_no_records_until_their_namespace_is_a_shoots(
+    world: KindWorld,
+) -> None:
+    elsewhere = world.client(f"garden-{uuid.uuid4().hex[:8]}")
+    await world.kube.create(NAMESPACES, "", {"metadata": {"name": elsewhere.namespace}})
+    await ingress(elsewhere, "web", HOST)
+    await world.quiet()
+    assert await records(elsewhere) == {}
+    labels = {"metadata": {"labels": {"gardener.cloud/role": "shoot"}}}
+    await world.kube.merge(NAMESPACES, "", elsewhere.namespace, labels)
+    await until_records(elsewhere, {NAME: ("A", HOST, ["172.18.255.1"])})
+
+
+async def test_what_was_edited_or_deleted_by_hand_is_put_right(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", HOST)
+    right = {NAME: ("A", HOST, ["172.18.255.1"])}
+    await until_records(shoot, right)
+    await world.quiet()
+    await shoot.delete(DNSRECORDS, NAME)
+    await until_records(shoot, right)
+    await world.quiet()
+    await shoot.merge(DNSRECORDS, NAME, {"spec": {"values": ["6.6.6.6"]}})
+    await until_records(shoot, right)
+    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"labels": {"origin": None, "mine": "yes"}}})
+    found = await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.labels.get("origin")))
+    assert found
+    assert found.labels["mine"] == "yes"
+    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {CONFIRMATION: None}}})
+    await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.annotations.get(CONFIRMATION)))
+
+
+async def test_a_record_of_somebody_else_is_left_alone_until_it_is_gone(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    await shoot.create(
+        DNSRECORDS,
+        NAME,
+        {"name": "mine.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}},
+        operation=None,
+    )
+    mine = await shoot.get(DNSRECORDS, NAME)
+    made = await ingress(shoot, "web", HOST, "other.test")
+
+    async def told() -> list[str]:
+        page = await world.kube.page(_EVENTS, limit=5000)
+        mentioned = [one for one in page.items if one["involvedObject"].get("uid") == made.uid]
+        return [one["reason"] for one in mentioned]
+
+    assert await eventually(told) == ["DNSRecordInTheWay"]
+    assert await shoot.get(DNSRECORDS, f"web-{digest('other.test')}")
+    now = await shoot.get(DNSRECORDS, NAME)
+    assert now
+    assert mine
+    assert now.raw == mine.raw
+    await shoot.delete(DNSRECORDS, NAME)
+    await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.spec["name"] == HOST))
+
+
+async def test_records_that_the_bus_does_not_know_are_looked_up_before_anything_is_written(
+    world: KindWorld,
+) -> None:
+    shoot = await world.shoot()
+    made = await ingress(shoot, "web", HOST, "other.test", at=())
+    other = f"web-{digest('other.test')}"
+    spec = {"name": "mine.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
+    mine = await shoot.create(DNSRECORDS, NAME, spec, operation=None)
+    await world.quiet()
+    async with connected(Access(world.nats.url)) as bus:
+        foreign = subjects.seen(mine.ref(RUNTIME, DNSRECORDS.id))
+
+        async def known() -> bool:
+            return await bus.last(streams.OBJECTS, foreign) is not None
+
+        await eventually(known)
+        await bus.purge(streams.OBJECTS, foreign)
+        await address(shoot, "web", "10.0.0.1")
+        await shoot.until(DNSRECORDS, other, lambda found: found is not None)
+        await world.quiet()
+        assert await shoot.get(DNSRECORDS, NAME) is not None
+        assert (await records(shoot))[NAME] == ("A", "mine.test", ["10.0.0.9"])
+        await bus.purge(
+            streams.OBJECTS, subjects.seen(ObjectRef(RUNTIME, DNSRECORDS.id, shoot.namespace, other))
+        )
+        audit = world.audit()
+        await Queue(bus, "ingress").wish(subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason="drift"))
+        await world.quiet()
+        assert without_events(audit.requests())["patch dnsrecords"] == 0
+        await bus.purge(streams.OBJECTS, subjects.seen(made.ref(RUNTIME, INGRESSES.id)))
+        await Queue(bus, "ingress").wish(subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason="drift"))
+        await world.quiet()
+        assert other in await records(shoot)
+
+
+async def test_an_ingress_that_has_what_it_needs_is_written_for_no_more(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats, "ingress") as world:
+        shoot = await world.shoot()
+        made = await ingress(shoot, "web", HOST, "*.apps.test", at=("10.0.0.1", "fd00::1"))
+
+        await until_records_are(shoot, 4)
+        await world.quiet()
+        audit = world.audit()
+        async with connected(Access(nats.url)) as bus:
+            key = subjects.key(made.ref(RUNTIME, INGRESSES.id))
+            await Queue(bus, "ingress").wish(key, Wish(reason="event"))
+        await address(shoot, "web", "10.0.0.1", "fd00::1", "10.0.0.2")
+        await world.quiet()
+        assert writes(without_events(audit.requests())) == 0
+    nats.wipe()
+    nats.start()
+    audit = world.audit()
+    async with kind_world(plane, nats, "ingress") as world:
+
+        async def looked_at() -> bool:
+            async with connected(Access(nats.url)) as bus:
+                return await bus.last(streams.JOURNAL, subjects.run("ingress", key)) is not None
+
+        await eventually(looked_at)
+        await world.quiet()
+        assert writes(without_events(audit.requests())) == 0
+
+
+async def test_records_go_with_an_ingress_that_went_while_nobody_watched(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats, "ingress") as world:
+        shoot = await world.shoot()
+        await ingress(shoot, "web", HOST)
+        await until_records(shoot, {NAME: ("A", HOST, ["172.18.255.1"])})
+        await shoot.merge(DNSRECORDS, NAME, {"metadata": {"finalizers": ["test/kept"]}})
+        await world.quiet()
+    nats.wipe()
+    nats.start()
+    async with kind_world(plane, nats, "ingress") as world:
+        shoot = world.client(shoot.namespace)
+        await world.quiet()
+        assert NAME in await records(shoot)
+        await shoot.delete(INGRESSES, "web")
+        found = await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.deleting))
+        assert found
+        await shoot.merge(DNSRECORDS, NAME, {"metadata": {"finalizers": []}})
+        await shoot.until_gone(DNSRECORDS, NAME)
+
+
+async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
+    began = datetime.now(UTC)
+    shoot = await world.shoot()
+    await ingress(shoot, "web", HOST, "*.apps.test", at=("10.0.0.1", "fd00::1"))
+    await until_records_are(shoot, 4)
+    await address(shoot, "web", "10.0.0.2")
+    await until_records_are(shoot, 2)
+    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {CONFIRMATION: None}}})
+    await shoot.delete(INGRESSES, "web")
+    await until_records(shoot, {})
+    await world.quiet()
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["ingress"])
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 3

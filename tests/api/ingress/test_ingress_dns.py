@@ -1,0 +1,143 @@
+"""Ingresses of Shoots, from the API to what a name server answers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bus.connection import Bus
+from bus.leases import Leases
+from bus.registry import Registry
+from tests.api.ingress.test_ingress import address, digest, ingress, spec
+from tests.e2e import zones
+from tests.support.asked import writes_in
+from tests.support.kindworld import Client, KindWorld, kind_world, world_of
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane, NameServer
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.providers import Providers
+from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.refs import DNSRECORDS, INGRESSES
+from workers import serving
+from workers.dnsrecord import pool as dnsrecord
+from workers.lifecycle.world import World
+from workers.owned.targets import TargetClusters
+from workers.serving import Common
+
+APPS = "*.apps.local.gardener.cloud"
+
+
+@pytest.fixture
+def host() -> str:
+    """A host that no other test has a record for."""
+    return f"{uuid.uuid4().hex[:8]}.local.gardener.cloud"
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer, named: NameServer) -> AsyncIterator[KindWorld]:
+    """A world that serves DNSRecords, too."""
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
+    settings = DnsSettings.model_validate({"zones": [zone]})
+    async with kind_world(plane, nats, "ingress") as made:
+
+        async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
+            targets = TargetClusters(opened, Providers(opened, registry))
+            common = Common(bus, opened, World(bus, opened), targets, made.work, made.kinds)
+            parts = serving.parts(common, dnsrecord.served(common, nameserver, settings).serving)
+            tasks = [task() for task in parts.tasks.values()]
+            leases = Leases(bus, f"dns {id(bus)}")
+            return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]
+
+        nameserver = Nameserver(settings)
+        try:
+            async with world_of(made, "worker", dns):
+                yield made
+        finally:
+            await nameserver.aclose()
+
+
+async def until_answers(named: NameServer, name: str, values: list[str], record_type: str = "A") -> None:
+    async def look() -> bool:
+        return await asyncio.to_thread(zones.answers, named, name, record_type) == values
+
+    await eventually(look)
+
+
+@rule("IG-1", "IG-2", "IG-3")
+async def test_names_resolve_for_as_long_as_rules_name_them(
+    world: KindWorld, named: NameServer, host: str
+) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", host, APPS, at=("10.0.0.1", "fd00::1"))
+    for name in (host, APPS.replace("*", "any")):
+        await until_answers(named, name, ["10.0.0.1"])
+        await until_answers(named, name, ["fd00::1"], "AAAA")
+    await address(shoot, "web", "10.0.0.2", "fd00::1")
+    await until_answers(named, host, ["10.0.0.2"])
+    await until_answers(named, APPS.replace("*", "any"), ["10.0.0.2"])
+    await address(shoot, "web", "lb.example")
+    await until_answers(named, host, ["lb.example."], "CNAME")
+    await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
+    await address(shoot, "web", "10.0.0.3", "fd00::3")
+    await until_answers(named, host, ["10.0.0.3"])
+    await until_answers(named, host, ["fd00::3"], "AAAA")
+    await shoot.merge(INGRESSES, "web", {"spec": spec(APPS)})
+    await until_answers(named, host, [])
+    await shoot.delete(INGRESSES, "web")
+    await until_answers(named, APPS.replace("*", "any"), [])
+    await until_answers(named, APPS.replace("*", "any"), [], "AAAA")
+    await until_none_is_left(shoot)
+
+
+async def until_none_is_left(shoot: Client) -> None:
+    async def look() -> bool:
+        page = await shoot.kube.page(DNSRECORDS, limit=5000)
+        return not any(one["metadata"]["namespace"] == shoot.namespace for one in page.items)
+
+    await eventually(look)
+
+
+@rule("T-4")
+async def test_what_somebody_edits_is_put_right_on_the_name_server_too(
+    world: KindWorld, named: NameServer, host: str
+) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", host, at=("10.0.0.1",))
+    await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
+    await world.quiet()
+    annotations = {"gardener.cloud/operation": "reconcile"}
+    edited = {"spec": {"values": ["10.6.6.6"]}, "metadata": {"annotations": annotations}}
+    await shoot.merge(DNSRECORDS, f"web-{digest(host)}", edited)
+    found = await shoot.until(
+        DNSRECORDS,
+        f"web-{digest(host)}",
+        lambda one: bool(
+            one and one.spec["values"] == ["10.0.0.1"] and one.status["observedGeneration"] == one.generation
+        ),
+    )
+    assert found
+    await until_answers(named, host, ["10.0.0.1"])
+
+
+async def test_a_changed_record_is_asked_about_once(world: KindWorld, named: NameServer, host: str) -> None:
+    shoot = await world.shoot()
+    await ingress(shoot, "web", host, at=("10.0.0.1",))
+    await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
+    await world.quiet()
+    before = len(writes_in(world, shoot.namespace))
+    await address(shoot, "web", "10.0.0.2")
+    await until_answers(named, host, ["10.0.0.2"])
+    found = await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
+    await world.quiet()
+    assert found.generation == found.status["observedGeneration"] == 2
+    writes = writes_in(world, shoot.namespace)[before:]
+    assert writes == ["patch dnsrecords worker", "patch dnsrecords worker", "patch dnsrecords/status patcher"]

@@ -1,0 +1,16 @@
+"""A stage for runs of extension objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.api.lifecycle.stage import Stage, staged
+from tests.support.servers import ControlPlane
+
+
+@pytest_asyncio.fixture
+async def stage(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
+    async with staged(control_plane, nats_url) as made:
+        yield made

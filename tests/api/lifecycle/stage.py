@@ -1,0 +1,157 @@
+"""A life cycle on a real bus and a real API server, whose runs a test starts one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bus import intents, streams, subjects
+from bus.connection import Access, Bus, connected
+from bus.messages import StatusIntent, Wish
+from bus.pool import DeliveryHold, Item
+from bus.registry import Registry
+from tests.support.servers import ControlPlane
+from watchers.mirror import Mirror
+from windowbox.clients import kube
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.kube import Kube
+from windowbox.errors import WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+from workers.dnsrecord.actuator import KIND
+from workers.lifecycle.kinds import Actuator, Run, Status
+from workers.lifecycle.operations import Flow
+from workers.lifecycle.predicates import Scope
+from workers.lifecycle.runs import LifeCycle
+from workers.lifecycle.world import World
+from workers.recorder_live import LiveRecorder
+
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+@dataclass
+class Crew(Actuator):
+    """Does nothing, and remembers what it was asked for."""
+
+    asked: list[str] = field(default_factory=list)
+    task: Callable[[], Awaitable[None]] | None = None
+    error: WindowboxError | None = None
+
+    async def reconcile(self, run: Run) -> Status:
+        await self._do("reconcile")
+        return {}
+
+    async def restore(self, run: Run) -> Status:
+        await self._do("restore")
+        return {}
+
+    async def delete(self, run: Run) -> None:
+        await self._do("delete")
+
+    async def force_delete(self, run: Run) -> None:
+        await self._do("force delete")
+
+    async def migrate(self, run: Run) -> None:
+        await self._do("migrate")
+
+    def conditions(
+        self, object: Object, flow: Flow, succeeded: bool, now: datetime
+    ) -> list[dict[str, Any]] | None:
+        return None
+
+    async def _do(self, word: str) -> None:
+        self.asked.append(word)
+        if self.task:
+            await self.task()
+        if self.error:
+            raise self.error
+
+
+@dataclass
+class Stage:
+    """A life cycle, and all it sees."""
+
+    bus: Bus
+    api: Kube
+    crew: Crew
+    life: LifeCycle
+    clusters: Clusters
+    type: str
+
+    async def record(self, **metadata: Any) -> ObjectRef:
+        """A new DNSRecord that nobody else serves, announced on the bus."""
+        name = f"l-{uuid.uuid4().hex[:8]}"
+        await self.api.create(
+            DNSRECORDS,
+            "default",
+            {
+                "apiVersion": "extensions.gardener.cloud/v1alpha1",
+                "kind": "DNSRecord",
+                "metadata": {"name": name} | metadata,
+                "spec": {"type": self.type, "name": "a.example", "recordType": "A"}
+                | {"values": [], "secretRef": {}},
+            },
+        )
+        ref = ObjectRef(RUNTIME, DNSRECORDS.id, "default", name)
+        await self.announced(ref)
+        return ref
+
+    async def announced(self, ref: ObjectRef) -> None:
+        """Wait until the bus knows what the API has now."""
+        version = (await self.live(ref)).resource_version
+        async with asyncio.timeout(20):
+            while True:
+                seen = await self.bus.last(streams.OBJECTS, subjects.seen(ref))
+                if seen and seen.headers["Wb-Version"] == version:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def live(self, ref: ObjectRef) -> Object:
+        return await self.api.get(DNSRECORDS, ref.namespace, ref.name)
+
+    def recorder(self, ref: ObjectRef) -> LiveRecorder:
+        item = Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60))
+        return LiveRecorder(self.bus, self.clusters, item)
+
+    async def run(self, ref: ObjectRef, recorder: LiveRecorder | None = None, reason: str = "event") -> str:
+        return (await self.life.run(ref, Wish(reason=reason), recorder or self.recorder(ref))).word
+
+    async def report(self, ref: ObjectRef, patch: dict[str, Any]) -> None:
+        """Leave a report behind as a worker does that dies before it can have it written."""
+        intent = StatusIntent(uid=(await self.live(ref)).uid, patch=patch)
+        await self.bus.publish(subjects.intent(subjects.key(ref)), intent.encoded())
+
+    async def to_be_written(self, ref: ObjectRef) -> bool:
+        wish = subjects.wish(intents.PATCH, subjects.key(ref))
+        return await self.bus.last(streams.TRIGGERS, wish) is not None
+
+
+def said(type_: str, state: str) -> dict[str, Any]:
+    operation = {"type": type_, "state": state, "lastUpdateTime": LONG_AGO}
+    return {"observedGeneration": 1, "lastOperation": operation}
+
+
+@contextlib.asynccontextmanager
+async def staged(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
+    """A life cycle of DNSRecords of a type that nobody else serves."""
+    async with contextlib.AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(connected(Access(nats_url)))
+        await streams.ensure(bus)
+        api = await stack.enter_async_context(kube.from_file(control_plane.kubeconfig))
+        inner = await stack.enter_async_context(contextlib.AsyncExitStack())
+        opened = Clusters(api, Registry(bus), inner)
+        type_ = f"none-{uuid.uuid4().hex[:8]}"
+        crew, world = Crew(), World(bus, opened)
+        life = LifeCycle(KIND, crew, Scope(frozenset({type_}), frozenset({"shoot"})), world)
+        async with asyncio.TaskGroup() as group:
+            mirror = Mirror(bus, api, RUNTIME, DNSRECORDS)
+            tasks = [group.create_task(mirror.run()), group.create_task(world.run())]
+            await world.complete()
+            yield Stage(bus, api, crew, life, opened, type_)
+            for task in tasks:
+                task.cancel()

@@ -1,0 +1,135 @@
+"""What the patches do to objects that are really there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.lifecycleobjects import FINALIZER
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.errors import Refused
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS
+from workers.lifecycle import statuses
+from workers.lifecycle.operations import Flow, Operation, begin_patch, finish_patch, flow
+
+NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
+WORDS = statuses.words_for_kind("DNSRecord")
+
+
+class Record:
+    """One DNSRecord in the API."""
+
+    def __init__(self, plane: ControlPlane, annotation: str | None = None, **spec: Any) -> None:
+        self._api = plane.api
+        name = f"web-{uuid.uuid4().hex[:8]}"
+        self._path = DNSRECORDS.path("default", name)
+        annotations = {"gardener.cloud/operation": annotation} if annotation else {}
+        manifest = {
+            "apiVersion": "extensions.gardener.cloud/v1alpha1",
+            "kind": "DNSRecord",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "type": "local",
+                "name": "web.local.gardener.cloud",
+                "recordType": "A",
+                "values": ["10.0.0.1"],
+                "secretRef": {"name": "dns"},
+                **spec,
+            },
+        }
+        self.seen = Object(self._api.create(DNSRECORDS.path("default"), manifest))
+
+    def patch(self, change: dict[str, Any] | None, subresource: str = "") -> Object:
+        assert change is not None
+        merge = "application/merge-patch+json"
+        answer = self._api.request("PATCH", self._path + subresource, body=change, content_type=merge)
+        self.seen = Object(json.load(answer))
+        return self.seen
+
+    def delete(self) -> Object:
+        self.seen = Object(json.load(self._api.request("DELETE", self._path)))
+        return self.seen
+
+
+@rule("O-2", "V-7", "N-1", "W-3")
+def test_one_patch_holds_on_to_the_object_and_takes_the_wish_off(control_plane: ControlPlane) -> None:
+    record = Record(control_plane, "reconcile")
+    found = record.patch(begin_patch(record.seen, FINALIZER, flow(record.seen, FINALIZER)))
+    assert found.finalizers == (FINALIZER,)
+    assert "gardener.cloud/operation" not in found.annotations
+
+
+@rule("N-1")
+def test_the_first_patch_does_not_overwrite_what_we_have_not_seen(control_plane: ControlPlane) -> None:
+    record = Record(control_plane, "reconcile")
+    read_before = record.seen
+    record.patch({"metadata": {"annotations": {"gardener.cloud/operation": "migrate"}}})
+    with pytest.raises(Refused, match="the object has been modified"):
+        record.patch(begin_patch(read_before, FINALIZER, Flow.RECONCILE))
+
+
+@rule("V-1", "N-2")
+def test_the_last_patch_does_not_touch_another_object_of_the_same_name(control_plane: ControlPlane) -> None:
+    record = Record(control_plane, "migrate")
+    metadata = {**record.seen.metadata, "uid": "00000000-0000-0000-0000-000000000000"}
+    other = Object({**record.seen.raw, "metadata": metadata})
+    with pytest.raises(Refused, match="uid"):
+        record.patch(finish_patch(other, FINALIZER, Flow.MIGRATE))
+
+
+@rule("N-2")
+def test_a_migrated_object_is_held_by_nobody(control_plane: ControlPlane) -> None:
+    record = Record(control_plane, "migrate")
+    record.patch({"metadata": {"finalizers": ["example.com/other", FINALIZER]}})
+    found = record.patch(finish_patch(record.seen, FINALIZER, Flow.MIGRATE))
+    assert found.finalizers == ()
+    assert found.annotations == {}
+
+
+@rule("V-7", "N-1")
+def test_a_deleted_object_goes_when_we_let_go(control_plane: ControlPlane) -> None:
+    record = Record(control_plane)
+    record.patch(begin_patch(record.seen, FINALIZER, Flow.RECONCILE))
+    assert flow(record.delete(), FINALIZER) is Flow.DELETE
+    record.patch(finish_patch(record.seen, FINALIZER, Flow.DELETE))
+    with pytest.raises(Refused, match="not found"):
+        record.delete()
+
+
+@rule("U-1", "U-2", "U-3", "S-1")
+def test_an_error_is_reported_and_then_taken_back(control_plane: ControlPlane) -> None:
+    record = Record(control_plane)
+    error = statuses.failed(Operation.CREATE, WORDS.reconcile, Refused("no", codes=("A",)), 1, NOW)
+    said = statuses.created_condition([], Flow.RECONCILE, False, NOW)
+    after_error = record.patch({"status": error | {"conditions": said}}, "/status").status
+    assert after_error == statuses.merge({"conditions": said}, error)
+
+    success = statuses.succeeded(Operation.CREATE, WORDS.reconcile, 1, NOW)
+    after_success = record.patch({"status": success}, "/status").status
+    assert after_success == statuses.merge(after_error, success)
+    assert "lastError" not in after_success
+
+
+@rule("U-2")
+def test_an_error_without_codes_has_no_field_for_them(control_plane: ControlPlane) -> None:
+    record = Record(control_plane)
+    error = statuses.failed(Operation.CREATE, WORDS.reconcile, Refused("no"), 1, NOW)
+    assert "codes" not in record.patch({"status": error}, "/status").status["lastError"]
+
+
+def test_the_class_of_an_object_never_changes(control_plane: ControlPlane) -> None:
+    record = Record(control_plane, **{"class": "seed"})
+    with pytest.raises(Refused, match="immutable"):
+        record.patch({"spec": {"class": "garden"}})
+
+
+def test_what_is_somebody_elses_is_kept_as_it_is(control_plane: ControlPlane) -> None:
+    record = Record(control_plane, providerConfig={"any": {"thing": [1]}}, unheardOf=True)
+    assert record.seen.spec["providerConfig"] == {"any": {"thing": [1]}}
+    assert "unheardOf" not in record.seen.spec

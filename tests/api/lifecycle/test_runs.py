@@ -1,0 +1,177 @@
+"""Runs that something goes wrong with, on a real bus and a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import intents, subjects
+from bus.messages import StatusIntent, Wish
+from bus.pool import DeliveryHold, Item
+from tests.api.lifecycle.stage import LONG_AGO, Stage, said
+from tests.support.rules import rule
+from windowbox.clients import kube
+from windowbox.errors import Forbidden, Refused, Unreachable
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, ObjectRef
+from windowbox.sandbox import processes
+from workers.dnsrecord.actuator import KIND
+from workers.lifecycle import runs
+from workers.lifecycle.world import World
+from workers.recorder_live import LiveRecorder
+
+
+@rule("B-1", "V-9")
+async def test_while_the_api_is_away_a_run_waits_and_fails_nobody(stage: Stage, tmp_path: Path) -> None:
+    ref = await stage.record()
+    kubeconfig = tmp_path / "kubeconfig"
+    nowhere = f"https://127.0.0.1:{processes.free_port()}"
+    kubeconfig.write_text(_somewhere_else(nowhere))
+    async with kube.from_file(kubeconfig) as away:
+        stage.clusters.runtime = away
+        outcome = await stage.life.run(ref, Wish(reason="event", attempt=3), stage.recorder(ref))
+    assert outcome.word == "waiting"
+    assert outcome.requeue
+    assert (outcome.requeue.wish.reason, outcome.requeue.wish.attempt) == ("retry", 4)
+    assert stage.crew.asked == []
+
+
+def _somewhere_else(url: str) -> str:
+    return f"""
+        clusters: [{{name: away, cluster: {{server: "{url}"}}}}]
+        users: [{{name: me, user: {{}}}}]
+        contexts: [{{name: away, context: {{cluster: away, user: me}}}}]
+        current-context: away
+        """
+
+
+@rule("V-6", "W-7")
+async def test_a_report_that_nobody_was_asked_to_write_is_remembered(stage: Stage) -> None:
+    ref = await stage.record()
+    await stage.report(ref, said("Create", "Succeeded"))
+    assert await stage.run(ref, reason="sweep") == "nothing to do"
+    assert await stage.to_be_written(ref)
+    assert stage.crew.asked == []
+
+
+@rule("U-1", "W-7")
+async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Stage) -> None:
+    ref = await stage.record()
+    error = {"description": "Error reconciling DNSRecord: no", "lastUpdateTime": LONG_AGO}
+    await stage.report(ref, said("Create", "Error") | {"lastError": error})
+    stage.crew.error = Refused("no")
+    assert await stage.run(ref) == "error"
+    assert await stage.to_be_written(ref)
+
+
+async def test_after_a_long_absence_of_the_api_one_refusal_more_is_no_reason_to_rest(stage: Stage) -> None:
+    ref = await stage.record()
+    delays = []
+    for error in (Forbidden("not allowed"), Refused("no")):
+        stage.crew.error = error
+        outcome = await stage.life.run(ref, Wish(reason="event", attempt=8, insist=True), stage.recorder(ref))
+        assert outcome.requeue
+        delays.append(outcome.requeue.after)
+    assert delays[0] < 3
+    assert delays[1] == 1000
+
+
+@rule("U-4")
+async def test_a_slow_run_that_ends_while_it_is_announced_has_the_last_word(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced = asyncio.Event()
+    report = World.report
+
+    async def hesitant(world: World, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+        sequence = await report(world, ref, intent, expected)
+        if not announced.is_set():
+            announced.set()
+            await asyncio.sleep(0.1)  # the server has it, but we have not heard so yet
+        return sequence
+
+    monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(World, "report", hesitant)
+    ref = await stage.record()
+    stage.crew.task = announced.wait  # type: ignore[assignment]
+    assert await stage.run(ref) == "succeeded"
+    reported = (await intents.last(stage.bus, subjects.key(ref))).intent
+    assert reported
+    assert reported.patch["lastOperation"]["state"] == "Succeeded"
+
+
+@rule("V-4", "N-1", "O-6")
+async def test_a_run_decides_on_what_the_api_has_not_on_what_the_bus_had(stage: Stage) -> None:
+    ref = await stage.record(annotations={"gardener.cloud/operation": "reconcile"})
+    recorder = stage.recorder(ref)
+    seen = await recorder.read(ref)
+    assert seen
+    await stage.api.merge(
+        DNSRECORDS,
+        ref.namespace,
+        ref.name,
+        {"metadata": {"annotations": {"gardener.cloud/operation": "migrate"}}},
+    )
+
+    class Behind(LiveRecorder):
+        async def read(self, ref: ObjectRef) -> Object | None:
+            return seen
+
+    item = Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60))
+    assert await stage.run(ref, Behind(stage.bus, stage.clusters, item)) == "succeeded"
+    assert stage.crew.asked == ["migrate"]
+
+
+@rule("V-1", "N-2")
+async def test_a_run_of_a_former_object_leaves_its_successor_alone(stage: Stage) -> None:
+    ref = await stage.record(
+        annotations={"gardener.cloud/operation": "migrate"}, finalizers=["example.com/other"]
+    )
+
+    async def replaced() -> None:
+        await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"metadata": {"finalizers": None}})
+        former = await stage.live(ref)
+        await stage.api.delete(DNSRECORDS, ref.namespace, ref.name)
+        body = {"name": ref.name, "finalizers": ["example.com/other"], "annotations": former.annotations}
+        await stage.api.create(DNSRECORDS, ref.namespace, {**former.raw, "metadata": body})
+
+    stage.crew.task = replaced
+    assert await stage.run(ref) == "succeeded"
+    successor = await stage.live(ref)
+    assert successor.finalizers == ("example.com/other",)
+    assert successor.annotations == {"gardener.cloud/operation": "migrate"}
+
+
+@rule("F-3", "V-7", "V-11")
+async def test_a_deletion_can_be_done_twice(stage: Stage) -> None:
+    ref = await stage.record(finalizers=[KIND.finalizer, "example.com/other"])
+    await stage.api.delete(DNSRECORDS, ref.namespace, ref.name)
+    await stage.announced(ref)
+
+    class Breaking(LiveRecorder):
+        async def call(self, door: str, *arguments: Any, **options: Any) -> Any:
+            if door == "patch":
+                raise Unreachable("the API is away")
+            return await super().call(door, *arguments, **options)
+
+    item = Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60))
+    assert await stage.run(ref, Breaking(stage.bus, stage.clusters, item)) == "waiting"
+    assert KIND.finalizer in (await stage.live(ref)).finalizers
+    assert await stage.run(ref) == "succeeded"
+    assert stage.crew.asked == ["delete", "delete"]
+    assert (await stage.live(ref)).finalizers == ("example.com/other",)
+
+
+@rule("B-6")
+async def test_a_run_that_takes_too_long_is_ended_and_says_so(stage: Stage) -> None:
+    stage.life.kind = dataclasses.replace(KIND, deadline=0.05)
+    stage.crew.task = asyncio.Event().wait  # type: ignore[assignment]
+    ref = await stage.record()
+    assert await stage.run(ref) == "error"
+    reported = (await intents.last(stage.bus, subjects.key(ref))).intent
+    assert reported
+    assert "not finished within" in reported.patch["lastError"]["description"]

@@ -1,0 +1,200 @@
+"""A hundred shoots in a world of load balancers: their API servers are simulated, their nodes played."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bus import consumers, streams
+from bus.connection import Access, Bus, connected
+from bus.leases import Leases
+from bus.registry import Registry
+from tests.support.balancerworld import BalancerWorld, address, balancer_world
+from tests.support.manyclusters import ManyClusters, many_clusters
+from tests.support.natsserver import NatsServer
+from tests.support.running import running
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.models.joinsettings import JoinSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
+from windowbox.sandbox import grants
+from workers.membership.joining import Joining
+
+RUNTIME = "runtime"
+LONG = 600.0
+"""Seconds to wait for what concerns all shoots at once, on a busy machine."""
+
+
+Addresses = dict[tuple[str, str], str]
+"""Of load balancers, by shoot and name."""
+
+
+@dataclass(frozen=True)
+class Shoot:
+    """One of the shoots: a node, and some load balancers."""
+
+    number: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"shoot-{self.number}"
+
+    @property
+    def node(self) -> str:
+        return f"127.69.{self.number}.1"
+
+    @property
+    def services(self) -> dict[str, int]:
+        """Names and node ports. On the one API server behind all shoots, no two can share a node port."""
+        first = 30000 + self.number * self.size
+        return {f"web-{place}": first + place for place in range(self.size)}
+
+
+@dataclass
+class ManyShoots:
+    """The world, with its shoots."""
+
+    world: BalancerWorld
+    simulator: ManyClusters
+    bus: Bus
+    shoots: Sequence[Shoot]
+
+    async def create(self, shoot: Shoot) -> None:
+        """The shoot comes into being, and its control plane's Namespace says so."""
+        await self.simulator.add(shoot.name)
+        async with self.api(shoot) as api:
+            await api.create(NODES, "", _named("Node", "machine-0"))
+            status = {"addresses": [{"type": "InternalIP", "address": shoot.node}]}
+            await api.merge(NODES, "", "machine-0", {"status": status}, part="status")
+            for name, node_port in shoot.services.items():
+                spec = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": node_port}]}
+                await api.create(SERVICES, "default", {**_named("Service", name), "spec": spec})
+        text = base64.b64encode(self.simulator.kubeconfig(shoot.name).encode()).decode()
+        namespace = _named("Namespace", shoot.name)
+        namespace["metadata"]["annotations"] = {"cluster.windowbox/kubeconfig": "admin/config"}
+        await self.world.kube.create(NAMESPACES, "", namespace)
+        secret = {**_named("Secret", "admin"), "data": {"config": text}}
+        await self.world.kube.create(SECRETS, shoot.name, secret)
+
+    @contextlib.asynccontextmanager
+    async def api(self, shoot: Shoot) -> AsyncIterator[Kube]:
+        async with kube.from_text(self.simulator.kubeconfig(shoot.name).encode(), shoot.name) as opened:
+            yield opened
+
+    async def delete(self, shoot: Shoot) -> None:
+        """The shoot is deleted: its control plane goes first, and nobody is left to take finalizers off."""
+        self.simulator.cut(shoot.name)
+        await self.world.kube.delete(NAMESPACES, "", shoot.name)
+
+    async def all_served(self) -> Addresses:
+        """The addresses of all load balancers, once every one has one; asked of the server behind them."""
+        wanted = {(shoot.name, name) for shoot in self.shoots for name in shoot.services}
+        async with asyncio.timeout(LONG), kube.from_file(self.simulator.plane.kubeconfig) as real:
+            found: Addresses = {}
+            while not found.keys() >= wanted:
+                page = await real.page(SERVICES, limit=0)
+                found = _addresses(page.items)
+                async for events in real.watch(SERVICES, page.resource_version):
+                    found |= _addresses([event.object for event in events if event.type != "BOOKMARK"])
+                    if found.keys() >= wanted:
+                        break
+        return found
+
+    async def addresses(self) -> Addresses:
+        """The addresses of all load balancers that have one."""
+        async with kube.from_file(self.simulator.plane.kubeconfig) as real:
+            return _addresses((await real.page(SERVICES, limit=0)).items)
+
+    async def said(self, shoot: Shoot) -> list[str]:
+        """Subjects under which any stream holds something of the shoot, except what is kept to look back."""
+        found = []
+        for stream, filters in _OF_CLUSTER.items():
+            wanted = [one.format(cluster=shoot.name) for one in filters]
+            found += [stored.subject async for stored in consumers.snapshot(self.bus, stream, wanted)]
+        return found
+
+
+_OF_CLUSTER = {
+    streams.OBJECTS: ["object.{cluster}.>"],
+    streams.TRIGGERS: ["trigger.*.{cluster}.>"],
+    streams.LATER: ["later.*.{cluster}.>"],
+    streams.INTENTS: ["intent.{cluster}.>"],
+}
+
+
+def _addresses(services: Iterable[dict[str, Any]]) -> Addresses:
+    found = map(Object, services)
+    return {(s.namespace.removesuffix("-default"), s.name): address(s) for s in found if address(s)}
+
+
+def _named(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+
+
+@contextlib.asynccontextmanager
+async def many_shoots(
+    plane: ControlPlane, nats: NatsServer, folder: Path, count: int, size: int, **settings: Any
+) -> AsyncIterator[ManyShoots]:
+    """A world in which clusters join by their Namespaces, and `count` shoots with nodes that serve."""
+    shoots = [Shoot(number, size) for number in range(1, count + 1)]
+    async with many_clusters(plane) as simulator, contextlib.AsyncExitStack() as stack:
+        # The runtime cluster is simulated, too: the real server's Services are those of all others.
+        await simulator.add(RUNTIME)
+        kubeconfig = simulator.write_kubeconfig(RUNTIME, folder)
+        runtime = dataclasses.replace(
+            plane, kubeconfig=kubeconfig, kubeconfigs=dict.fromkeys(grants.RULES, kubeconfig)
+        )
+        for shoot in shoots:
+            await stack.enter_async_context(_node(shoot))
+        world = await stack.enter_async_context(balancer_world(runtime, nats, folder, "default", **settings))
+        bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
+        registry, leases = Registry(bus), Leases(bus, "joining")
+        joining = Joining(bus, registry, JoinSettings())
+        work = (registry.run(), registry.keep(), leases.run(), leases.while_held("join", joining.run))
+        async with running(*work):
+            yield ManyShoots(world, simulator, bus, shoots)
+
+
+@contextlib.asynccontextmanager
+async def _node(shoot: Shoot) -> AsyncIterator[None]:
+    """Plays a node: at each node port somebody says whose it is; the node is well."""
+    servers = [await _server(_health, shoot.node, 10256)]
+    for name, port in shoot.services.items():
+        servers.append(await _greeter(f"{shoot.name}/{name}", shoot.node, port))
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.close()
+
+
+async def _greeter(greeting: str, address: str, port: int) -> asyncio.Server:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            writer.write(greeting.encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(greet, address, port)
+
+
+async def _server(answer: Any, address: str, port: int) -> asyncio.Server:
+    return await asyncio.start_server(answer, address, port)
+
+
+async def _health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            await writer.drain()
+    writer.close()

@@ -1,0 +1,114 @@
+"""Clients of clusters whose credentials change, and of clusters that leave."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from bus.connection import Bus
+from bus.registry import Registry
+from tests.api.watchers.conftest import Records, heard, in_namespace
+from tests.api.watchers.test_watching import member, portable, store_kubeconfig, watcher
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from windowbox.clients.clusters import clusters
+from windowbox.clients.kube import Kube
+from windowbox.errors import PermanentError, TransientError, Unreachable
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS
+from windowbox.sandbox import certificates
+
+WHICH = f"shoot--a/{DNSRECORDS.id}"
+
+
+@pytest_asyncio.fixture
+async def records(control_plane: ControlPlane) -> AsyncIterator[Records]:
+    async with in_namespace(control_plane.kubeconfig) as made:
+        yield made
+
+
+def unknown(plane: ControlPlane) -> str:
+    """A kubeconfig with a token that the API server does not know."""
+    content = yaml.safe_load(portable(plane))
+    content["users"][0]["user"] = {"token": "outdated"}
+    return yaml.safe_dump(content)
+
+
+def distrusting(plane: ControlPlane, folder: str) -> str:
+    """A kubeconfig with the certificate of another authority than the API server's."""
+    content = yaml.safe_load(portable(plane))
+    other = certificates.authority(plane.kubeconfig.parent / folder)
+    pem = base64.b64encode(other.certificate.read_bytes()).decode()
+    content["clusters"][0]["cluster"]["certificate-authority-data"] = pem
+    return yaml.safe_dump(content)
+
+
+async def renew(records: Records, text: str) -> None:
+    content = base64.b64encode(text.encode()).decode()
+    await records.kube.merge(SECRETS, records.namespace, "kubeconfig", {"data": {"kubeconfig": content}})
+
+
+async def closed(kube: Kube) -> bool:
+    return kube.stale
+
+
+@pytest.mark.parametrize("wrong", ["unknown", "distrusting"])
+async def test_credentials_that_were_renewed_are_read_again(
+    bus: Bus, control_plane: ControlPlane, records: Records, wrong: str
+) -> None:
+    await records.create("web")
+    good = portable(control_plane)
+    bad = unknown(control_plane) if wrong == "unknown" else distrusting(control_plane, "other")
+    await store_kubeconfig(records, bad)
+    async with watcher(bus, records.kube) as one:
+        await one.registry.join(member("shoot--a", records))
+        await one.reaches("broken", WHICH)
+        await renew(records, good)
+        await one.reaches("watching", WHICH)
+    assert ("LISTED", "web", "10.0.0.1") in await heard(bus, records, "shoot--a")
+
+
+async def test_a_client_is_kept_until_it_is_told_that_nobody_knows_it(
+    bus: Bus, control_plane: ControlPlane, records: Records
+) -> None:
+    await store_kubeconfig(records, unknown(control_plane))
+    registry = Registry(bus)
+    async with running(registry.run()), clusters(records.kube, registry) as opened:
+        await registry.join(member("shoot--a", records))
+        await eventually(lambda: _there(registry))
+        first = await opened.get("shoot--a")
+        assert await opened.get("shoot--a") is first
+        with pytest.raises(PermanentError, match="Unauthorized"):
+            await first.get(NAMESPACES, "", "default")
+        await renew(records, portable(control_plane))
+        second = await opened.get("shoot--a")
+        assert (await second.get(NAMESPACES, "", "default")).name == "default"
+        assert await opened.get("shoot--a") is second
+        with pytest.raises(Unreachable, match="has been given up"):
+            await first.get(NAMESPACES, "", "default")
+
+
+async def test_the_client_of_a_cluster_that_leaves_is_closed(
+    bus: Bus, control_plane: ControlPlane, records: Records
+) -> None:
+    await store_kubeconfig(records, portable(control_plane))
+    registry = Registry(bus)
+    async with running(registry.run()), clusters(records.kube, registry) as opened:
+        await registry.join(member("shoot--a", records))
+        await eventually(lambda: _there(registry))
+        kube = await opened.get("shoot--a")
+        await registry.leave("shoot--a")
+        await eventually(lambda: closed(kube))
+        with pytest.raises(TransientError, match="does not take part"):
+            await opened.get("shoot--a")
+        await registry.join(member("shoot--a", records))
+        await eventually(lambda: _there(registry))
+        again = await opened.get("shoot--a")
+        assert (await again.get(NAMESPACES, "", "default")).name == "default"
+
+
+async def _there(registry: Registry) -> bool:
+    return "shoot--a" in registry.members

@@ -1,0 +1,204 @@
+"""Reports become status: the newest one, once, on the object that was meant."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bus import intents
+from bus.connection import WrongSequence
+from bus.messages import EventIntent, StatusIntent
+from patchers.status import Pace
+from tests.api.patchers.conftest import EVENTS, Desk
+from tests.support.rules import rule
+from windowbox.errors import Missing, Superseded
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS
+
+
+def last(state: str) -> dict[str, Any]:
+    """A last operation in this state."""
+    return {
+        "type": "Create",
+        "state": state,
+        "progress": 1,
+        "description": state,
+        "lastUpdateTime": "2026-09-01T10:15:31Z",
+    }
+
+
+def states(versions: list[Object]) -> list[str]:
+    return [str(version.last_operation.get("state")) for version in versions]
+
+
+def reached(state: str) -> Any:
+    return lambda version: version.last_operation.get("state") == state
+
+
+async def test_what_is_reported_is_written(desk: Desk) -> None:
+    record = await desk.record()
+    async with desk.open():
+        await desk.report(record, observedGeneration=1, lastOperation=last("Succeeded"))
+        [written] = await desk.versions(record, reached("Succeeded"))
+    assert written.status == {"observedGeneration": 1, "lastOperation": last("Succeeded")}
+
+
+async def test_a_report_that_was_overtaken_is_never_written(desk: Desk) -> None:
+    record = await desk.record()
+    await desk.report(record, lastOperation=last("Processing"))
+    await desk.report(record, lastOperation=last("Succeeded"))
+    async with desk.open():
+        assert states(await desk.versions(record, reached("Succeeded"))) == ["Succeeded"]
+
+
+@rule("V-8")
+async def test_an_old_report_does_not_come_after_a_new_one(desk: Desk) -> None:
+    record = await desk.record()
+    await desk.wire.unplug()
+    async with desk.open():
+        await desk.report(record, lastOperation=last("Processing"))
+        await desk.outcome(record, "again")
+        await desk.report(record, lastOperation=last("Succeeded"))
+        await desk.wire.plug()
+        seen = states(await desk.versions(record, reached("Succeeded")))
+        assert seen in (["Succeeded"], ["Processing", "Succeeded"])
+        await desk.report(record, observedGeneration=2)
+        assert (
+            states(
+                await desk.versions(record, lambda version: version.status.get("observedGeneration") == 2)
+            )[-1]
+            == "Succeeded"
+        )
+
+
+@rule("V-8")
+async def test_who_has_not_seen_the_newest_report_cannot_add_another(desk: Desk) -> None:
+    record = await desk.record()
+    await desk.report(record, lastOperation=last("Succeeded"))
+    late = StatusIntent(uid=record.uid, patch={"lastOperation": last("Processing")})
+    with pytest.raises(Superseded) as refused:
+        await intents.report(desk.bus, desk.key(record), late, 0)
+    assert isinstance(refused.value.__cause__, WrongSequence)
+
+
+@rule("V-1", "V-8")
+async def test_what_others_change_meanwhile_does_not_stop_a_report(desk: Desk) -> None:
+    record = await desk.record()
+    note = {"metadata": {"annotations": {"example.com/note": "mine"}}}
+    await desk.api.merge(DNSRECORDS, "default", record.name, note)
+    async with desk.open():
+        await desk.report(record, lastOperation=last("Succeeded"))
+        written = (await desk.versions(record, reached("Succeeded")))[-1]
+    assert written.annotations == {"example.com/note": "mine"}
+
+
+@rule("B-1", "V-9")
+async def test_a_report_is_written_when_the_api_is_back(desk: Desk) -> None:
+    record = await desk.record()
+    await desk.wire.unplug()
+    async with desk.open():
+        await desk.report(record, lastOperation=last("Succeeded"))
+        await desk.outcome(record, "again")
+        await desk.wire.plug()
+        await desk.versions(record, reached("Succeeded"))
+
+
+@rule("V-1")
+async def test_a_report_about_a_former_object_is_not_written_on_its_successor(desk: Desk) -> None:
+    former = await desk.record()
+    await desk.api.delete(DNSRECORDS, "default", former.name)
+    record = await desk.record(former.name)
+    async with desk.open():
+        await desk.report(former, lastOperation=last("Succeeded"))
+        await desk.outcome(former, "replaced")
+        assert (await desk.api.get(DNSRECORDS, "default", record.name)).status == {}
+        await desk.report(record, lastOperation=last("Processing"))
+        await desk.versions(record, reached("Processing"))
+
+
+@rule("W-7")
+async def test_a_bus_that_went_back_in_time_takes_no_status_back(desk: Desk) -> None:
+    record = await desk.record()
+    old, new = last("Processing"), last("Succeeded") | {"lastUpdateTime": "2026-09-01T10:15:32Z"}
+    async with desk.open():
+        await desk.report(record, lastOperation=new)
+        await desk.versions(record, reached("Succeeded"))
+        await desk.report(record, lastOperation=old)
+        await desk.outcome(record, "overtaken")
+    assert (await desk.api.get(DNSRECORDS, "default", record.name)).last_operation == new
+
+
+async def test_a_report_about_an_object_that_is_gone_is_forgotten(desk: Desk) -> None:
+    record = await desk.record()
+    await desk.api.delete(DNSRECORDS, "default", record.name)
+    async with desk.open():
+        await desk.report(record, lastOperation=last("Succeeded"))
+        await desk.outcome(record, "gone")
+    assert (await intents.last(desk.bus, desk.key(record))).intent is None
+    with pytest.raises(Missing):
+        await desk.api.get(DNSRECORDS, "default", record.name)
+
+
+async def test_a_report_that_the_api_refuses_makes_way_for_the_next(desk: Desk) -> None:
+    record = await desk.record()
+    async with desk.open():
+        await desk.report(record, observedGeneration="many")
+        refused = await desk.outcome(record, "refused")
+        assert "observedGeneration" in refused.note
+        await desk.report(record, lastOperation=last("Succeeded"))
+        await desk.versions(record, reached("Succeeded"))
+
+
+async def test_the_pace_lets_the_others_wait(desk: Desk) -> None:
+    pace = Pace(0.01)
+    waiting = [asyncio.create_task(pace.wait()) for _ in range(3)]
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert (len(done), len(pending)) == (1, 2)
+    for task in pending:
+        task.cancel()
+
+
+async def test_without_a_limit_nobody_waits() -> None:
+    pace = Pace(0)
+    for _ in range(1000):
+        await pace.wait()
+
+
+async def test_what_happens_again_is_told_once_and_counted(desk: Desk) -> None:
+    record = await desk.record()
+    quarrel = EventIntent(type="Warning", reason="ReconcileError", note="the name server is away")
+    other = EventIntent(type="Warning", reason="ReconcileError", note="the name server refuses")
+    async with desk.open():
+        for number, event in enumerate((quarrel, other, quarrel), start=1):
+            await desk.report(record, event=event, observedGeneration=number)
+            assert await _told(desk, record, number) == number
+        page = await desk.api.page(EVENTS)
+    told = {e["message"]: e for e in page.items if e["involvedObject"]["uid"] == record.uid}
+    assert {note: event["count"] for note, event in told.items()} == {quarrel.note: 2, other.note: 1}
+    about = told[quarrel.note]
+    assert (about["type"], about["reason"]) == ("Warning", "ReconcileError")
+    assert about["involvedObject"]["kind"] == "DNSRecord"
+
+
+async def test_a_status_that_is_shown_already_is_not_written_again(desk: Desk) -> None:
+    record = await desk.record()
+    news = EventIntent(type="Normal", reason="Updated", note="other nodes")
+    async with desk.open():
+        await desk.report(record, event=news, shown=True, observedGeneration=7)
+        await desk.outcome(record, "told")
+        assert await _told(desk, record, 1) == 1
+        found = await desk.api.get(DNSRECORDS, "default", record.name)
+    assert found.resource_version == record.resource_version
+
+
+async def _told(desk: Desk, record: Object, times: int) -> int:
+    """How often something was told about the object, once it is `times`."""
+    async with asyncio.timeout(30):
+        while True:
+            events = (await desk.api.page(EVENTS)).items
+            counts = [e["count"] for e in events if e["involvedObject"]["uid"] == record.uid]
+            if sum(counts) >= times:
+                return sum(counts)
+            await asyncio.sleep(0.05)

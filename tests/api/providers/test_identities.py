@@ -1,0 +1,108 @@
+"""Which clusters are taken for the same one, and which never are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bus.registry import SecretKey
+from tests.api.providers.liar import liar
+from tests.support.kindworld import inline
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.clients import identities, kube
+from windowbox.clients.kube import Kube
+from windowbox.models.refs import NAMESPACES, is_provider_cluster
+from windowbox.sandbox import certificates, controlplane, grants
+
+A, B = SecretKey(namespace="a", name="cloudprovider"), SecretKey(namespace="b", name="cloudprovider")
+
+
+def elsewhere(kubeconfig: bytes) -> bytes:
+    """The same server by another name."""
+    return kubeconfig.replace(b"127.0.0.1", b"localhost")
+
+
+def unverified(kubeconfig: bytes) -> bytes:
+    content = yaml.safe_load(kubeconfig)
+    for entry in content["clusters"]:
+        entry["cluster"].pop("certificate-authority-data")
+        entry["cluster"]["insecure-skip-tls-verify"] = True
+    return yaml.safe_dump(content).encode()
+
+
+def of(plane: ControlPlane, role: str = "provider") -> bytes:
+    return inline(plane.kubeconfigs[role].read_bytes())
+
+
+def nobody(plane: ControlPlane) -> bytes:
+    """A user who is known, and may do nothing."""
+    user = certificates.client(plane.api.ca, plane.kubeconfig.parent / "pki", grants.user("nobody"))
+    return inline(controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user).encode())
+
+
+@contextlib.asynccontextmanager
+async def opened(*kubeconfigs: bytes) -> AsyncIterator[list[Kube]]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(kube.from_text(one, "it")) for one in kubeconfigs]
+
+
+@rule("K-4")
+async def test_a_cluster_is_known_by_whatever_name_it_is_reached(plane: ControlPlane) -> None:
+    async with opened(of(plane, "worker"), of(plane), elsewhere(of(plane))) as (own, same, by_name):
+        assert await identities.same(same, own)
+        assert await identities.same(by_name, own)
+
+
+async def test_where_it_is_tells_without_any_rights(plane: ControlPlane) -> None:
+    async with opened(of(plane, "worker"), nobody(plane), elsewhere(nobody(plane))) as (own, same, by_name):
+        assert await identities.same(same, own)
+        assert not await identities.same(by_name, own)
+
+
+async def test_other_clusters_are_others(plane: ControlPlane, other: ControlPlane) -> None:
+    async with opened(of(plane), of(other)) as (one, two):
+        assert not await identities.same(two, one)
+        assert identities.provider(one, A) != identities.provider(two, A)
+        assert identities.provider(two, A) == identities.provider(two, B)
+
+
+async def test_nothing_that_a_server_says_makes_it_another(plane: ControlPlane, tmp_path: Path) -> None:
+    async with kube.from_file(plane.kubeconfig) as real:
+        uid = (await real.get(NAMESPACES, "", "kube-system")).uid
+        async with liar(tmp_path, uid) as tenant:
+            honest = plane.api.ca.certificate
+            lies = (tenant.kubeconfig(), tenant.kubeconfig(honest))
+            async with opened(*lies) as claims:
+                for claim in claims:
+                    assert (await claim.get(NAMESPACES, "", "kube-system")).uid == uid
+                    assert not await identities.same(claim, real)
+                    assert identities.provider(claim, A) != identities.provider(real, A)
+
+
+async def test_a_server_that_nobody_vouches_for_is_the_secrets_alone(plane: ControlPlane) -> None:
+    async with opened(of(plane), unverified(of(plane))) as (own, any_server):
+        assert not await identities.same(any_server, own)
+        assert not await identities.same(any_server, any_server)
+        assert identities.provider(any_server, A) != identities.provider(any_server, B)
+        assert identities.provider(any_server, A) != identities.provider(own, A)
+
+
+@pytest.mark.parametrize("port", ["", ":443"])
+async def test_a_port_may_be_left_out(plane: ControlPlane, port: str) -> None:
+    def at(url: str) -> bytes:
+        return of(plane).replace(plane.url.encode(), url.encode())
+
+    async with opened(at("https://api.example.com:443"), at(f"https://API.example.com{port}/")) as (a, b):
+        assert identities.provider(a, A) == identities.provider(b, A)
+
+
+async def test_names_of_provider_clusters_are_told_from_those_that_people_give(plane: ControlPlane) -> None:
+    async with opened(of(plane)) as (own,):
+        assert is_provider_cluster(identities.provider(own, A))
+    assert not is_provider_cluster("provider-1")
+    assert not is_provider_cluster("runtime")

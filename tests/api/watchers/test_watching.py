@@ -1,0 +1,293 @@
+"""Which kinds of which clusters are mirrored, and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bus import presence, streams
+from bus.connection import Access, Bus, connected
+from bus.leases import Leases
+from bus.registry import Member, Registry, SecretKey
+from bus.views import View
+from tests.api.watchers.conftest import Records, heard, in_namespace, knows
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from watchers.watching import Watching
+from windowbox.clients.clusters import clusters
+from windowbox.clients.kube import Kube
+from windowbox.models import refs
+from windowbox.models.refs import DNSRECORDS, SECRETS, Resource
+from windowbox.sandbox import processes
+
+RECORDS = f"runtime/{DNSRECORDS.id}"
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+
+
+@dataclass
+class Watcher:
+    """What one process does to watch."""
+
+    registry: Registry
+    watching: Watching
+
+    def state(self, which: str = RECORDS) -> str:
+        return self.watching.states.get(which, "")
+
+    async def reaches(self, state: str, which: str = RECORDS) -> None:
+        async def look() -> bool:
+            return self.state(which).startswith(state)
+
+        await eventually(look)
+
+
+@contextlib.asynccontextmanager
+async def watcher(
+    bus: Bus, runtime: Kube, name: str = "one", kinds: tuple[str, ...] = (DNSRECORDS.id,)
+) -> AsyncIterator[Watcher]:
+    """Watch as long as the body lasts."""
+    registry, leases = Registry(bus), Leases(bus, name)
+    async with clusters(runtime, registry) as opened:
+        watching = Watching(bus, leases, opened, registry, kinds)
+        async with running(leases.run(), registry.run(), watching.run()):
+            yield Watcher(registry, watching)
+
+
+async def test_one_watches_and_the_other_stands_by(bus: Bus, records: Records) -> None:
+    async with watcher(bus, records.kube, "one") as one:
+        await one.reaches("watching")
+        async with watcher(bus, records.kube, "two") as two:
+            await two.reaches("standing by")
+            for number in range(10):
+                await records.create(f"web-{number}")
+            await eventually(lambda: knows(bus, records.ref("web-9"), "ADDED", "10.0.0.1"))
+            assert (one.state(), two.state()) == ("watching", "standing by")
+        told = await heard(bus, records)
+    assert sorted(told) == [("ADDED", f"web-{n}", "10.0.0.1") for n in range(10)]
+
+
+async def test_who_stood_by_takes_over_without_a_gap(bus: Bus, records: Records) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        one = await stack.enter_async_context(watcher(bus, records.kube, "one"))
+        await one.reaches("watching")
+        async with watcher(bus, records.kube, "two") as two:
+            await records.create("before")
+            await eventually(lambda: knows(bus, records.ref("before"), "ADDED", "10.0.0.1"))
+            await stack.aclose()
+            assert one.state() == "standing by"
+            await records.create("between")
+            await two.reaches("watching")
+            await records.create("after")
+            await eventually(lambda: knows(bus, records.ref("after"), "ADDED", "10.0.0.1"))
+    assert sorted(name for _, name, _ in await heard(bus, records)) == ["after", "before", "between"]
+
+
+async def test_a_killed_watcher_is_replaced_without_a_gap(
+    bus: Bus, nats_url: str, control_plane: ControlPlane, records: Records
+) -> None:
+    first = await watch_process(nats_url, control_plane.kubeconfig)
+    try:
+        await records.create("before")
+        await eventually(lambda: heard(bus, records))
+        async with watcher(bus, records.kube, "heir") as heir:
+            await heir.reaches("standing by")
+            first.kill()
+            await first.wait()
+            await records.create("between")
+            await heir.reaches("watching")
+            await eventually(lambda: knows(bus, records.ref("between"), "LISTED", "10.0.0.1"))
+        assert len(await heard(bus, records)) == 2
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            first.kill()
+        await first.wait()
+
+
+async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane: ControlPlane) -> None:
+    process = await watch_process(nats_url, control_plane.kubeconfig)
+    try:
+        async with connected(Access(nats_url)) as bus:
+
+            async def told() -> list[dict[str, Any]]:
+                there = await presence.processes(bus)
+                return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
+
+            [watch] = await eventually(told)
+            assert watch["role"] == "watch"
+            assert set(watch["watches"]) == {
+                "runtime/backupbuckets.extensions.gardener.cloud",
+                "runtime/backupentries.extensions.gardener.cloud",
+                "runtime/bastions.extensions.gardener.cloud",
+                "runtime/clusters.extensions.gardener.cloud",
+                "runtime/dnsrecords.extensions.gardener.cloud",
+                "runtime/endpointslices.discovery.k8s.io",
+                "runtime/extensions.extensions.gardener.cloud",
+                "runtime/infrastructures.extensions.gardener.cloud",
+                "runtime/ingresses.networking.k8s.io",
+                "runtime/ippools.crd.projectcalico.org",
+                "runtime/leases.coordination.k8s.io",
+                "runtime/managedresources.resources.gardener.cloud",
+                "runtime/namespaces",
+                "runtime/networkpolicies.networking.k8s.io",
+                "runtime/nodes",
+                "runtime/operatingsystemconfigs.extensions.gardener.cloud",
+                "runtime/pods",
+                "runtime/selfhostedshootexposures.extensions.gardener.cloud",
+                "runtime/services",
+            }
+            process.terminate()
+            assert await process.wait() == 0
+            assert await presence.processes(bus) == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def test_a_watcher_fills_a_store_that_was_emptied(nats: NatsServer, records: Records) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await streams.ensure(bus)
+        await records.create("web")
+        async with watcher(bus, records.kube) as one:
+            await one.reaches("watching")
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+            await eventually(lambda: knows(bus, records.ref("web"), "LISTED", "10.0.0.1"))
+            await records.create("after")
+            await eventually(lambda: knows(bus, records.ref("after"), "ADDED", "10.0.0.1"))
+
+
+async def test_a_kind_that_is_missing_is_waited_for(
+    bus: Bus, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widgets = Resource("test.windowbox.dev", "v1", "widgets", "Widget")
+    monkeypatch.setitem(refs.RESOURCES, widgets.id, widgets)
+    async with watcher(bus, records.kube, kinds=(widgets.id, DNSRECORDS.id)) as one:
+        which = f"runtime/{widgets.id}"
+        await one.reaches("waiting for its CustomResourceDefinition", which)
+        await one.reaches("watching")
+        try:
+            # Of another version at first: then there is still nothing to watch.
+            await records.kube.create(CRDS, "", definition(widgets, "v1alpha1"))
+            await one.reaches("waiting for its CustomResourceDefinition", which)
+            versions = definition(widgets, "v1alpha1", "v1")["spec"]["versions"]
+            await records.kube.merge(CRDS, "", widgets.id, {"spec": {"versions": versions}})
+            await one.reaches("watching", which)
+        finally:
+            await records.kube.delete(CRDS, "", widgets.id)
+
+
+async def test_a_cluster_joins_and_leaves(bus: Bus, control_plane: ControlPlane, records: Records) -> None:
+    await store_kubeconfig(records, portable(control_plane))
+    async with watcher(bus, records.kube) as one, in_namespace(control_plane.kubeconfig) as there:
+        await there.create("web")
+        which = f"shoot--a.b/{DNSRECORDS.id}"
+        for _ in range(2):
+            await one.registry.join(member("shoot--a.b", records))
+            await one.reaches("watching", which)
+            assert await heard(bus, there, "shoot--a.b") == [("LISTED", "web", "10.0.0.1")]
+            await one.registry.leave("shoot--a.b")
+            await eventually(lambda: is_forgotten(bus, there, one, which))
+        assert one.state() == "watching"
+
+
+async def test_who_reads_along_forgets_a_cluster_that_has_left(
+    bus: Bus, control_plane: ControlPlane, records: Records
+) -> None:
+    await store_kubeconfig(records, portable(control_plane))
+    view: View[str] = View(bus, DNSRECORDS.id, lambda ref, _: ref.name)
+    async with watcher(bus, records.kube) as one, running(view.run()):
+        await records.create("web")
+        await one.registry.join(member("shoot", records))
+
+        async def seen() -> bool:
+            return "shoot" in view.listed and view.get(records.ref("web", "shoot")) == "web"
+
+        await eventually(seen)
+        await one.registry.leave("shoot")
+
+        async def forgotten() -> bool:
+            return "shoot" not in view.listed and view.get(records.ref("web", "shoot")) is None
+
+        await eventually(forgotten)
+        assert view.get(records.ref("web")) == "web"
+
+
+async def test_a_cluster_that_cannot_be_used_disturbs_no_other(
+    bus: Bus, control_plane: ControlPlane, records: Records
+) -> None:
+    content = yaml.safe_load(portable(control_plane))
+    content["users"][0]["user"] = {"exec": {"command": "touch", "args": ["here"]}}
+    await store_kubeconfig(records, yaml.safe_dump(content))
+    async with watcher(bus, records.kube) as one:
+        await bus.publish("$KV.clusters.nonsense", b"{")
+        await one.registry.join(member("tricky", records))
+        await one.registry.join(Member(id="strange", kinds=("widgets.example.com",), file="/nowhere"))
+        await one.registry.join(Member(id="missing", file="/nowhere"))
+        await one.reaches("broken", f"tricky/{DNSRECORDS.id}")
+        await one.reaches("broken", f"missing/{DNSRECORDS.id}")
+        await one.reaches("broken: this version knows no such kind", "strange/widgets.example.com")
+        assert "users[0].user.exec is not allowed" in one.state(f"tricky/{DNSRECORDS.id}")
+        await one.reaches("watching")
+        await records.create("web")
+        await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
+
+
+async def watch_process(url: str, kubeconfig: Path) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "windowbox", "watch", "--nats", url, "--kubeconfig", str(kubeconfig),
+        stdout=DEVNULL, preexec_fn=processes.dying_with_parent(), env=dict(os.environ),
+    )  # fmt: skip
+
+
+def member(id: str, records: Records) -> Member:
+    return Member(id=id, secret=SecretKey(namespace=records.namespace, name="kubeconfig"))
+
+
+def portable(plane: ControlPlane) -> str:
+    """The administrator's kubeconfig with everything inline, as it stands in a Secret."""
+    content = yaml.safe_load(plane.kubeconfig.read_text())
+    for part in (content["clusters"][0]["cluster"], content["users"][0]["user"]):
+        for key in ("certificate-authority", "client-certificate", "client-key"):
+            if key in part:
+                part[f"{key}-data"] = base64.b64encode(Path(part.pop(key)).read_bytes()).decode()
+    return yaml.safe_dump(content)
+
+
+async def store_kubeconfig(records: Records, text: str) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "kubeconfig"},
+        "data": {"kubeconfig": base64.b64encode(text.encode()).decode()},
+    }
+    await records.kube.create(SECRETS, records.namespace, body)
+
+
+def definition(resource: Resource, *versions: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    served = [{"name": v, "served": True, "storage": v == versions[0], "schema": schema} for v in versions]
+    names = {"kind": resource.kind, "plural": resource.plural, "singular": resource.kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.id},
+        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": served},
+    }
+
+
+async def is_forgotten(bus: Bus, records: Records, one: Watcher, which: str) -> bool:
+    return not one.state(which) and not await heard(bus, records, "shoot--a.b")

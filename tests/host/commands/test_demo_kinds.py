@@ -1,0 +1,49 @@
+"""What the demo shows of kinds that make objects, on played nodes: what it says is what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from windowbox.commands.kinds import demo
+from windowbox.sandbox import detached, environment, stages
+from windowbox.sandbox.state import State
+
+OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "played_nodes": 2}
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, State]]:
+    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("demo") / "kinds"
+    try:
+        yield folder, detached.up(folder, OPTIONS)
+    finally:
+        detached.down(folder, wipe=True)
+
+
+def shown(sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]) -> str:
+    folder, state = sandbox
+    kubeconfig = Path(environment.variables(folder, state)["KUBECONFIG"])
+    asyncio.run(demo.show(kubeconfig, folder, state))
+    return capsys.readouterr().out
+
+
+def test_what_was_made_comes_back_goes_without_a_trace_and_a_second_run_shows_the_same(
+    sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for said in (shown(sandbox, capsys), shown(sandbox, capsys)):
+        assert "Infrastructure shoot--demo--show/one: Succeeded after" in said
+        assert "Namespace infra-shoot--demo--show" in said
+        assert "NetworkPolicy provider-local-deny-all deleted by hand: back after" in said
+        assert "Bastion shoot--demo--show/one: Succeeded, at 127." in said
+        assert "its first words: node=played-" in said
+        assert "Service bastion-one deleted by hand: back after" in said
+        assert "Bastion shoot--demo--show/one deleted: gone after" in said
+        assert "Infrastructure shoot--demo--show/one deleted: gone after" in said
+        assert said.rstrip().endswith("nothing of it is left")

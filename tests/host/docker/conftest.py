@@ -1,0 +1,62 @@
+"""A host with a Docker engine for all tests here; each test leaves it without containers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.engine import Unable
+from tests.host.docker import host as hosts
+from tests.host.docker.host import IMAGE, NETWORK, RANGE4, RANGE6, Host
+from windowbox.clients import docker
+from windowbox.clients.docker import Engine
+from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import choice
+from windowbox.models.lbsettings import LoadBalancerSettings
+
+
+@pytest.fixture(scope="package")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    if reason := hosts.missing():
+        pytest.skip(reason)
+    try:
+        with hosts.host(tmp_path_factory.mktemp("docker")) as made:
+            yield made
+    except Unable as error:
+        pytest.skip(str(error))
+
+
+@pytest_asyncio.fixture
+async def engine(host: Host) -> AsyncIterator[Engine]:
+    async with docker.opened(host.socket) as opened:
+        yield opened
+    host.tidy()
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LoadBalancerSettings:
+    """What `docker-host+folder`, or the like, stands for: an attachment, with a folder or without."""
+    kind, _, folder = request.param.partition("+")
+    return LoadBalancerSettings.model_validate(
+        {
+            "attachment": kind,
+            "folder": tmp_path / "envoy" if folder else None,
+            "image": IMAGE,
+            "network": NETWORK,
+            "ranges": [{"prefixes": [RANGE4, RANGE6]}],
+        }
+    )
+
+
+@pytest.fixture
+def attach(settings: LoadBalancerSettings) -> Callable[[Engine], Attachment]:
+    """Makes the attachment as a windowbox does that has just been started."""
+    return lambda engine: choice.chosen(engine, settings)
+
+
+@pytest.fixture
+def attachment(engine: Engine, attach: Callable[[Engine], Attachment]) -> Attachment:
+    return attach(engine)

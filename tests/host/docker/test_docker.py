@@ -1,0 +1,191 @@
+"""The door to Docker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import aiodocker.exceptions
+import pytest
+from aiodocker.exceptions import DockerError
+
+from tests.host.docker.host import IMAGE, Host
+from tests.support.rules import rule
+from tests.support.running import soon
+from windowbox.clients import docker
+from windowbox.clients.docker import Engine
+from windowbox.errors import Conflict, Malformed, Missing, Refused, Unreachable, WindowboxError
+
+SLEEP = {"Image": IMAGE, "Cmd": ["sleep", "infinity"]}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kind
+        for _, kind in inspect.getmembers(aiodocker.exceptions, inspect.isclass)
+        if kind.__module__ != "typing"
+    ],
+)
+def test_every_error_of_the_library_is_translated(error: type) -> None:
+    if not issubclass(error, DockerError):
+        pytest.skip("no error")
+    made = error.__new__(error)
+    made.status, made.message = 500, "said so"
+    assert "try it: said so" in str(docker.refusal("try it", made))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [
+        pytest.param(400, "invalid reference format", Malformed, id="LB-14-docker-malformed"),
+        pytest.param(403, "Address already in use", Refused, id="LB-14-docker-address-taken"),
+        pytest.param(404, "No such container: a", Missing, id="LB-14-docker-missing"),
+        pytest.param(409, "The container name is already in use", Conflict, id="LB-14-docker-name-taken"),
+        pytest.param(500, "port is already allocated", Refused, id="LB-14-docker-port-taken"),
+        pytest.param(500, "bind: cannot assign requested address", Refused, id="LB-14-docker-no-address"),
+        pytest.param(500, "something else", Unreachable, id="LB-14-docker-other"),
+        pytest.param(503, "the engine starts", Unreachable, id="LB-14-docker-busy"),
+        pytest.param(900, "Cannot connect", Unreachable, id="LB-14-docker-away"),
+    ],
+)
+def test_what_docker_answers(status: int, message: str, error: type[WindowboxError]) -> None:
+    told = docker.refusal("start container a", DockerError(status, message))
+    assert type(told) is error
+    assert str(told).startswith("start container a: ")
+    assert message in str(told)
+
+
+async def test_an_engine_that_is_away_is_unreachable(tmp_path: Path) -> None:
+    async with docker.opened(str(tmp_path / "docker.sock")) as engine:
+        with pytest.raises(Unreachable, match="list containers: "):
+            await engine.labelled({})
+
+
+async def test_an_address_that_is_none_is_told() -> None:
+    with pytest.raises(Malformed, match=r"set loadbalancer\.docker"):
+        async with docker.opened("nonsense"):
+            pass
+
+
+async def test_docker_host_is_heeded(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{host.socket}")
+    async with docker.opened() as engine:
+        assert await engine.labelled({}) == []
+
+
+@rule("LB-9-delete")
+async def test_removing_what_is_gone_is_fine(engine: Engine) -> None:
+    await engine.remove("never-was")
+
+
+@rule("LB-14-docker")
+async def test_a_program_that_fails_tells_why(engine: Engine) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.start(container)
+    assert await engine.execute(container, ["sh", "-c", "echo said"]) == b"said\n"
+    with pytest.raises(Refused, match=r"run sh in container .* exit code 3: so it is"):
+        await engine.execute(container, ["sh", "-c", "echo so it is >&2; exit 3"])
+
+
+@rule("LB-14-docker")
+async def test_files_are_put_and_read_whether_it_runs_or_not(engine: Engine) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.put(container, "/", {"some/where/a": b"1", "some/where/b": b"2"})
+    assert await engine.files(container, "/some/where") == {"a": b"1", "b": b"2"}
+    await engine.start(container)
+    assert await engine.files(container, "/some/where/b") == {"b": b"2"}
+    assert await engine.files(container, "/some/where/c") == {}
+
+
+async def test_a_second_container_of_the_name_is_a_conflict(engine: Engine) -> None:
+    await engine.create("box", SLEEP)
+    with pytest.raises(Conflict):
+        await engine.create("box", SLEEP)
+
+
+async def test_starting_what_runs_is_fine(engine: Engine) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.start(container)
+    await engine.start(container)
+    assert (await engine.look("box")).running
+
+
+@pytest.mark.parametrize("way", ["rm --force", "kill", "stop --time=0", "restart --time=0"])
+async def test_the_end_of_a_life_is_told(engine: Engine, host: Host, way: str) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.start(container)
+    ended = asyncio.ensure_future(engine.ended(await engine.look(container)))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(host.engine.docker, *way.split(), "box")
+    await soon(ended)
+
+
+async def test_an_end_that_was_missed_is_noticed(engine: Engine) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.start(container)
+    found = await engine.look(container)
+    await engine.remove(container)
+    await soon(engine.ended(found))
+
+
+async def test_an_end_is_told_also_if_the_engine_was_out_of_reach(
+    engine: Engine, host: Host, tmp_path: Path
+) -> None:
+    container = await engine.create("box", SLEEP)
+    await engine.start(container)
+    async with interrupted(host.socket, tmp_path) as (address, cut), docker.opened(address) as far:
+        ended = asyncio.ensure_future(far.ended(await far.look(container)))
+        for _ in range(5):  # so many answers later, it has had its own, and waits
+            await far.look(container)
+        async with cut():
+            await engine.remove(container)
+            with pytest.raises(Unreachable):
+                await far.look(container)
+        await soon(ended)
+
+
+async def test_an_image_that_is_nowhere_is_told(engine: Engine) -> None:
+    await engine.ensure_image(IMAGE)
+    with pytest.raises(WindowboxError, match=r"image 127\.0\.0\.1:9/nowhere"):
+        await engine.ensure_image("127.0.0.1:9/nowhere")
+
+
+@contextlib.asynccontextmanager
+async def interrupted(
+    socket: str, folder: Path
+) -> AsyncIterator[tuple[str, Callable[[], AbstractAsyncContextManager[None]]]]:
+    """Another address of the engine, and how to cut all connections to it for a while."""
+    address, hidden = folder / "far.sock", folder / "hidden.sock"
+    writers: list[asyncio.StreamWriter] = []
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(socket)
+        writers.extend((writer, far_writer))
+        await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
+
+    @contextlib.asynccontextmanager
+    async def cut() -> AsyncIterator[None]:
+        address.rename(hidden)
+        for writer in writers:
+            writer.close()
+        yield
+        hidden.rename(address)
+
+    async with await asyncio.start_unix_server(pass_on, address):
+        try:
+            yield str(address), cut
+        finally:
+            for writer in writers:
+                writer.close()
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()

@@ -1,0 +1,62 @@
+"""What is left of these tests if they are killed: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.host.docker import host as hosts
+from tests.support.running import soon
+
+_SCRIPT = """
+import sys, time
+from pathlib import Path
+from tests.docker import host as hosts
+with hosts.host(Path(sys.argv[1])) as made:
+    made.engine.docker("run", "--detach", hosts.IMAGE, "sleep", "infinity")
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+async def test_an_engine_ends_with_the_test_that_started_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    if reason := hosts.missing():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("killed")  # short: there will be sockets in it
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _SCRIPT, str(folder)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert child.stdout is not None
+    if not await soon(child.stdout.readline()):
+        _, complaint = await child.communicate()
+        pytest.skip(f"no engine: {complaint.decode()[-300:]}")
+    assert _of(folder)
+
+    child.send_signal(signal.SIGKILL)
+
+    await soon(child.wait())
+    async with asyncio.timeout(30):
+        while _of(folder):  # noqa: ASYNC110 - nobody tells of the end of strangers
+            await asyncio.sleep(0.05)
+
+
+def _of(folder: Path) -> list[str]:
+    """The processes that are told of the folder, or run below it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in command and b"-c\0" not in command:
+            found.append(process.name)
+    return found

@@ -1,0 +1,195 @@
+"""Envoys in a network of their own, to which the host sends whole prefixes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from tests.host.docker import traffic
+from tests.host.docker.host import BACKEND4, IMAGE, NETWORK, Host
+from tests.host.docker.traffic import backend, balancer
+from tests.support.rules import rule
+from tests.support.running import running, soon
+from windowbox.clients.docker import Engine
+from windowbox.clients.envoy import hostnetwork
+from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import routes
+from windowbox.clients.envoy.edge import Edge
+from windowbox.errors import Malformed, Refused
+from windowbox.models.loadbalancers import Endpoint, Listener
+
+ADDRESS = "172.18.255.231"
+NODE = "10.77.0.5"
+"""Only a route through its machine's host leads to it."""
+BOX = "gardener-lb-kind-network"
+
+pytestmark = pytest.mark.parametrize("settings", ["docker-routed"], indirect=True)
+
+
+def inside(host: Host, family: str = "-4") -> str:
+    """The routes in the Envoys' network."""
+    return host.engine.docker("exec", BOX, "ip", family, "route")
+
+
+def node(host: Host) -> str:
+    """Start a container that has the node's address behind its own, with a greeting; returns its own."""
+    greet = "ip address add 10.77.0.5/32 dev lo && exec nc -ll -p 30080 -e hostname"
+    host.engine.docker(
+        "run", "--detach", "--name=node", "--hostname=node", "--cap-add=NET_ADMIN", f"--network={NETWORK}",
+        IMAGE, "sh", "-c", greet,
+    )  # fmt: skip
+    return str(host.inspected("node")["NetworkSettings"]["Networks"][NETWORK]["IPAddress"])
+
+
+@rule("LB-10-routes", "LB-10-unused")
+async def test_nodes_are_reached_by_routes_that_go_when_they_are_not_needed(
+    attachment: Attachment, host: Host
+) -> None:
+    hop = node(host)
+    await attachment.prepare([ADDRESS])
+    wanted = balancer(Listener(ADDRESS, 80, "TCP", (Endpoint(NODE, 30080, "node"),)))
+    envoy = await attachment.start(traffic.order(attachment, wanted))
+
+    await envoy.route({f"{NODE}/32": hop, "10.77.0.6/32": hop, "fd77::5/128": "fd00:10::9"})
+    assert await _greeting() == "node"
+    assert f"10.77.0.6 via {hop}" in inside(host)
+    assert "fd77::5 via fd00:10::9" in inside(host, "-6")
+
+    await envoy.route({f"{NODE}/32": hop})
+    assert f"{NODE} via {hop}" in inside(host)
+    assert "10.77.0.6" not in inside(host)
+    assert "fd77::5" not in inside(host, "-6")
+
+    await envoy.route({})
+    assert "10.77" not in inside(host)
+    assert not [route for route in host.routes() if "10.77" in route]
+
+
+async def _greeting() -> str:
+    found: list[str] = []
+
+    async def try_once() -> bool:
+        with contextlib.suppress(OSError):
+            found.append(await traffic.greeting(ADDRESS, 80))
+        return bool(found and found[-1])
+
+    await traffic.until(try_once, "nobody greets")
+    return found[-1]
+
+
+@rule("LB-11-10")
+async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment, host: Host) -> None:
+    hop = node(host)
+    wanted = balancer(Listener(ADDRESS, 80, "TCP", (Endpoint(NODE, 30080, "node"),)))
+    edge = Edge(attachment)
+    async with running(edge.keep()):
+        await soon(edge.write([wanted]))
+        await edge.route({f"{NODE}/32": hop})
+        assert await _greeting() == "node"
+
+        host.crash(BOX)
+
+        assert await _greeting() == "node"
+
+
+@rule("LB-15-12")
+async def test_who_waits_at_an_envoy_that_makes_way_is_kept(attachment: Attachment, host: Host) -> None:
+    setting = hostnetwork.setting_of(hostnetwork.MIGRATE)
+    if not setting.exists():
+        pytest.skip(f"this system has no {hostnetwork.MIGRATE}")
+    await attachment.prepare([ADDRESS])
+    assert host.engine.docker("exec", BOX, "cat", str(setting)).strip() == "1"
+
+
+@rule("LB-11-10")
+async def test_a_route_that_cannot_be_set_is_an_error_and_harms_no_other(
+    attachment: Attachment, host: Host
+) -> None:
+    await attachment.prepare([ADDRESS])
+    envoy = await attachment.start(traffic.order(attachment, balancer()))
+    with pytest.raises(Refused, match=r"10\.77\.0\.5/32 via 203\.0\.113\.1"):
+        await envoy.route({f"{NODE}/32": "203.0.113.1", "10.77.0.6/32": "172.18.0.1"})
+    assert "10.77.0.6 via 172.18.0.1" in inside(host)
+    with pytest.raises(Malformed, match="one family"):
+        await envoy.route({f"{NODE}/32": "fd00::1"})
+    with pytest.raises(Malformed, match="; reboot"):
+        await envoy.route({f"{NODE}/32": "; reboot"})
+
+
+async def test_edges_share_the_network_and_keep_their_routes_apart(
+    attachment: Attachment, host: Host
+) -> None:
+    one = await attachment.start(traffic.order(attachment, balancer(), name="one"))
+    two = await attachment.start(traffic.order(attachment, balancer(), name="two"))
+    both, second = "10.77.0.1/32", "10.77.0.2/32"
+    await one.route({both: "172.18.0.1"})
+    await two.route({both: "172.18.0.1", second: "172.18.0.1"})
+
+    await two.route({})
+
+    assert "10.77.0.1 via 172.18.0.1" in inside(host)
+    assert "10.77.0.2" not in inside(host)
+    await two.end()
+    assert BOX in host.containers()
+    assert await attachment.names() == ["one"]
+    await one.end()
+    assert host.containers() == set()
+
+
+@rule("LB-9-labels", "LB-11-13")
+async def test_whoever_removes_what_teardown_finds_ends_everything(
+    attachment: Attachment, engine: Engine, host: Host
+) -> None:
+    envoy = await attachment.start(traffic.order(attachment, balancer()))
+    found = host.containers("network=kind", "label=gardener.cloud/role=loadbalancer")
+    assert found == {BOX}
+    assert found <= host.containers("label=kubernetes.io/cluster=kind")
+
+    host.engine.docker("rm", "--force", *found)
+
+    await soon(envoy.ended())
+    assert host.containers(all=False) == set()
+
+
+async def test_an_edge_is_made_anew_after_a_teardown(attachment: Attachment, host: Host) -> None:
+    await attachment.prepare([ADDRESS])
+    async with backend("a", BACKEND4) as a:
+        order = traffic.order(attachment, balancer(a.listener(ADDRESS, 80)))
+        await attachment.start(order)
+        host.engine.docker("rm", "--force", BOX)
+        await traffic.until(lambda: _has_ended(attachment), "it runs on")
+        assert await attachment.kept("edge") == order.files
+        await attachment.start(order)
+        await traffic.greeted(ADDRESS, 80, "a")
+
+
+async def _has_ended(attachment: Attachment) -> bool:
+    return not await attachment.names()
+
+
+async def test_an_address_outside_of_the_ranges_is_told(attachment: Attachment) -> None:
+    told = await attachment.prepare([ADDRESS, "198.51.100.7"])
+    assert told == {
+        "198.51.100.7": "198.51.100.7 is in none of the ranges: add its prefix to loadbalancer.ranges"
+    }
+
+
+async def test_an_address_that_the_host_has_itself_is_told(attachment: Attachment) -> None:
+    argv = ("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
+    await (await asyncio.create_subprocess_exec(*argv)).wait()
+    told = await attachment.prepare([ADDRESS])
+    assert told == {ADDRESS: f"this host has {ADDRESS} itself: as root: ip address del {ADDRESS} dev lo"}
+
+
+async def test_without_root_the_command_is_told(attachment: Attachment) -> None:
+    prefix, hop = ip_network("198.51.100.0/24"), ip_address("172.18.0.2")
+    os.seteuid(65534)
+    try:
+        told = await routes.have_route(prefix, hop)
+    finally:
+        os.seteuid(0)
+    assert told == "as root: ip -4 route replace 198.51.100.0/24 via 172.18.0.2"

@@ -1,0 +1,84 @@
+"""Nodes that break, and are mended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.support import asking, worldwithnodes
+from tests.support.worldwithnodes import NodeWorld
+
+
+@pytest.fixture(scope="module")
+def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
+    """Three echo servers, one on each node; a node answers for its own."""
+    yield nodes.deploy_echo("breaking", service={"type": "LoadBalancer", "externalTrafficPolicy": "Local"})
+    nodes.remove_echo("breaking")
+
+
+def test_a_node_that_is_cut_off_swallows_everything_until_it_is_mended(
+    nodes: NodeWorld, echo: dict[str, Any]
+) -> None:
+    node, port = nodes.nodes[0], worldwithnodes.node_port(echo, 8080)
+    asking.until(lambda: asking.tcp(node.v4, port))
+    node.cut()
+    with pytest.raises(TimeoutError):
+        asking.tcp(node.v4, port, timeout=1)
+    nodes.mend(node)
+    assert asking.tcp(node.v4, port).node == node.name
+
+
+@pytest.mark.slow
+def test_a_node_that_is_cut_off_is_no_longer_ready(nodes: NodeWorld) -> None:
+    node = nodes.nodes[1]
+    node.cut()
+    nodes.wait_node(node, ready=False)
+    nodes.mend(node)
+    nodes.wait_node(node, ready=True)
+
+
+def test_a_node_without_power_comes_back_with_its_pods(nodes: NodeWorld, echo: dict[str, Any]) -> None:
+    node, port = nodes.nodes[2], worldwithnodes.node_port(echo, 8080)
+    asking.until(lambda: asking.tcp(node.v4, port))
+    nodes.kill(node)
+    with pytest.raises(OSError):
+        asking.tcp(node.v4, port, timeout=1)
+    nodes.mend(node)
+    assert asking.until(lambda: asking.tcp(node.v4, port)).node == node.name
+
+
+@pytest.mark.parametrize("program", ["kubelet", "kube-proxy", "containerd"])
+def test_pods_answer_while_a_program_of_their_node_is_killed_and_starts_again(
+    nodes: NodeWorld, echo: dict[str, Any], program: str
+) -> None:
+    node, port = nodes.nodes[0], worldwithnodes.node_port(echo, 8080)
+    asking.until(lambda: asking.tcp(node.v4, port))
+    before = nodes.sandbox.state.children[f"{node.name}/{program}"].restarts
+    nodes.call(nodes.sandbox.kill(f"{node.name}/{program}"))
+    assert asking.tcp(node.v4, port).node == node.name
+    nodes.call(nodes.sandbox.ready(f"{node.name}/{program}"))
+    assert nodes.sandbox.state.children[f"{node.name}/{program}"].restarts == before + 1
+    assert asking.tcp(node.v4, port).node == node.name
+
+
+def _hangs(address: str) -> None:
+    # A moment after the signal, one of its threads may still answer.
+    try:
+        status = asking.status(address, 10256, timeout=1)
+    except TimeoutError:
+        return
+    raise AssertionError(f"it answers {status}")
+
+
+def test_a_program_of_a_node_can_be_made_to_hang(nodes: NodeWorld) -> None:
+    node = nodes.nodes[0]
+    nodes.sandbox.signal(f"{node.name}/kube-proxy", signal.SIGSTOP)
+    try:
+        asking.until(partial(_hangs, node.v4))
+    finally:
+        nodes.sandbox.signal(f"{node.name}/kube-proxy", signal.SIGCONT)
+    assert asking.until(lambda: asking.status(node.v4, 10256)) == 200

@@ -1,0 +1,211 @@
+"""How the kubelets of real nodes come to be known by the cluster."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.support import worldwithnodes
+from tests.support.worldwithnodes import NodeWorld
+from windowbox.sandbox import belongings
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.certificates import Pair
+from windowbox.sandbox.options import Options
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+SECRETS = "/api/v1/namespaces/kube-system/secrets"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+NEWCOMERS = "system:bootstrappers:windowbox"
+ONE_NODE = Options(watchers=0, workers=0, patchers=0, nodes=1)
+
+
+def test_a_kubelet_is_known_by_a_certificate_that_it_asked_for_with_the_token(nodes: NodeWorld) -> None:
+    asked = {
+        base64.b64decode(request["status"]["certificate"]): request["spec"]
+        for request in nodes.api.read(REQUESTS)["items"]
+    }
+    for node in nodes.nodes:
+        path = _certificate(nodes, node.name)
+        user = yaml.safe_load(_file(nodes, node.name, "kubelet").read_text())["users"][0]["user"]
+        assert user == {"client-certificate": str(path), "client-key": str(path)}
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        spec = asked[certificate.public_bytes(serialization.Encoding.PEM)]
+        assert spec["signerName"] == SIGNER
+        assert spec["username"] == f"system:bootstrap:{_token(nodes)[0]}"
+        assert NEWCOMERS in spec["groups"]
+        certificate.verify_directly_issued_by(
+            x509.load_pem_x509_certificate(nodes.api.ca.certificate.read_bytes())
+        )
+        review = _review("SelfSubjectReview", "authentication.k8s.io/v1")
+        known = _as_node(nodes, node.name).create(WHO_AM_I, review)["status"]["userInfo"]
+        assert known["username"] == f"system:node:{node.name}"
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "may"),
+    [
+        pytest.param("create", "certificates.k8s.io", "certificatesigningrequests", True, id="ask"),
+        pytest.param("get", "certificates.k8s.io", "certificatesigningrequests", True, id="hear-the-answer"),
+        pytest.param(
+            "update", "certificates.k8s.io", "certificatesigningrequests/approval", False, id="approve"
+        ),
+        pytest.param("get", "", "secrets", False, id="read-secrets"),
+        pytest.param("list", "", "nodes", False, id="list-nodes"),
+        pytest.param("create", "", "nodes", False, id="make-nodes"),
+        pytest.param("list", "", "pods", False, id="list-pods"),
+        pytest.param("get", "", "services", False, id="read-services"),
+    ],
+)
+def test_the_token_lets_one_ask_for_a_certificate_and_do_nothing_else(
+    nodes: NodeWorld, verb: str, group: str, resource: str, may: bool
+) -> None:
+    said = worldwithnodes.kubectl(
+        _file(nodes, "node-1", "bootstrap"), "create", f"--raw={REVIEWS}", "--filename=-",
+        stdin=json.dumps(_may(verb, group, resource)),
+    )  # fmt: skip
+    assert json.loads(said)["status"]["allowed"] is may
+
+
+def test_the_token_ends_within_an_hour_and_is_good_for_nothing_but_to_be_known(nodes: NodeWorld) -> None:
+    name, _ = _token(nodes)
+    secret = nodes.api.read(f"{SECRETS}/bootstrap-token-{name}")
+    assert secret["type"] == "bootstrap.kubernetes.io/token"
+    data = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert {key for key in data if key.startswith("usage-")} == {"usage-bootstrap-authentication"}
+    assert data["auth-extra-groups"] == NEWCOMERS
+    left = datetime.datetime.fromisoformat(data["expiration"]) - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta() < left <= datetime.timedelta(hours=1)
+
+
+def test_the_token_stands_in_private_files_of_kubelets_only(nodes: NodeWorld) -> None:
+    secret = _token(nodes)[1]
+    folder = nodes.sandbox.folder
+    told = [path for path in folder.rglob("*") if not {"etcd", "containerd"} & set(path.parts)]
+    holders = [path for path in told if path.is_file() and secret.encode() in _read(path)]
+    assert sorted(holders) == [_file(nodes, node.name, "bootstrap") for node in nodes.nodes]
+    assert {path.stat().st_mode & 0o777 for path in holders} == {0o600}
+    assert (folder / "logs" / "node-1" / "kubelet.log") in told
+    assert (folder / "logs" / "kube-apiserver.log") in told
+
+
+def test_the_token_is_in_no_command_line_and_in_no_environment(nodes: NodeWorld) -> None:
+    secret = _token(nodes)[1].encode()
+    mark = nodes.sandbox.state.mark
+    mine = [process.pid for process, found in belongings.marked().items() if found == mark]
+    assert mine
+    told = [Path(f"/proc/{pid}/{name}") for pid in mine for name in ("cmdline", "environ")]
+    assert [path for path in told if secret in _read(path)] == []
+
+
+def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
+    node = _as_node(nodes, "node-1")
+    name = node.create(REQUESTS, _request("node-1"))["metadata"]["name"]
+    for event in nodes.api.events(f"{REQUESTS}?fieldSelector=metadata.name={name}", seconds=60):
+        if certificate := event["object"]["status"].get("certificate"):
+            break
+    else:
+        raise TimeoutError(f"{name} was not signed within a minute")
+    found = x509.load_pem_x509_certificate(base64.b64decode(certificate))
+    assert found.subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
+    for whose, may in (("selfnodeclient", True), ("nodeclient", False)):
+        review = _may("create", "certificates.k8s.io", f"certificatesigningrequests/{whose}")
+        assert node.create(REVIEWS, review)["status"]["allowed"] is may
+
+
+@pytest.mark.slow
+def test_a_node_that_has_joined_comes_back_without_a_token(tmp_path: Path) -> None:
+    if reason := worldwithnodes.missing():
+        pytest.skip(f"no nodes: {reason}")
+    folder = tmp_path / "sandbox"
+    with worldwithnodes.opened(folder, ONE_NODE) as first:
+        token = f"bootstrap-token-{_token(first)[0]}"
+        asked = _names(first, REQUESTS)
+        first.api.request("DELETE", f"{SECRETS}/{token}").close()
+    assert len(asked) == 1
+    with worldwithnodes.opened(folder, ONE_NODE) as second:
+        [node] = second.nodes
+        second.kill(node)
+        second.mend(node)
+        assert _names(second, REQUESTS) == asked
+        assert not any(name.startswith("bootstrap-token-") for name in _names(second, SECRETS))
+        assert not _file(second, "node-1", "bootstrap").exists()
+        worldwithnodes.start_shell(second.kubeconfig, "shell")
+        assert second.kubectl("logs", "shell") == "here I am\n"
+
+
+def _certificate(world: NodeWorld, node: str) -> Path:
+    return world.sandbox.folder / "kubelets" / node / "kubelet-client-current.pem"
+
+
+def _file(world: NodeWorld, node: str, name: str) -> Path:
+    return world.sandbox.folder / "nodes" / node / f"{name}.kubeconfig"
+
+
+def _token(world: NodeWorld) -> tuple[str, str]:
+    """Both parts of the token: the first is no secret."""
+    user = yaml.safe_load(_file(world, "node-1", "bootstrap").read_text())["users"][0]["user"]
+    assert list(user) == ["token"]
+    name, _, secret = user["token"].partition(".")
+    return name, secret
+
+
+def _as_node(world: NodeWorld, node: str) -> ApiServer:
+    path = _certificate(world, node)
+    return replace(world.api, user=Pair(path, path))
+
+
+def _names(world: NodeWorld, path: str) -> set[str]:
+    return {item["metadata"]["name"] for item in world.api.read(path)["items"]}
+
+
+def _may(verb: str, group: str, resource: str) -> dict[str, Any]:
+    kind, _, part = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": kind, "subresource": part, "namespace": ""}
+    review = _review("SelfSubjectAccessReview", "authorization.k8s.io/v1")
+    return review | {"spec": {"resourceAttributes": attributes}}
+
+
+def _review(kind: str, version: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind}
+
+
+def _request(node: str) -> dict[str, Any]:
+    """What a kubelet asks for."""
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}"),
+        ]
+    )
+    asked = x509.CertificateSigningRequestBuilder().subject_name(name)
+    signed = asked.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"generateName": "renewal-"},
+        "spec": {
+            "signerName": SIGNER,
+            "request": base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode(),
+            "usages": ["digital signature", "client auth"],
+        },
+    }
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return b""

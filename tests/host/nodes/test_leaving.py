@@ -1,0 +1,154 @@
+"""Nodes leave nothing behind, however their sandbox ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.host.nodes import traces
+from tests.host.nodes.traces import Traces
+from tests.host.sandbox.conftest import CommandLine
+from tests.support import asking, worldwithnodes
+from tests.support.worldwithnodes import NodeWorld
+from windowbox.sandbox import belongings, processes
+from windowbox.sandbox import state as states
+from windowbox.sandbox.options import Options
+
+ONE_NODE = Options(watchers=0, workers=0, patchers=0, nodes=1)
+KINDS = {
+    "ip -oneline link", "ip netns list", "ip -4 route show table all", "ip -6 route show table all",
+    "nft list tables", "mounts", "processes", "marked", "cgroups", "run",
+}  # fmt: skip
+
+
+@pytest.fixture
+def windowbox(tmp_path: Path) -> Iterator[CommandLine]:
+    """The command line, with sandboxes of the test's own."""
+    if reason := worldwithnodes.missing():
+        pytest.skip(f"no nodes: {reason}")
+    command_line = CommandLine(tmp_path)
+    try:
+        yield command_line
+    finally:
+        command_line("down")
+
+
+@pytest.mark.slow
+def test_a_second_sandbox_lives_beside_the_first_and_leaves_nothing(nodes: NodeWorld, tmp_path: Path) -> None:
+    service = nodes.deploy_echo("first")
+    folder = tmp_path / "second"
+    with worldwithnodes.opened(folder, ONE_NODE) as second:
+        second.deploy_echo("second", replicas=1)
+        seen = traces.of(second.sandbox.state, folder)
+        assert seen.left().keys() == KINDS
+        assert not nodes.nodes[0].plan.pods_v4.overlaps(second.nodes[0].plan.pods_v4)
+    assert seen.left() == {}
+    port = worldwithnodes.node_port(service, 8080)
+    assert asking.until(lambda: asking.tcp(nodes.nodes[0].v4, port, b"still here")).said == b"still here"
+    nodes.remove_echo("first")
+
+
+@pytest.mark.slow
+def test_down_leaves_nothing(windowbox: CommandLine) -> None:
+    windowbox.up("--nodes=1")
+    seen = _traces_with_a_pod(windowbox)
+    assert seen.left().keys() == KINDS
+    windowbox("down")
+    assert seen.left() == {}
+
+
+@pytest.mark.slow
+def test_what_a_killed_supervisor_leaves_is_told_by_doctor_and_cleared_by_down(
+    windowbox: CommandLine,
+) -> None:
+    windowbox.up("--nodes=1")
+    seen = _traces_with_a_pod(windowbox)
+    _kill_supervisor(windowbox)
+    assert all(processes.wait_gone(process, 30) for process in seen.inhabitants)
+    told = windowbox("doctor", expect=None)
+    # A sandbox that starts meanwhile for another test clears such things away, too.
+    assert f"{seen.site}-node-1" in told or _cleared(seen)
+    windowbox("down")
+    assert seen.left() == {}
+
+
+@pytest.mark.slow
+def test_what_a_killed_supervisor_leaves_is_cleared_by_up(windowbox: CommandLine) -> None:
+    windowbox.up("--nodes=1")
+    seen = _traces_with_a_pod(windowbox)
+    _kill_supervisor(windowbox)
+    windowbox("up", "--watchers=0", "--workers=0", "--patchers=0", "--nodes=0")
+    assert seen.left() == {}
+
+
+def test_who_detached_himself_from_a_child_ends_with_the_sandbox(nodes: NodeWorld, tmp_path: Path) -> None:
+    folder = tmp_path / "second"
+    with worldwithnodes.opened(folder, ONE_NODE.model_copy(update={"nodes": 0})) as sandbox:
+        detached = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"],
+            env={**os.environ, belongings.VARIABLE: sandbox.sandbox.state.mark}, start_new_session=True,
+        )  # fmt: skip
+        assert detached.poll() is None
+    assert detached.wait(10) == -signal.SIGKILL
+
+
+def _traces_with_a_pod(windowbox: CommandLine) -> Traces:
+    state = states.read(windowbox.folder)
+    assert state
+    worldwithnodes.start_shell(windowbox.folder / "operator.kubeconfig", "pod")
+    return traces.of(state, windowbox.folder)
+
+
+def _kill_supervisor(windowbox: CommandLine) -> None:
+    state = states.read(windowbox.folder)
+    assert state
+    os.kill(state.pid, signal.SIGKILL)
+    for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
+        assert process is None or processes.wait_gone(process, 30)
+
+
+@pytest.mark.slow
+def test_what_a_killed_test_leaves_is_cleared_at_once(tmp_path: Path) -> None:
+    if reason := worldwithnodes.missing():
+        pytest.skip(f"no nodes: {reason}")
+    folder = tmp_path / "sandbox"
+    test = subprocess.Popen(
+        [sys.executable, "-c", _TEST, str(folder), ONE_NODE.model_dump_json()],
+        cwd=Path(__file__).parents[3], stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert test.stdout is not None
+    guardian = processes.identify(int(test.stdout.readline()))
+    state = states.read(folder)
+    assert state
+    seen = traces.of(state, folder)
+    assert seen.left()
+    test.kill()
+    test.wait()
+    assert processes.wait_gone(guardian, 60)
+    assert seen.left() == {}
+
+
+_TEST = """
+import pathlib, sys, time
+from tests.nodes import worldwithnodes
+from windowbox.sandbox.options import Options
+folder, options = pathlib.Path(sys.argv[1]), Options.model_validate_json(sys.argv[2])
+with worldwithnodes.opened(folder, options) as world:
+    print(world.guardian, flush=True)
+    time.sleep(600)
+"""
+
+
+def _cleared(seen: Traces) -> bool:
+    """Whether somebody clears it all away right now."""
+    limit = time.monotonic() + 20
+    while seen.left() and time.monotonic() < limit:
+        time.sleep(0.1)
+    return not seen.left()

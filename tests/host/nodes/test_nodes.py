@@ -1,0 +1,122 @@
+"""Real nodes: what a cluster promises, they do."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.support import asking, worldwithnodes
+from tests.support.worldwithnodes import NodeWorld
+
+
+@pytest.fixture(scope="module")
+def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
+    """Three echo servers, one on each node, behind a Service of both families."""
+    yield nodes.deploy_echo("echo", udp=(8080,), service={"ipFamilyPolicy": "RequireDualStack"})
+    nodes.remove_echo("echo")
+
+
+@pytest.fixture(scope="module")
+def shell(nodes: NodeWorld) -> Iterator[str]:
+    """The name of a Pod in which one can look around."""
+    worldwithnodes.start_shell(nodes.kubeconfig, "shell")
+    yield "shell"
+    nodes.kubectl("delete", "pod", "shell", "--now", "--wait=false")
+
+
+def test_nodes_are_ready_with_addresses_of_both_families(nodes: NodeWorld) -> None:
+    found = {
+        node["metadata"]["name"]: {
+            a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"
+        }
+        for node in nodes.api.read("/api/v1/nodes")["items"]
+        if {"type": "Ready", "status": "True"}.items() <= _condition(node, "Ready").items()
+    }
+    assert found == {node.name: {node.v4, node.v6} for node in nodes.nodes}
+    assert len(found) == 3
+
+
+def test_a_pod_has_an_address_of_each_family(nodes: NodeWorld, echo: dict[str, Any]) -> None:
+    pods = nodes.api.read("/api/v1/namespaces/default/pods?labelSelector=app=echo")["items"]
+    plans = {node.name: node.plan for node in nodes.nodes}
+    for pod in pods:
+        plan = plans[pod["spec"]["nodeName"]]
+        v4, v6 = (entry["ip"] for entry in pod["status"]["podIPs"])
+        assert v4 in map(str, plan.pods_v4.hosts())
+        assert asking.tcp(v6, 8080).pod == pod["metadata"]["name"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(plans)
+
+
+@pytest.mark.parametrize("family", ["v4", "v6"])
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+def test_a_node_port_answers_on_every_node(
+    nodes: NodeWorld, echo: dict[str, Any], protocol: str, family: str
+) -> None:
+    port = worldwithnodes.node_port(echo, 8080, protocol)
+    ask = asking.tcp if protocol == "TCP" else asking.udp
+    for node in nodes.nodes:
+        address = getattr(node, family)
+        answer = asking.until(partial(ask, address, port, b"hello"))
+        assert answer.said == b"hello"
+
+
+def test_a_pod_reaches_pods_of_all_nodes_through_the_service(
+    nodes: NodeWorld, echo: dict[str, Any], shell: str
+) -> None:
+    command = f"for i in $(seq 30); do nc -w 2 {echo['spec']['clusterIP']} 8080 </dev/null; done"
+
+    def from_all_nodes() -> None:  # the proxy of the shell's node may hear of the last Pod after we did
+        said = nodes.kubectl("exec", shell, "--", "sh", "-c", command)
+        assert {line.split()[1] for line in said.splitlines()} == {
+            f"node={node.name}" for node in nodes.nodes
+        }
+
+    asking.until(from_all_nodes)
+
+
+def test_large_datagrams_pass_both_ways(nodes: NodeWorld, echo: dict[str, Any]) -> None:
+    payload = bytes(range(250)) * 240
+    answer = asking.until(
+        lambda: asking.udp(nodes.nodes[0].v4, worldwithnodes.node_port(echo, 8080, "UDP"), payload)
+    )
+    assert answer.said == payload
+
+
+def test_health_checks_tell_where_endpoints_are(nodes: NodeWorld) -> None:
+    service = nodes.deploy_echo(
+        "local", replicas=1, service={"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+    )
+    pods = nodes.api.read("/api/v1/namespaces/default/pods?labelSelector=app=local")["items"]
+    port = service["spec"]["healthCheckNodePort"]
+    for node in nodes.nodes:
+        wanted = 200 if pods[0]["spec"]["nodeName"] == node.name else 503
+        asking.until(partial(_answers, node.v4, port, wanted))
+        assert asking.status(node.v4, 10256) == 200
+        assert asking.status(f"[{node.v6}]", 10256) == 200
+    nodes.remove_echo("local")
+
+
+def test_logs_and_exec_work(nodes: NodeWorld, shell: str) -> None:
+    assert nodes.kubectl("logs", shell) == "here I am\n"
+    assert nodes.kubectl("exec", shell, "--", "hostname") == "shell\n"
+
+
+def test_a_kubelet_lets_in_nobody_without_a_certificate(nodes: NodeWorld) -> None:
+    context = ssl.create_default_context(cafile=str(nodes.api.ca.certificate))
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"https://{nodes.nodes[0].v4}:10250/pods", timeout=5, context=context)
+
+
+def _condition(object: dict[str, Any], type: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(c for c in object["status"]["conditions"] if c["type"] == type)
+    return found
+
+
+def _answers(host: str, port: int, wanted: int) -> None:
+    assert asking.status(host, port) == wanted

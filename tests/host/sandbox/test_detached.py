@@ -1,0 +1,137 @@
+"""`windowbox up` and its companions, from the outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import nats
+import pytest
+
+from tests.host.sandbox.conftest import CommandLine
+from windowbox.sandbox import processes
+from windowbox.sandbox import state as states
+from windowbox.sandbox.processes import ProcessId
+from windowbox.sandbox.state import State
+
+
+def test_up_twice_starts_nothing_new(windowbox: CommandLine) -> None:
+    windowbox.up()
+    before = _state(windowbox)
+    said = windowbox("up")
+    assert "is running already" in said
+    assert _processes(_state(windowbox)) == _processes(before)
+
+
+def test_up_with_other_options_is_refused(windowbox: CommandLine) -> None:
+    windowbox.up()
+    assert "other options" in windowbox("up", "--workers=3", expect=1)
+
+
+def test_down_ends_everything_and_ports_are_kept_for_the_next_time(windowbox: CommandLine) -> None:
+    windowbox.up()
+    before = _state(windowbox)
+    windowbox("down")
+    assert [p for p in _processes(before) if processes.alive(p)] == []
+    assert "was not running" in windowbox("down")
+    windowbox.up()
+    assert _state(windowbox).ports == before.ports
+
+
+def test_a_killed_supervisor_leaves_no_process_behind(windowbox: CommandLine) -> None:
+    windowbox.up()
+    state = _state(windowbox)
+    children = {child.pid: os.pidfd_open(child.pid) for child in state.children.values() if child.pid}
+    os.kill(state.pid, signal.SIGKILL)
+    for handle in children.values():
+        assert select.select([handle], [], [], 30)[0], "a child outlived its supervisor"
+        os.close(handle)
+    assert "is not running" in windowbox("status", expect=3)
+    windowbox("down")
+    windowbox.up()
+    assert _state(windowbox).ready
+
+
+def test_the_environment_leads_kubectl_to_the_cluster(windowbox: CommandLine) -> None:
+    windowbox.up()
+    variables = json.loads(windowbox("env", "--output=json"))
+    answer = subprocess.run(
+        ["bash", "-c", f'eval "$({sys.executable} -m windowbox env)" && kubectl get namespaces -o name'],
+        env=windowbox.environment(), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "namespace/kube-system" in answer.stdout.split()
+    assert variables["KUBECONFIG"].startswith(str(windowbox.folder))
+
+
+async def test_the_environment_leads_to_the_bus(windowbox: CommandLine) -> None:
+    windowbox.up()
+    variables = json.loads(windowbox("env", "--output=json"))
+    client = await nats.connect(
+        variables["NATS_URL"], user=variables["NATS_USER"], password=variables["NATS_PASSWORD"]
+    )
+    await client.close()
+
+
+def test_status_shows_processes_to_programs_and_people(windowbox: CommandLine) -> None:
+    windowbox.up()
+    state = json.loads(windowbox("status", "--output=json"))
+    assert state["children"]["named"]["condition"] == "ready"
+    assert "kube-apiserver" in windowbox("status")
+
+
+def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLine) -> None:
+    windowbox.up()
+    findings = json.loads(windowbox("doctor", "--output=json"))
+    wrong = [finding for finding in findings if finding["verdict"] == "wrong"]
+    assert wrong == []
+    assert {"NATS", "rights of the watcher"} <= {finding["what"] for finding in findings}
+
+
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_doctor_asks_of_a_role_only_what_it_needs(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
+    windowbox.up()
+    password = json.loads((windowbox.folder / "nats" / "passwords.json").read_text())[role]
+    url = json.loads(windowbox("env", "--output=json"))["NATS_URL"]
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        f"nats: {{url: '{url}', user: {role}, password: '{password}'}}\n"
+        f"cluster: {{kubeconfig: '{windowbox.folder / role}.kubeconfig'}}\n"
+    )
+    findings = json.loads(windowbox("doctor", "--output=json", f"--settings={settings}"))
+    assert [finding for finding in findings if finding["verdict"] == "wrong"] == []
+    rights = [finding["what"] for finding in findings if finding["what"].startswith("rights")]
+    assert rights == [f"rights of the {role}"]
+
+
+def test_logs_are_kept_for_each_process(windowbox: CommandLine) -> None:
+    windowbox.up()
+    assert {"etcd", "named", "supervisor"} <= set(windowbox("logs").split())
+    assert "running" in windowbox("logs", "named")
+    assert "it has: " in windowbox("logs", "nobody", expect=3)
+
+
+def test_up_says_which_process_keeps_it_from_becoming_ready(windowbox: CommandLine, tmp_path: Path) -> None:
+    windowbox("down")
+    broken = tmp_path / "named"
+    broken.write_text('#!/bin/sh\n[ "$1" = -v ] && echo BIND 9.18.1 || { echo disk is full; exit 3; }\n')
+    broken.chmod(0o755)
+    said = windowbox("up", expect=3, WINDOWBOX_BIN_NAMED=str(broken))
+    assert "crashed (exit code 3)" in said
+    assert "named said last: 'disk is full'" in said
+    windowbox("down")
+
+
+def _state(windowbox: CommandLine) -> State:
+    state = states.read(windowbox.folder)
+    assert state is not None
+    return state
+
+
+def _processes(state: State) -> list[ProcessId]:
+    found = [state.supervisor(), *(child.process() for child in state.children.values())]
+    return [process for process in found if process]

@@ -1,0 +1,68 @@
+"""A sandbox with everything in it: what is asked of the cluster arrives in DNS."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from windowbox.sandbox import binaries, stages
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.supervisor import Supervisor
+
+RECORD = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: whole}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: dns, namespace: whole}
+---
+apiVersion: extensions.gardener.cloud/v1alpha1
+kind: DNSRecord
+metadata: {name: web, namespace: whole, annotations: {gardener.cloud/operation: reconcile}}
+spec:
+  type: local
+  secretRef: {name: dns, namespace: whole}
+  name: web.local.gardener.cloud
+  recordType: A
+  values: [10.1.2.3]
+"""
+
+
+async def test_a_record_arrives_in_dns_with_the_least_rights_of_each_role(tmp_path: Path) -> None:
+    if reason := servers.missing(*stages.PROGRAMS, "kubectl", "dig"):
+        pytest.skip(reason)
+    async with Supervisor.running(tmp_path / "whole", Options()) as sandbox:
+        found = await asyncio.to_thread(_ask_for_record, sandbox)
+        restarts = {name: child.restarts for name, child in sandbox.state.children.items()}
+    assert found == "10.1.2.3\n"
+    assert set(restarts.values()) == {0}, restarts
+
+
+def _ask_for_record(sandbox: Supervisor) -> str:
+    """Create the record, wait until it is reported done, and say what DNS answers."""
+    _kubectl(sandbox, "apply", "--filename=-", stdin=RECORD)
+    _kubectl(
+        sandbox, "wait", "--namespace=whole", "dnsrecord/web", "--timeout=60s",
+        "--for=jsonpath={.status.lastOperation.state}=Succeeded",
+    )  # fmt: skip
+    port = str(sandbox.state.ports["named"])
+    answer = subprocess.run(
+        ["dig", "@127.0.0.1", "-p", port, "+short", "web.local.gardener.cloud"],
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    return answer.stdout
+
+
+def _kubectl(sandbox: Supervisor, *arguments: str, stdin: str = "") -> None:
+    kubeconfig = sandbox.environment()["KUBECONFIG"]
+    answer = subprocess.run(
+        [str(binaries.find("kubectl")), f"--kubeconfig={kubeconfig}", *arguments],
+        input=stdin, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr

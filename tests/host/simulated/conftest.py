@@ -1,0 +1,56 @@
+"""A cluster with two played nodes, shared by all tests here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.host.simulated.world import FIRST, NETWORK, World
+from tests.support import servers
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.sandbox import binaries, controlplane, processes
+from windowbox.sandbox.simulated import children
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane of its own, with controllers, because it is given nodes."""
+    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager"):
+        pytest.skip(reason)
+    if not children.can_listen(FIRST):
+        pytest.skip(f"{FIRST} is no address of this machine: `ifconfig lo0 alias {FIRST}` makes it one")
+    folder = tmp_path_factory.mktemp("played")
+    with servers.control_plane(folder) as plane:
+        controllers = controlplane.controllers(
+            binaries.find("kube-controller-manager"), controlplane.identities(folder / "pki"),
+            folder / "controllers.kubeconfig", processes.free_port(), int(plane.url.rpartition(":")[2]),
+        )  # fmt: skip
+        with servers.running(controllers, folder):
+            yield plane
+
+
+@pytest.fixture(scope="package")
+def simulated(cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """The node simulator plays `played-1` and `played-2`."""
+    child = children.node_simulator(cluster.kubeconfig, 2, NETWORK)
+    with servers.running(child, cluster.kubeconfig.parent):
+        yield cluster
+
+
+@pytest.fixture(scope="package")
+def played(simulated: ControlPlane) -> Iterator[ControlPlane]:
+    """kwok plays their kubelets, too."""
+    if reason := servers.missing("kwok"):
+        pytest.skip(reason)
+    child = children.kwok(binaries.find("kwok"), simulated.kubeconfig, simulated.api, 2)
+    with servers.running(child, simulated.kubeconfig.parent):
+        yield simulated
+
+
+@pytest_asyncio.fixture
+async def world(simulated: ControlPlane) -> AsyncIterator[World]:
+    async with kube.from_file(simulated.kubeconfig) as opened:
+        yield World(opened)

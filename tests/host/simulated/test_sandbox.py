@@ -1,0 +1,114 @@
+"""A whole sandbox with played nodes: Pods are scheduled, run and are reached."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.host.simulated.world import World, asked, becomes, node_port, outcome
+from tests.support import servers
+from tests.support.running import eventually
+from windowbox.clients import kube
+from windowbox.models.refs import NODES, Resource
+from windowbox.sandbox import roles, stages
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.supervisor import Supervisor
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+PODS = Resource("", "v1", "pods", "Pod")
+BEHAVIOUR = "simulator.windowbox/behaviour"
+
+
+@pytest_asyncio.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[Supervisor]:
+    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+        pytest.skip(reason)
+    options = Options(watchers=0, workers=0, patchers=0, played_nodes=2)
+    async with Supervisor.running(tmp_path / "sandbox", options) as running:
+        yield running
+
+
+def deployment(replicas: int) -> dict[str, Any]:
+    labels = {"app": "web"}
+    containers = [{"name": "web", "image": "web:1", "ports": [{"containerPort": 8080}]}]
+    spec = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": spec},
+    }
+
+
+async def test_pods_of_a_deployment_are_reached_while_they_are_ready(sandbox: Supervisor) -> None:
+    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
+        world = World(opened)
+        found = {node["metadata"]["name"]: node for node in (await opened.page(NODES)).items}
+        first, second = (
+            found[name]["status"]["addresses"][0]["address"] for name in ("played-1", "played-2")
+        )
+        service = await world.service({"port": 80}, selector={"app": "web"})
+        port = node_port(service)
+        assert await outcome(first, port) == "refused"
+
+        await opened.create(DEPLOYMENTS, "default", deployment(2))
+        await becomes("played-1", first, port)
+        assert await outcome(second, port) == "played-2"
+        assert await asked(first, port, b"?") == "refused"
+
+        pods = [pod["metadata"]["name"] for pod in (await opened.page(PODS)).items]
+        assert len(pods) == 2
+        await told(world, pods, "unready")
+        await becomes("refused", first, port)
+        await told(world, pods, None)
+        await becomes("played-1", first, port)
+
+        await told(world, pods[:1], "fail")
+
+        async def replaced() -> bool:
+            phases = [pod["status"]["phase"] for pod in (await opened.page(PODS)).items]
+            return sorted(phases) == ["Failed", "Running", "Running"]
+
+        await eventually(replaced)
+        await opened.delete(DEPLOYMENTS, "default", "web")
+        await becomes("refused", first, port)
+
+
+async def told(world: World, pods: list[str], how: str | None) -> None:
+    for name in pods:
+        await world.kube.merge(PODS, "default", name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
+
+
+async def test_the_node_simulator_comes_back_with_all_its_doors(sandbox: Supervisor) -> None:
+    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
+        world = World(opened)
+        address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
+        _, port = await world.served()
+        await becomes("played-1", address, port)
+        await sandbox.kill("node-simulator")
+        await sandbox.ready("node-simulator")
+        await becomes("played-1", address, port)
+
+
+async def test_what_goes_in_a_gap_of_the_watch_is_noticed(sandbox: Supervisor) -> None:
+    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
+        world = World(opened)
+        address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
+        gone, port = await world.served()
+        await becomes("played-1", address, port)
+        _, kept = await world.served()
+        await becomes("played-1", address, kept)
+        sandbox.signal("node-simulator", signal.SIGSTOP)
+        await sandbox.kill("kube-apiserver")  # and with it the watch
+        await sandbox.ready("kube-apiserver")
+        await world.drop(gone)
+        sandbox.signal("node-simulator", signal.SIGCONT)
+        await becomes("refused", address, port)
+        assert await outcome(address, kept) == "played-1"
+        _, port = await world.served()
+        await becomes("played-1", address, port)

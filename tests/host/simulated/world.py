@@ -1,0 +1,159 @@
+"""A cluster with played nodes, and clients who knock at their open_ports."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from tests.support.running import eventually
+from windowbox.clients.kube import Kube
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, Resource
+
+NETWORK = "127.77.0.0/24"
+PODS = Resource("", "v1", "pods", "Pod")
+BEHAVIOUR = "simulator.windowbox/behaviour"
+FIRST, SECOND = "127.77.0.1", "127.77.0.2"
+"""Addresses of the Nodes `played-1` and `played-2`."""
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class World:
+    """Services, their endpoints and Nodes in the API, all with names of the test's own."""
+
+    kube: Kube
+
+    async def service(self, *ports: dict[str, Any], **spec: Any) -> Object:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": f"web-{next(_numbers)}"},
+            "spec": {"type": "LoadBalancer", "ports": list(ports) or [{"port": 80}], **spec},
+        }
+        return await self.kube.create(SERVICES, "default", body)
+
+    async def endpoints(
+        self, service: Object, nodes: Sequence[str], *, ready: bool = True, protocol: str = "TCP"
+    ) -> Object:
+        """Say that a Pod is behind the Service on each of these nodes."""
+        conditions = {"ready": ready, "serving": ready, "terminating": False}
+        body = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{service.name}-{next(_numbers)}",
+                "labels": {"kubernetes.io/service-name": service.name},
+            },
+            "addressType": "IPv4",
+            "ports": [{"port": 8080, "protocol": protocol}],
+            "endpoints": [
+                {"addresses": [f"10.64.0.{n}"], "nodeName": node, "conditions": conditions}
+                for n, node in enumerate(nodes, 1)
+            ],
+        }
+        return await self.kube.create(ENDPOINT_SLICES, "default", body)
+
+    async def served(self, *nodes: str, **spec: Any) -> tuple[Object, int]:
+        """A Service with an endpoint on each of the nodes, and its node port."""
+        service = await self.service(**spec)
+        await self.endpoints(service, nodes or ["played-1"])
+        return service, node_port(service)
+
+    async def behave(self, node: str, how: str | None) -> None:
+        await self.kube.merge(NODES, "", node, {"metadata": {"annotations": {BEHAVIOUR: how}}})
+
+    async def drop(self, service: Object) -> None:
+        await self.kube.delete(SERVICES, "default", service.name)
+
+
+def node_port(service: Object, index: int = 0) -> int:
+    return int(service.spec["ports"][index]["nodePort"])
+
+
+async def outcome(address: str, port: int) -> str:
+    """What becomes of a connection: its greeting's node, or `refused`, `dropped`, `silent`."""
+    try:
+        async with asyncio.timeout(0.5):
+            reader, writer = await asyncio.open_connection(address, port)
+    except ConnectionRefusedError:
+        return "refused"
+    except ConnectionResetError:  # the port was closed in the middle of the handshake
+        return "reset"
+    except TimeoutError:
+        return "dropped"
+    try:
+        async with asyncio.timeout(0.5):
+            line = (await reader.readline()).decode()
+            return line.split()[0].removeprefix("node=") if line else "closed"
+    except TimeoutError:
+        return "silent"
+    except ConnectionResetError:  # it had not been accepted yet when its port was closed
+        return "reset"
+    finally:
+        writer.close()
+
+
+async def becomes(wanted: str, address: str, port: int) -> None:
+    """Wait until connections end like this."""
+
+    async def seen() -> bool:
+        return await outcome(address, port) == wanted
+
+    await eventually(seen)
+
+
+class Caller(asyncio.DatagramProtocol):
+    """A UDP client that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.heard.put_nowait(data)
+
+    def error_received(self, exc: Exception) -> None:
+        self.heard.put_nowait(exc)
+
+
+async def asked(address: str, port: int, data: bytes) -> bytes | str:
+    """The answer to a datagram; `refused` or `dropped` if there is none."""
+    loop = asyncio.get_running_loop()
+    transport, caller = await loop.create_datagram_endpoint(Caller, remote_addr=(address, port))
+    try:
+        transport.sendto(data)
+        async with asyncio.timeout(0.5):
+            answer = await caller.heard.get()
+        return answer if isinstance(answer, bytes) else "refused"
+    except TimeoutError:
+        return "dropped"
+    finally:
+        transport.close()
+
+
+async def answered(address: str, port: int, data: bytes) -> bytes:
+    """The answer to a datagram, once there is somebody who answers."""
+
+    async def heard() -> bytes | None:
+        answer = await asked(address, port, data)
+        return answer if isinstance(answer, bytes) else None
+
+    return await eventually(heard) or b""
+
+
+async def health(address: str, port: int) -> tuple[int, Any]:
+    """What /healthz says; 0 if nobody is there."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.5)) as session,
+            session.get(f"http://{address}:{port}/healthz") as answer,
+        ):
+            return answer.status, await answer.json()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return 0, type(error).__name__

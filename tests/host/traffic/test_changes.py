@@ -1,0 +1,182 @@
+"""Services that change: ports, types, and what they lead to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.host.traffic import clients
+from tests.host.traffic.clients import Answer
+from tests.host.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
+from tests.support import asking
+from tests.support.rules import rule
+
+_FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+
+
+@pytest.fixture(scope="module")
+def pods(traffic: World) -> list[str]:
+    """The IPv4 addresses of the echo servers."""
+    found = traffic.api.read("/api/v1/namespaces/default/pods?labelSelector=app=echo")["items"]
+    return [pod["status"]["podIP"] for pod in found]
+
+
+@rule("LB-4-flipped", "LB-4-ports", "LB-7-typechange", "LB-11-1")
+@pytest.mark.parametrize(("port", "ask"), [
+    pytest.param(tcp, clients.tcp, id="TCP"), pytest.param(udp, clients.udp, id="UDP"),
+])  # fmt: skip
+def test_type_and_ports_can_be_changed(
+    traffic: World, port: Callable[..., Manifest], ask: Callable[..., Answer]
+) -> None:
+    with traffic.service(port(), type="NodePort", ready=lambda _: True) as service:
+        service.patch(type="LoadBalancer")
+        address = ingress(service.wait(ingress))[0]["ip"]
+        asking.until(partial(ask, address, 80))
+        number = _free_node_port(traffic)
+        service.patch(ports=[port(80, nodePort=number)])
+        asking.until(partial(ask, traffic.nodes.nodes[0].v4, number))
+        asking.until(partial(ask, address, 80))
+        service.patch(ports=[port(81, nodePort=number)])
+        service.wait(shows(f"81/{port()['protocol']}"))
+        asking.until(partial(ask, address, 81))
+        assert ingress(service.read())[0]["ip"] == address
+        service.patch(ports=[port(81, nodePort=None)], type="ClusterIP")
+        service.wait(lambda s: not ingress(s))
+        asking.until(partial(_is_unanswered, ask, address, 81))
+
+
+@rule("LB-7-typechange", "LB-2-wiped")
+def test_an_address_waits_for_a_service_that_changed_its_type(traffic: World) -> None:
+    with traffic.service() as service, traffic.service():
+        service.patch(type="ClusterIP")
+        service.wait(lambda s: not ingress(s) and _FINALIZER not in s["metadata"].get("finalizers", []))
+        asking.until(partial(_is_refused, service.address, 80))
+        with traffic.service() as another:
+            assert another.address != service.address
+        service.patch(type="LoadBalancer")
+        again = service.wait(ingress)
+        assert [entry["ip"] for entry in ingress(again)] == [service.address]
+        asking.until(partial(clients.tcp, service.address, 80))
+
+
+@rule("LB-2-finalizer", "LB-1-cleanup")
+def test_the_finalizer_comes_and_goes_with_the_type(traffic: World) -> None:
+    with traffic.service(type="ClusterIP", ready=lambda _: True) as service:
+        for _ in range(2):
+            service.patch(type="LoadBalancer")
+            assert _FINALIZER in service.wait(ingress)["metadata"]["finalizers"]
+            service.patch(type="ClusterIP")
+            service.wait(lambda s: _FINALIZER not in s["metadata"].get("finalizers", []))
+
+
+@rule("LB-7-selectorless")
+def test_a_service_without_selector_leads_where_its_slices_say(traffic: World, pods: list[str]) -> None:
+    with traffic.service(selector=None) as service:
+        slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+        traffic.api.create(slices, _slice(service.name, pods[:1]))
+        asking.until(partial(_answered_by, service, 1))
+        traffic.merge(f"{slices}/{service.name}", _endpoints(pods))
+        asking.until(partial(_answered_by, service, 3))
+        traffic.delete(f"{slices}/{service.name}")
+
+
+@rule("LB-7-portless", "LB-11-12")
+def test_a_port_without_node_port_is_refused_and_the_others_served(traffic: World) -> None:
+    ports = [tcp(80, nodePort=_free_node_port(traffic)), tcp(81)]
+    with traffic.service(*ports, allocateLoadBalancerNodePorts=False) as service:
+        asking.until(partial(clients.tcp, service.address, 80))
+        asking.until(partial(_is_refused, service.address, 81))
+        reasons = dict(asking.until(partial(_told, service, "NodePortMissing")))
+        assert "81/TCP" in reasons["NodePortMissing"]
+        (shown,) = ingress(service.read())
+        assert shown["ports"] == [
+            {"port": 80, "protocol": "TCP"},
+            {"port": 81, "protocol": "TCP", "error": "loadbalancer.windowbox/NodePortMissing"},
+        ]
+
+
+@rule("LB-7-portless", "LB-11-12")
+def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
+    """Where the settings say that they can be; and node ports may come later."""
+    with (
+        traffic.service() as before,
+        traffic.settings("worker-1", "loadbalancer", direct=["*"]),
+        traffic.service(tcp(), udp(), allocateLoadBalancerNodePorts=False) as service,
+    ):
+        assert all("nodePort" not in port for port in service.read()["spec"]["ports"])
+        asking.until(partial(_answered_by, service, 3))
+        assert traffic.entrance(clients.tcp(service.address, 80).peer) == "the host"
+        asking.until(partial(clients.udp, service.address, 80))
+        clients.tcp(before.address, 80)
+        service.patch(allocateLoadBalancerNodePorts=True, ports=[tcp(81)])
+        assert service.wait(shows("81/TCP"))["spec"]["ports"][0]["nodePort"]
+        answer = asking.until(partial(clients.tcp, service.address, 81))
+        assert traffic.entrance(answer.peer) != "the host"
+
+
+@rule("LB-7-address", "LB-11-6")
+def test_an_address_that_was_asked_for_is_given(traffic: World) -> None:
+    with traffic.service() as first:
+        wanted = first.address.rpartition(".")[0] + ".77"
+        with traffic.service(loadBalancerIP=wanted) as service:
+            assert service.address == wanted
+            asking.until(partial(clients.tcp, wanted, 80))
+
+
+def test_pods_reach_load_balancers(traffic: World) -> None:
+    with traffic.service(ipFamilies=["IPv6"]) as service:
+        asking.until(partial(clients.tcp, service.address, 80))
+        traffic.nodes.kubectl(
+            "run", "caller", "--image=windowbox.local/busybox:1", "--image-pull-policy=Never",
+            "--restart=Never", "--command", "--",
+            "sh", "-c", f"(echo hello; sleep 1) | nc -w 5 {service.address} 80",
+        )  # fmt: skip
+        done = "jsonpath={.status.phase}=Succeeded"
+        traffic.nodes.kubectl("wait", "pod/caller", f"--for={done}", "--timeout=30s")
+        said = traffic.nodes.kubectl("logs", "caller")
+        traffic.nodes.kubectl("delete", "pod", "caller", "--wait=false")
+        assert "pod=echo-" in said
+
+
+def _free_node_port(traffic: World) -> int:
+    body = {"metadata": {"generateName": "number-"}, "spec": {"type": "NodePort", "ports": [{"port": 1}]}}
+    found = traffic.api.create(SERVICES, body)
+    traffic.delete(f"{SERVICES}/{found['metadata']['name']}")
+    return int(found["spec"]["ports"][0]["nodePort"])
+
+
+def _slice(service: str, addresses: list[str]) -> Manifest:
+    return {
+        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "ports": [{"name": "tcp-80", "port": 8080, "protocol": "TCP"}],
+        **_endpoints(addresses),
+    }
+
+
+def _endpoints(addresses: list[str]) -> Manifest:
+    return {"endpoints": [{"addresses": [one], "conditions": {"ready": True}} for one in addresses]}
+
+
+def _answered_by(service: Balanced, pods: int) -> None:
+    assert len({clients.tcp(service.address, 80).pod for _ in range(25)}) == pods
+
+
+def _is_unanswered(ask: Callable[..., Answer], address: str, port: int) -> None:
+    with contextlib.suppress(OSError):
+        ask(address, port)
+        raise AssertionError(f"somebody answers at {address} port {port}")
+
+
+def _is_refused(address: str, port: int) -> None:
+    assert clients.outcome(address, port) == "refused"
+
+
+def _told(service: Balanced, reason: str) -> list[tuple[str, str]]:
+    found = service.events()
+    assert reason in dict(found), json.dumps(found)
+    return found

@@ -1,0 +1,285 @@
+"""A sandbox with nodes, load balancers in it, and what was written about them."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.host.traffic import addresses
+from tests.support import worldwithnodes
+from tests.support.worldwithnodes import NodeWorld
+from windowbox.errors import Refused
+from windowbox.sandbox.apiserver import ApiServer
+
+Manifest = dict[str, Any]
+
+SERVICES = "/api/v1/namespaces/default/services"
+_PATIENCE = 30
+
+_names = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """A Service that has its addresses."""
+
+    world: World
+    name: str
+    addresses: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        return self.addresses[0]
+
+    @property
+    def path(self) -> str:
+        return f"{SERVICES}/{self.name}"
+
+    def read(self) -> Manifest:
+        return self.world.api.read(self.path)
+
+    def patch(self, **spec: Any) -> Manifest:
+        """Merge this into its spec."""
+        return self.world.merge(self.path, {"spec": spec})
+
+    def annotate(self, **values: str | None) -> None:
+        """Set annotations of ours, `idle_timeout` for `loadbalancer.windowbox/idle-timeout`; None: remove."""
+        self.world.merge(self.path, {"metadata": {"annotations": annotated_with(values)}})
+
+    def wait(self, holds: Callable[[Manifest], object]) -> Manifest:
+        """Wait until the Service is like this."""
+        return self.world.wait(self.name, holds)
+
+    def events(self) -> list[tuple[str, str]]:
+        """Reason and message of each, in order; one that was repeated is there once."""
+        return [(event["reason"], event["message"]) for event in self.world.events(self.name)]
+
+
+@dataclass(frozen=True)
+class World:
+    """Services of type LoadBalancer before the Pods `app: echo`, of which each node has one.
+
+    They listen on 8080 and 8081 over TCP, and on 8080 over UDP.
+    """
+
+    nodes: NodeWorld
+    v6_clients: str
+    """A prefix for IPv6 clients; see `source`."""
+
+    @property
+    def api(self) -> ApiServer:
+        return self.nodes.api
+
+    @property
+    def folder(self) -> Path:
+        return self.nodes.sandbox.folder
+
+    @contextlib.contextmanager
+    def service(
+        self,
+        *ports: Manifest,
+        annotated: Mapping[str, str] | None = None,
+        ready: Callable[[Manifest], object] | None = None,
+        **spec: Any,
+    ) -> Iterator[Balanced]:
+        """A Service that is there for a while, by default with port 80 over TCP; given once it is served."""
+        name = f"web-{next(_names)}"
+        self.create(name, ports, annotated or {}, spec)
+        try:
+            found = self.wait(name, ready or ingress)
+            yield Balanced(self, name, tuple(entry["ip"] for entry in ingress(found)))
+        finally:
+            with contextlib.suppress(Refused):  # gone already
+                self.delete(f"{SERVICES}/{name}")
+
+    def create(
+        self, name: str, ports: Sequence[Manifest], annotated: Mapping[str, str], spec: Manifest
+    ) -> Manifest:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "annotations": annotated_with(annotated)},
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": {"app": "echo"},
+                "ports": list(ports) or [tcp()],
+                **spec,
+            },
+        }
+        created: Manifest = self.api.create(SERVICES, body)
+        return created
+
+    def wait(self, name: str, holds: Callable[[Manifest], object]) -> Manifest:
+        """Wait until the Service `name` is like this."""
+        service: Manifest = {}
+        for event in self.api.events(f"{SERVICES}?fieldSelector=metadata.name={name}", seconds=_PATIENCE):
+            service = event["object"]
+            if event["type"] != "DELETED" and holds(service):
+                return service
+        raise TimeoutError(f"{name} is not as it should be: {json.dumps(service)}")
+
+    def gone(self, name: str) -> None:
+        """Wait until the Service `name` is no more."""
+        path = f"{SERVICES}?fieldSelector=metadata.name={name}"
+        if not self.api.read(path)["items"]:
+            return
+        for event in self.api.events(path, seconds=_PATIENCE):
+            if event["type"] == "DELETED":
+                return
+        raise TimeoutError(f"{name} is still there")
+
+    def merge(self, path: str, patch: Manifest, *, strategic: bool = False) -> Manifest:
+        kind = f"application/{'strategic-' if strategic else ''}merge-patch+json"
+        found: Manifest = json.load(self.api.request("PATCH", path, body=patch, content_type=kind))
+        return found
+
+    def delete(self, path: str) -> None:
+        self.api.request("DELETE", path).close()
+
+    def events(self, name: str) -> list[Manifest]:
+        """What was told of a Service as a load balancer. The API server may tell things of its own."""
+        query = f"fieldSelector=involvedObject.name={name},involvedObject.kind=Service"
+        found = self.api.read(f"/api/v1/namespaces/default/events?{query}")["items"]
+        ours = (event for event in found if event.get("source", {}).get("component") == "service-controller")
+        return sorted(ours, key=lambda event: int(event["metadata"]["resourceVersion"]))
+
+    def writes(self, name: str) -> list[tuple[str, str]]:
+        """Who of ours wrote what of the Service `name`: `(worker, patch services/status)`, in order."""
+        lines = (json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines())
+        return [
+            (event["user"]["username"].rpartition(":")[2], _request(event))
+            for event in lines
+            if event.get("objectRef", {}).get("name") == name
+            and event["user"]["username"].startswith("system:windowbox:")
+            and event["verb"] in ("create", "update", "patch", "delete")
+        ]
+
+    def pods(self, app: str = "echo") -> dict[str, str]:
+        """The node of each Pod that is ready, by the Pod's name."""
+        found = self.api.read(f"/api/v1/namespaces/default/pods?labelSelector=app={app}")["items"]
+        return {
+            pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"] and _is_ready(pod)
+        }
+
+    def roll(self, name: str, pod: Manifest) -> None:
+        """Merge this into the Pods of a Deployment, and wait until all of them are like that and ready."""
+        path = f"/apis/apps/v1/namespaces/default/deployments/{name}"
+        self.merge(path, {"spec": {"template": {"spec": pod}}}, strategic=True)
+        query = f"{path.rpartition('/')[0]}?fieldSelector=metadata.name={name}"
+        for event in self.api.events(query, seconds=_PATIENCE):
+            deployment, status = event["object"], event["object"].get("status", {})
+            wanted = deployment["spec"]["replicas"]
+            if (
+                status.get("observedGeneration") == deployment["metadata"]["generation"]
+                and status.get("updatedReplicas") == status.get("availableReplicas") == wanted
+            ):
+                return
+        raise TimeoutError(f"{name} does not become what it should")
+
+    def register(self, node: str) -> None:
+        """Have a node that was deleted come back, and wait until it is ready."""
+        self.nodes.call(self.nodes.sandbox.kill(f"{node}/kubelet"))
+        for event in self.api.events(f"/api/v1/nodes?fieldSelector=metadata.name={node}", seconds=_PATIENCE):
+            if event["type"] != "DELETED" and _is_ready(event["object"]):
+                return
+        raise TimeoutError(f"{node} does not come back")
+
+    def entrance(self, peer: str) -> str:
+        """The node through which a Pod's peer came: nodes put an address of their own in front."""
+        address = ipaddress.ip_address(peer.rpartition(":")[0].strip("[]"))
+        found = [
+            node.name
+            for node in self.nodes.nodes
+            if str(address) in (node.v4, node.v6)
+            or address in (node.plan.pods_v4 if address.version == 4 else node.plan.pods_v6)
+        ]
+        return found[0] if found else "the host"
+
+    def source(self, number: int) -> str:
+        """An IPv6 address of this host from which clients may come."""
+        address = self.v6_clients.replace("::/120", f"::{number:x}")
+        addresses.add(address)
+        return address
+
+    @contextlib.contextmanager
+    def settings(self, process: str, section: str, **values: Any) -> Iterator[None]:
+        """A process of ours started anew with other settings, and at the end as it was."""
+        path = self.nodes.sandbox.settings_file(process)
+        before = path.read_text()
+        settings = yaml.safe_load(before)
+        settings[section] = {**settings.get(section, {}), **values}
+        self._settle(process, path, yaml.safe_dump(settings))
+        try:
+            yield
+        finally:
+            self._settle(process, path, before)
+
+    def _settle(self, process: str, path: Path, text: str) -> None:
+        self.nodes.call(self.nodes.sandbox.stop(process))
+        path.write_text(text)
+        self.nodes.call(self.nodes.sandbox.start(process))
+
+
+def fixture(factory: pytest.TempPathFactory) -> Iterator[World]:
+    v4, v6, clients = addresses.free()
+    options = {"watchers": 1, "workers": 1, "patchers": 1, "audit": True, "addresses": (v4, v6)}
+    with addresses.removed_at_the_end(v6, clients):
+        for nodes in worldwithnodes.fixture(factory, nodes=3, **options):
+            nodes.deploy_echo("echo", tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
+            yield World(nodes, clients)
+
+
+def tcp(port: int = 80, target: int | str = 8080, **more: Any) -> Manifest:
+    return {"name": f"tcp-{port}", "port": port, "protocol": "TCP", "targetPort": target, **more}
+
+
+def udp(port: int = 80, target: int | str = 8080, **more: Any) -> Manifest:
+    return {"name": f"udp-{port}", "port": port, "protocol": "UDP", "targetPort": target, **more}
+
+
+def annotated_with(values: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {k if "/" in k else f"loadbalancer.windowbox/{k.replace('_', '-')}": v for k, v in values.items()}
+
+
+def ingress(service: Manifest) -> list[Manifest]:
+    found: list[Manifest] = service["status"].get("loadBalancer", {}).get("ingress") or []
+    return found
+
+
+def shows(*places: str) -> Callable[[Manifest], bool]:
+    """Whether the status shows exactly these ports: `80/TCP`."""
+
+    def holds(service: Manifest) -> bool:
+        found = [
+            f"{port['port']}/{port['protocol']}" for entry in ingress(service) for port in entry["ports"]
+        ]
+        return bool(found) and set(found) == set(places)
+
+    return holds
+
+
+def condition(service: Manifest, kind: str) -> Manifest:
+    """The Service's condition of this kind; empty if it has none."""
+    found = service["status"].get("conditions") or []
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def _request(event: Manifest) -> str:
+    part = event["objectRef"].get("subresource")
+    return f"{event['verb']} {event['objectRef']['resource']}{f'/{part}' if part else ''}"
+
+
+def _is_ready(thing: Manifest) -> bool:
+    found = thing["status"].get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in found)

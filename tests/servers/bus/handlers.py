@@ -1,0 +1,140 @@
+"""A handler that does what the name of the object says, and tells what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bus import intents, subjects
+from bus.connection import Bus
+from bus.messages import StatusIntent
+from bus.pool import Item, Outcome
+from windowbox.errors import Unreachable
+from windowbox.models.refs import ObjectRef
+
+POOL = "test"
+
+
+def key(name: str) -> str:
+    return subjects.key(ObjectRef("runtime", "webs.example.com", "default", name))
+
+
+@dataclass(frozen=True)
+class Said:
+    """A word of a handler: begin, end, left (cancelled), or aside."""
+
+    word: str
+    name: str
+    reason: str
+    delivery: int
+    at: float
+    process: int
+
+    @property
+    def short(self) -> str:
+        return f"{self.word} {self.name}"
+
+
+@dataclass
+class Telling:
+    """Handles whatever comes.
+
+    `gated…` waits until `gate` is set, `stubborn…` too, and takes its time to stop; `deadly…` ends the
+    process; `reporting…` waits, and reports who it was; `failing…` finds the world away.
+    """
+
+    bus: Bus
+    tell: Callable[[Said], None]
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    who: int = field(default_factory=os.getpid)
+
+    async def handle(self, item: Item) -> Outcome:
+        before = await intents.last(self.bus, item.key)
+        self._say("begin", item)
+        try:
+            await self._act(item, before.sequence)
+        except BaseException:
+            self._say("left", item)
+            raise
+        self._say("end", item)
+        return Outcome("done")
+
+    async def quarantine(self, item: Item) -> None:
+        self._say("aside", item)
+
+    async def _act(self, item: Item, reported: int) -> None:
+        match subjects.ref(item.key).name.split("-")[0]:
+            case "gated":
+                await self.gate.wait()
+            case "stubborn":
+                await self._stubborn()
+            case "deadly":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "failing" if not self.gate.is_set():
+                raise Unreachable("the world is away")
+            case "reporting":
+                await self.gate.wait()
+                by = StatusIntent(uid="u", patch={"by": self.who})
+                await intents.report(self.bus, item.key, by, reported)
+
+    async def _stubborn(self) -> None:
+        try:
+            await self.gate.wait()
+        finally:
+            await asyncio.sleep(0.3)
+
+    def _say(self, word: str, item: Item) -> None:
+        name = subjects.ref(item.key).name
+        said = Said(word, name, item.wish.reason, item.delivery, time.monotonic(), self.who)
+        self.tell(said)
+
+
+class Story:
+    """What handlers have said so far; somebody may wait for more."""
+
+    def __init__(self) -> None:
+        self.all: list[Said] = []
+        self._more = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, said: Said) -> None:
+        self.all.append(said)
+        task = asyncio.create_task(self._notify())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def times(self, short: str) -> int:
+        return sum(said.short == short for said in self.all)
+
+    async def until(self, short: str, times: int = 1) -> None:
+        """Wait until this was said so often."""
+        await self.until_so(lambda: self.times(short) >= times, f"{times} x {short!r}")
+
+    async def until_so(self, is_so: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(40), self._more:
+                await self._more.wait_for(is_so)
+        except TimeoutError:
+            raise AssertionError(f"never said: {what}; said was {[s.short for s in self.all]}") from None
+
+    async def _notify(self) -> None:
+        async with self._more:
+            self._more.notify_all()
+
+
+def overlaps(story: list[Said]) -> list[tuple[Said, Said]]:
+    """Runs of one object that began before another one of it had ended."""
+    running: dict[str, dict[int, Said]] = {}
+    found = []
+    for said in sorted(story, key=lambda s: s.at):
+        mine = running.setdefault(said.name, {})
+        if said.word == "begin":
+            found += [(other, said) for other in mine.values()]
+            mine[said.process] = said
+        elif said.word in ("end", "left"):
+            mine.pop(said.process, None)
+    return found

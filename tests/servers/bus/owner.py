@@ -1,0 +1,39 @@
+"""A process that holds a lease: `python -m tests.servers.bus.owner URL`. It prints both ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+
+from bus import leases
+from bus.connection import Access, connected
+from bus.leases import Leases
+
+
+async def act() -> None:
+    leases.check()
+    print("holds", flush=True)
+    try:
+        await asyncio.create_task(look_after())
+    finally:
+        print("lost", flush=True)
+
+
+async def look_after() -> None:
+    """Tell when the lease counts as ours no longer, be it before we hear of it."""
+    with contextlib.suppress(leases.Lost):
+        while True:
+            leases.check()
+            await asyncio.sleep(0.05)
+    print("refrains", flush=True)
+    await asyncio.Event().wait()
+
+
+async def main(url: str) -> None:
+    async with connected(Access(url)) as bus:
+        await Leases(bus, "process").while_held("thing", act)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,192 @@
+"""Worker processes that die, hang, or are cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from urllib.parse import urlsplit
+
+from bus import intents, streams, subjects
+from bus.connection import Access, Bus, connected
+from bus.messages import Wish
+from bus.pool import Pool
+from bus.queue import Queue
+from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
+from tests.servers.bus.test_pool import at_rest, waiting
+from tests.servers.bus.workers import workers
+from tests.support.proxy import proxy
+from tests.support.rules import rule
+from tests.support.running import eventually, running
+
+EVENT = Wish(reason="event")
+
+
+@rule("V-9")
+async def test_a_run_that_died_with_its_process_is_finished_by_another(bus: Bus, nats_url: str) -> None:
+    async with workers(nats_url) as crew:
+        first = await crew.start()
+        await Queue(bus, POOL).wish(key("gated"), EVENT)
+        await crew.story.until("begin gated")
+        await crew.kill(first)
+        crew.open_gate(await crew.start())
+        await crew.story.until("end gated")
+        await eventually(lambda: at_rest(bus))
+
+
+async def test_nothing_is_lost_by_a_graceful_stop(bus: Bus, nats_url: str) -> None:
+    async with workers(nats_url) as crew:
+        first, queue = await crew.start(), Queue(bus, POOL)
+        await queue.wish(key("gated"), EVENT)
+        await crew.story.until("begin gated")
+        first.send_signal(signal.SIGTERM)
+        await queue.wish(key("web"), EVENT)
+        crew.open_gate(first)
+        assert await first.wait() == 0
+        crew.open_gate(await crew.start())
+        await crew.story.until("end web")
+        await eventually(lambda: at_rest(bus))
+        assert crew.story.times("end gated") >= 1
+
+
+@rule("V-3")
+async def test_a_wish_whose_item_got_lost_is_found_by_the_sweep(bus: Bus) -> None:
+    # What a crash between settling an item and looking for another wish leaves behind.
+    await bus.publish(subjects.wish(POOL, key("web")), EVENT.encoded())
+    story, queue = Story(), Queue(bus, POOL)
+    async with running(Pool(bus, POOL, Telling(bus, story.add)).run()):
+        assert await queue.sweep(older_than=3600) == 0
+        assert await queue.sweep(older_than=-1) == 1
+        await story.until("end web")
+        await eventually(lambda: at_rest(bus))
+
+
+async def test_a_sweep_does_not_disturb_what_is_being_done(bus: Bus) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    handler = Telling(bus, story.add)
+    async with running(Pool(bus, POOL, handler).run()):
+        await queue.wish(key("gated"), EVENT)
+        await story.until("begin gated")
+        assert await queue.sweep(older_than=-1) == 1
+        handler.gate.set()
+        await story.until("end gated")
+        await eventually(lambda: at_rest(bus))
+    assert story.times("begin gated") == 1
+
+
+async def test_what_kills_its_workers_is_set_aside_and_its_neighbours_are_served(
+    bus: Bus, nats_url: str
+) -> None:
+    queue, neighbours = Queue(bus, POOL), [f"web-{number}" for number in range(5)]
+    for name in ["deadly", *neighbours]:
+        await queue.wish(key(name), EVENT)
+    async with workers(nats_url, ack_wait=0.7) as crew:
+        for death in range(1, 4):
+            worker = await crew.start()
+            await crew.story.until("begin deadly", times=death)
+            assert await worker.wait() == -signal.SIGKILL
+        last = await crew.start()
+        await crew.story.until("aside deadly")
+        await eventually(lambda: at_rest(bus))
+        assert {s.name for s in crew.story.all if s.word == "end"} == set(neighbours)
+        assert {s.name for s in crew.story.all if s.word == "aside"} == {"deadly"}
+        assert await waiting(bus, streams.LATER) == [subjects.later(POOL, key("deadly"))]
+
+        await queue.wish(key("deadly"), EVENT)
+        await crew.story.until("begin deadly", times=4)
+        assert await last.wait() == -signal.SIGKILL
+
+
+@rule("V-8", "B-7")
+async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: str) -> None:
+    async with workers(nats_url, ack_wait=1.0) as crew:
+        frozen = await crew.start()
+        await Queue(bus, POOL).wish(key("reporting"), EVENT)
+        await crew.story.until("begin reporting")
+        frozen.send_signal(signal.SIGSTOP)
+        awake = await crew.start()
+        crew.open_gate(awake)
+        await crew.story.until("end reporting")
+        crew.open_gate(frozen)
+        frozen.send_signal(signal.SIGCONT)
+
+        # It asks for another look: what it did late in the world might have undone something.
+        await crew.story.until_so(
+            lambda: any(s.short == "end reporting" and s.reason == "late report" for s in crew.story.all),
+            "the late report is made up for",
+        )
+        await eventually(lambda: at_rest(bus))
+        late = [s for s in crew.story.all if s.process == frozen.pid and s.reason == "event"]
+        assert [s.word for s in late] == ["begin", "left"]
+        assert (await intents.last(bus, key("reporting"))).intent is not None
+
+
+@rule("B-7")
+async def test_what_was_delivered_to_a_frozen_worker_is_not_begun_late(bus: Bus, nats_url: str) -> None:
+    queue = Queue(bus, POOL)
+    async with workers(nats_url, ack_wait=1.0) as crew:
+        frozen = await crew.start()
+        await queue.wish(key("web"), EVENT)
+        await crew.story.until("end web")
+        await eventually(lambda: at_rest(bus))
+        frozen.send_signal(signal.SIGSTOP)
+        await queue.wish(key("gated"), EVENT)
+        await eventually(lambda: delivered(bus, times=2))
+        awake = await crew.start()
+        await crew.story.until("begin gated")
+
+        frozen.send_signal(signal.SIGCONT)
+        # It is awake, and past what was delivered to it, when it has begun something else.
+        for number in itertools.count():
+            await queue.wish(key(f"web-{number}"), EVENT)
+            await asyncio.sleep(0.05)
+            if crew.story.all[-1].process == frozen.pid:
+                break
+        crew.open_gate(awake)
+        await crew.story.until("end gated")
+        assert crew.story.times("begin gated") == 1
+
+
+async def delivered(bus: Bus, times: int) -> bool:
+    """Whether the pool's consumer has handed out so many messages."""
+    info = await bus.api(f"CONSUMER.INFO.WORK.pool-{POOL}")
+    return int(info["delivered"]["consumer_seq"]) >= times
+
+
+@rule("B-7", "V-10")
+async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    port = urlsplit(nats_url).port
+    assert port
+    async with proxy(port) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
+        cut_off = Telling(far, story.add, who=1)
+        async with running(Pool(far, POOL, cut_off, ack_wait=2).run()):
+            await queue.wish(key("gated"), EVENT)
+            await story.until("begin gated")
+            line.hang()
+            near = Telling(bus, story.add, who=2)
+            near.gate.set()
+            async with running(Pool(bus, POOL, near, ack_wait=2).run()):
+                await story.until("end gated")
+                line.resume()
+                await story.until_so(lambda: story.all[-1].reason == "late report", "a late report")
+    assert [said.word for said in story.all[:4]] == ["begin", "left", "begin", "end"]
+    assert overlaps(story.all) == []
+
+
+@rule("B-7", "LB-2-serial")
+async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str) -> None:
+    queue, names = Queue(bus, POOL), [f"web-{number}" for number in range(8)]
+    async with workers(nats_url, ack_wait=1.0) as crew:
+        alive = [await crew.start(), await crew.start()]
+        for turn in range(12):
+            for name in names:
+                await queue.wish(key(name), EVENT)
+            if turn % 4 == 1:
+                await crew.kill(alive.pop(0))
+                alive.append(await crew.start())
+            await asyncio.sleep(0.05)
+        await eventually(lambda: at_rest(bus))
+        assert {said.name for said in crew.story.all if said.word == "end"} == set(names)
+        survivors = {process.pid for process in alive}
+        assert overlaps([said for said in crew.story.all if said.process in survivors]) == []

@@ -1,0 +1,107 @@
+"""Wishes that come due, kept by the server."""
+
+from __future__ import annotations
+
+from bus import streams, subjects
+from bus.connection import Access, Bus, connected
+from bus.messages import Wish
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import run_due
+from tests.servers.bus.handlers import POOL, Story, Telling, key
+from tests.servers.bus.test_pool import at_rest, waiting
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import eventually, running
+
+
+def retry(attempt: int) -> Wish:
+    return Wish(reason="retry", attempt=attempt)
+
+
+@rule("B-2")
+async def test_what_is_scheduled_comes_due_in_its_order(bus: Bus) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
+        await queue.schedule(key("third"), retry(1), 0.6)
+        await queue.schedule(key("second"), retry(1), 0.3)
+        await queue.schedule(key("first"), retry(1), 0.005)
+        await queue.schedule(key("long-due"), retry(1), -5)
+        await story.until("end third")
+        await story.until("end long-due")
+        await eventually(lambda: at_rest(bus))
+    ends = [said.name for said in story.all if said.word == "end" and said.name != "long-due"]
+    assert ends == ["first", "second", "third"]
+    assert await waiting(bus, streams.LATER) == []
+
+
+async def test_a_newer_schedule_replaces_an_older_one(bus: Bus) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
+        await queue.schedule(key("web"), Wish(reason="sooner"), 0.2)
+        await queue.schedule(key("web"), Wish(reason="later"), 0.6)
+        await queue.schedule(key("after"), retry(1), 0.9)
+        await story.until("end after")
+        await eventually(lambda: at_rest(bus))
+    assert [said.reason for said in story.all if said.name == "web"] == ["later", "later"]
+
+
+@rule("V-9")
+async def test_what_is_scheduled_survives_a_restart_of_the_server(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await streams.ensure(bus)
+        await Queue(bus, POOL).schedule(key("soon"), retry(1), 0.1)
+        await Queue(bus, POOL).schedule(key("later"), retry(1), 2)
+    nats.restart()
+    async with connected(Access(nats.url)) as bus:
+        story, queue = Story(), Queue(bus, POOL)
+        async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
+            await story.until("end soon")
+            await story.until("end later")
+
+
+async def test_what_came_due_while_nobody_was_there_is_not_lost(bus: Bus) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    await queue.schedule(key("web"), retry(3), 0.01)
+    await eventually(lambda: is_due(bus))
+    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
+        await story.until("end web")
+        await eventually(lambda: at_rest(bus))
+    assert story.all[0].reason == "retry"
+    assert await waiting(bus, streams.LATER) == []
+
+
+async def is_due(bus: Bus) -> bool:
+    return await waiting(bus, streams.LATER) == [subjects.due(POOL, key("web"))]
+
+
+@rule("V-4")
+async def test_another_look_is_one_more_run_even_while_the_last_one_ends(bus: Bus) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    handler = Telling(bus, story.add)
+    async with running(Pool(bus, POOL, handler).run()):
+        await queue.wish(key("gated"), retry(3))
+        await story.until("begin gated")
+        await queue.requeue(key("gated"), "late report")
+        handler.gate.set()
+        await story.until("end gated", times=2)
+        await eventually(lambda: at_rest(bus))
+        await queue.requeue(key("gated"), "late report")
+        await story.until("end gated", times=3)
+    assert [said.reason for said in story.all if said.word == "end"] == [
+        "retry", "late report", "late report",
+    ]  # fmt: skip
+
+
+async def test_another_look_keeps_what_is_known_and_a_reminder_changes_nothing(bus: Bus) -> None:
+    queue = Queue(bus, POOL)
+    await queue.wish(key("web"), Wish(reason="retry", attempt=3, insist=True))
+    await queue.remind(key("web"), Wish(reason="sweep"))
+    assert await wish_of(bus, "web") == Wish(reason="retry", attempt=3, insist=True)
+    await queue.requeue(key("web"), "late report")
+    assert await wish_of(bus, "web") == Wish(reason="late report", attempt=3, insist=True)
+
+
+async def wish_of(bus: Bus, name: str) -> Wish | None:
+    last = await bus.last(streams.TRIGGERS, subjects.wish(POOL, key(name)))
+    return Wish.model_validate_json(last.data) if last else None

@@ -1,0 +1,225 @@
+"""One owner at a time, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import pytest
+
+from bus import streams
+from bus.connection import Access, Bus, connected
+from bus.leases import Leases
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.proxy import proxy
+from tests.support.running import eventually, running, soon, stopped
+from windowbox.sandbox import processes
+
+_LEASE = f"$KV.{streams.LEASES}.thing"
+
+
+class EdgeController:
+    """Somebody who wants the lease, and notes when it has it."""
+
+    def __init__(self, bus: Bus, name: str, holding: set[str]) -> None:
+        self.name = name
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._leases = Leases(bus, name)
+        self._holding = holding
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._leases.run())
+            tasks.create_task(self._leases.while_held("thing", self._act))
+
+    async def _act(self) -> None:
+        assert not self._holding, f"{self.name} began while {self._holding} held the lease"
+        self._holding.add(self.name)
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._holding.discard(self.name)
+            self.ended.set()
+
+
+async def test_a_lease_is_passed_on_at_a_graceful_stop(bus: Bus) -> None:
+    holding: set[str] = set()
+    first, second = EdgeController(bus, "first", holding), EdgeController(bus, "second", holding)
+    async with running(first.run()) as (task,):
+        await soon(first.began.wait())
+        async with running(second.run()):
+            await stopped(task)
+            await soon(second.began.wait())
+            written = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+            assert written is not None
+            assert written.data == b"second"
+
+
+async def test_a_graceful_stop_gives_the_lease_back(bus: Bus) -> None:
+    owner = EdgeController(bus, "owner", set())
+    async with running(owner.run()) as (task,):
+        await soon(owner.began.wait())
+        await stopped(task)
+    last = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+    assert last is not None
+    assert last.headers["KV-Operation"] == "DEL"
+
+
+async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
+    leases, began = Leases(bus, "both"), [asyncio.Event(), asyncio.Event()]
+
+    async def act(which: int) -> None:
+        began[which].set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            began[which].clear()
+
+    other = EdgeController(bus, "other", set())
+    works = [leases.while_held("thing", lambda n=n: act(n)) for n in range(2)]  # type: ignore[misc]
+    async with running(leases.run(), *works) as (_, first, second):
+        for one in began:
+            await soon(one.wait())
+        async with running(other.run()):
+            await stopped(first)
+            assert [one.is_set() for one in began] == [False, True]
+            written = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+            assert written
+            assert written.data == b"both"
+            await stopped(second)
+            await soon(other.began.wait())
+
+
+async def test_what_is_to_be_done_once_is_done_and_gives_the_lease_back(bus: Bus) -> None:
+    leases, done = Leases(bus, "me"), []
+
+    async def act() -> None:
+        done.append("done")
+
+    async with running(leases.run()):
+        await soon(leases.once("thing", act))
+    last = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+    assert last
+    assert (done, last.headers["KV-Operation"]) == (["done"], "DEL")
+
+
+async def test_what_fails_under_a_lease_is_told_to_those_who_asked_for_it(bus: Bus) -> None:
+    leases = Leases(bus, "me")
+
+    async def act() -> None:
+        raise ValueError("a bug")
+
+    async with running(leases.run()):
+        with pytest.raises(ValueError, match="a bug"):
+            await soon(leases.while_held("thing", act))
+
+
+async def test_many_contenders_hold_a_lease_one_after_another(bus: Bus) -> None:
+    holding: set[str] = set()
+    owners = [EdgeController(bus, f"owner {number}", holding) for number in range(5)]
+    async with running(*(owner.run() for owner in owners)) as tasks:
+        left = dict(zip(owners, tasks, strict=True))
+        while left:
+            await soon(first_of(owner.began for owner in left))
+            [holder] = [owner for owner in left if owner.name in holding]
+            await stopped(left.pop(holder))
+            assert not holding
+
+
+async def first_of(events: Iterable[asyncio.Event]) -> None:
+    """Wait until one of the events has happened."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+
+
+async def test_the_lease_of_a_killed_owner_is_taken_over(bus: Bus, nats_url: str) -> None:
+    process = await _owner_process(nats_url)
+    heir = EdgeController(bus, "heir", set())
+    async with running(heir.run()):
+        assert not heir.began.is_set()
+        process.kill()
+        await process.wait()
+        await soon(heir.began.wait())
+
+
+async def test_an_owner_that_was_frozen_sees_that_it_is_no_longer_the_owner(bus: Bus, nats_url: str) -> None:
+    process = await _owner_process(nats_url)
+    heir = EdgeController(bus, "heir", set())
+    async with running(heir.run()):
+        process.send_signal(signal.SIGSTOP)
+        await soon(heir.began.wait())
+        process.send_signal(signal.SIGCONT)
+        assert process.stdout
+        said = [await soon(process.stdout.readline()) for _ in range(2)]
+        assert said == [b"refrains\n", b"lost\n"]
+        assert not heir.ended.is_set()
+    process.kill()
+    await process.wait()
+
+
+async def test_an_owner_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
+    port = urlsplit(nats_url).port
+    assert port
+    holding: set[str] = set()
+    async with proxy(port) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
+        cut_off, heir = EdgeController(far, "cut off", holding), EdgeController(bus, "heir", holding)
+        async with running(cut_off.run()):
+            await soon(cut_off.began.wait())
+            async with running(heir.run()):
+                line.hang()
+                await soon(heir.began.wait())
+                assert cut_off.ended.is_set()
+                line.resume()
+
+
+async def test_an_owner_goes_on_when_the_server_was_away_for_a_moment(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await streams.ensure(bus)
+        owner = EdgeController(bus, "owner", set())
+        async with running(owner.run()):
+            await soon(owner.began.wait())
+            nats.restart()
+            await eventually(lambda: _renewed(bus))
+
+
+async def test_leases_are_taken_anew_when_the_store_is_another_one(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await streams.ensure(bus)
+        owner = EdgeController(bus, "owner", set())
+        async with running(owner.run()):
+            await soon(owner.began.wait())
+            nats.wipe()
+            nats.start()
+            await soon(owner.ended.wait())
+            owner.began.clear()
+            await eventually(lambda: made_anew(bus))
+            await soon(owner.began.wait())
+
+
+async def _renewed(bus: Bus) -> bool:
+    """Whether somebody holds the lease now."""
+    try:
+        last = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+    except Exception:
+        return False
+    return last is not None and last.data == b"owner"
+
+
+async def _owner_process(url: str) -> Process:
+    """A process that holds the lease, and says when it has lost it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.servers.bus.owner", url,
+        stdout=PIPE, preexec_fn=processes.dying_with_parent(), cwd=os.getcwd(),
+    )  # fmt: skip
+    assert process.stdout
+    assert await soon(process.stdout.readline()) == b"holds\n"
+    return process

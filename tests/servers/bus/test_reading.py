@@ -1,0 +1,171 @@
+"""Reading streams from beginning to end while others write and delete."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bus import consumers, intents, streams, subjects
+from bus.connection import Access, Bus, WrongSequence, connected
+from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
+from bus.views import View
+from tests.servers.bus.handlers import key
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.rules import rule
+from tests.support.running import eventually, running, soon
+from windowbox.errors import Superseded, Unreachable
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, ObjectRef
+
+
+def space(name: str) -> ObjectRef:
+    return ObjectRef("runtime", NAMESPACES.id, "", name)
+
+
+async def announce(bus: Bus, name: str, color: str, operation: str = "MODIFIED") -> int:
+    headers = {OPERATION: operation, UID: name, VERSION: "1", PREDECESSOR: "0"}
+    body = b'{"metadata": {"labels": {"color": "%s"}}}' % color.encode()
+    sequence = await bus.publish(subjects.seen(space(name)), body, headers)
+    assert sequence
+    return sequence
+
+
+def color_of(_: ObjectRef, object: Object) -> str | None:
+    return object.labels.get("color")
+
+
+async def test_a_snapshot_ends_although_messages_are_deleted_meanwhile(bus: Bus) -> None:
+    for number in range(3000):
+        await bus.client.publish(subjects.wish("test", key(f"web-{number}")), bytes(10_000))
+    await bus.client.flush()
+    read: list[str] = []
+    async with asyncio.timeout(20):
+        async for stored in consumers.snapshot(bus, streams.TRIGGERS, ["trigger.test.>"]):
+            if not read:
+                await bus.purge(streams.TRIGGERS, "trigger.test.>")
+            read.append(stored.subject)
+    assert len(set(read)) == len(read)
+
+
+async def test_a_snapshot_of_nothing_is_empty(bus: Bus) -> None:
+    assert [s async for s in consumers.snapshot(bus, streams.TRIGGERS, ["trigger.test.>"])] == []
+
+
+async def test_a_reading_is_complete_once(bus: Bus) -> None:
+    await announce(bus, "one", "red")
+    await announce(bus, "one", "blue")
+    await announce(bus, "two", "red")
+    seen: list[str | None] = []
+    async for stored in consumers.follow(bus, streams.OBJECTS, ["object.>"]):
+        seen.append(stored.data.decode()[-8:-3] if stored else None)
+        if stored is None:
+            await announce(bus, "three", "gray")
+        if len(seen) == 4:
+            break
+    assert [s and s.strip('" ') for s in seen] == ["blue", "red", None, "gray"]
+
+
+async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
+    await announce(bus, "one", "red")
+    await announce(bus, "two", "blue")
+    view = View(bus, NAMESPACES.id, color_of, index=lambda color: color)
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        assert dict(view.items()) == {space("one"): "red", space("two"): "blue"}
+
+        await announce(bus, "one", "blue")
+        await eventually(lambda: became(view, "one", "blue"))
+        assert sorted(view.refs("blue")) == [space("one"), space("two")]
+        assert view.refs("red") == []
+
+        await announce(bus, "two", "blue", "DELETED")
+        await eventually(lambda: became(view, "two", None))
+        assert view.refs("blue") == [space("one")]
+
+
+async def test_a_view_starts_afresh_after_a_gap(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await streams.ensure(bus)
+        await announce(bus, "old", "red")
+        view = View(bus, NAMESPACES.id, color_of, index=lambda color: color)
+        async with running(view.run()):
+            await soon(view.complete.wait())
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+            await announce(bus, "new", "blue")
+            await eventually(lambda: became(view, "new", "blue"))
+            assert dict(view.items()) == {space("new"): "blue"}
+            assert view.refs("red") == []
+
+
+async def became(view: View[str], name: str, color: str | None) -> bool:
+    return view.get(space(name)) == color
+
+
+@rule("V-8")
+async def test_only_the_report_that_expects_the_last_one_is_taken(bus: Bus) -> None:
+    early, late = (StatusIntent(uid="u", patch={"by": by}) for by in ("early", "late"))
+    before = await intents.last(bus, key("web"))
+    assert before == intents.Reported(None, 0)
+    first = await intents.report(bus, key("web"), early, before.sequence)
+    with pytest.raises(Superseded):
+        await intents.report(bus, key("web"), late, before.sequence)
+    assert await intents.last(bus, key("web")) == intents.Reported(early, first)
+    await intents.report(bus, key("web"), late, first)
+    assert (await intents.last(bus, key("web"))).intent == late
+
+
+@rule("V-1")
+async def test_the_report_about_a_newer_object_of_the_name_is_not_forgotten(bus: Bus) -> None:
+    newer = StatusIntent(uid="newer", patch={})
+    await intents.report(bus, key("web"), newer, 0)
+    await intents.forget(bus, key("web"), "older")
+    assert (await intents.last(bus, key("web"))).intent == newer
+    await intents.forget(bus, key("web"), "newer")
+    assert (await intents.last(bus, key("web"))).intent is None
+
+
+async def test_a_write_that_expects_something_else_is_refused(bus: Bus) -> None:
+    first = await bus.publish("intent.x", b"1")
+    await bus.publish("intent.x", b"2", expect_last=first)
+    with pytest.raises(WrongSequence):
+        await bus.publish("intent.x", b"3", expect_last=first)
+
+
+async def test_a_bus_that_is_not_there_is_given_up(nats: NatsServer) -> None:
+    nats.stop()
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        async with asyncio.timeout(20), connected(Access(nats.url), patience=0.5):
+            pass
+
+
+async def test_a_view_forgets_a_cluster_that_has_left(bus: Bus) -> None:
+    changed = asyncio.Event()
+    view: View[str] = View(bus, NAMESPACES.id, color_of, index=lambda color: color, changed=changed.set)
+    all_of_it = subjects.listed("runtime", NAMESPACES.id)
+    await announce(bus, "one", "red")
+    await bus.publish(all_of_it, b"")
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        assert (view.refs("red"), view.listed) == ([space("one")], {"runtime"})
+        changed.clear()
+        await bus.publish(all_of_it, b"", {OPERATION: "DELETED"})
+        await soon(changed.wait())
+        assert (list(view.items()), view.refs("red"), view.listed) == ([], [], set())
+
+
+async def test_a_view_tells_only_of_what_it_looks_at(bus: Bus) -> None:
+    changes: list[int] = []
+    view: View[str] = View(
+        bus, NAMESPACES.id, color_of, index=lambda color: color, changed=lambda: changes.append(1)
+    )
+    await announce(bus, "one", "red")
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        before = len(changes)
+        await announce(bus, "one", "red")
+        await announce(bus, "one", "blue")
+        await eventually(lambda: became(view, "one", "blue"))
+    assert len(changes) == before + 1

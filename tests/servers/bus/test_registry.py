@@ -1,0 +1,173 @@
+"""Which clusters take part, and which processes are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus import presence
+from bus.connection import Access, Bus, connected
+from bus.registry import Member, Registry, SecretKey
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.running import eventually, running, soon
+from windowbox.errors import Conflict, Missing
+
+SHOOT = Member(id="shoot--local--a.b", secret=SecretKey(namespace="garden", name="kubeconfig"))
+
+
+async def knows(registry: Registry, *members: Member) -> bool:
+    return registry.members == {member.id: member for member in members}
+
+
+async def test_a_cluster_joins_changes_and_leaves(bus: Bus) -> None:
+    registry, changes = Registry(bus), []
+    registry.on_change(lambda: changes.append(dict(registry.members)))
+    async with running(registry.run()):
+        await soon(registry.complete.wait())
+        await registry.join(SHOOT)
+        await eventually(lambda: knows(registry, SHOOT))
+        moved = SHOOT.model_copy(update={"file": "kubeconfig"})
+        await registry.join(moved)
+        await eventually(lambda: knows(registry, moved))
+        await registry.leave(SHOOT.id)
+        await eventually(lambda: knows(registry))
+    assert changes == [{}, {SHOOT.id: SHOOT}, {SHOOT.id: moved}, {}]
+
+
+async def test_who_comes_later_knows_who_takes_part(bus: Bus) -> None:
+    other = Member(id="other", file="kubeconfig")
+    for member in (SHOOT, other):
+        await Registry(bus).join(member)
+    await Registry(bus).leave("other")
+    registry = Registry(bus)
+    async with running(registry.run()):
+        await soon(registry.complete.wait())
+    assert registry.members == {SHOOT.id: SHOOT}
+
+
+async def test_a_cluster_that_does_not_take_part_cannot_leave(bus: Bus) -> None:
+    with pytest.raises(Missing, match="no cluster 'elsewhere' takes part"):
+        await Registry(bus).leave("elsewhere")
+    await Registry(bus).join(SHOOT)
+    await Registry(bus).leave(SHOOT.id)
+    with pytest.raises(Missing):
+        await Registry(bus).leave(SHOOT.id)
+
+
+async def test_an_entry_that_cannot_be_read_hides_no_other(bus: Bus) -> None:
+    await bus.publish("$KV.clusters.nonsense", b"{")
+    await Registry(bus).join(SHOOT)
+    registry = Registry(bus)
+    async with running(registry.run()):
+        await soon(registry.complete.wait())
+    assert registry.members == {SHOOT.id: SHOOT}
+
+
+async def test_what_calls_itself_otherwise_than_its_place_is_left_out(bus: Bus) -> None:
+    await bus.publish("$KV.clusters.elsewhere", SHOOT.encoded())
+    registry = Registry(bus)
+    async with running(registry.run()):
+        await soon(registry.complete.wait())
+    assert registry.members == {}
+
+
+async def test_a_cluster_is_exchanged_only_for_what_it_is(bus: Bus) -> None:
+    registry, moved = Registry(bus), SHOOT.model_copy(update={"file": "kubeconfig"})
+    await registry.exchange(SHOOT.id, None, SHOOT)
+    for before in (None, moved):
+        with pytest.raises(Conflict, match="has changed meanwhile"):
+            await registry.exchange(SHOOT.id, before, None)
+    await registry.exchange(SHOOT.id, SHOOT, moved)
+    await registry.exchange(SHOOT.id, moved, None)
+    await registry.exchange(SHOOT.id, None, SHOOT)
+    async with running(registry.run()):
+        await eventually(lambda: knows(registry, SHOOT))
+
+
+async def test_nonsense_makes_way_for_a_cluster(bus: Bus) -> None:
+    await bus.publish("$KV.clusters.shoot--local--a_b", b"{")
+    registry = Registry(bus)
+    await registry.exchange(SHOOT.id, None, SHOOT)
+    async with running(registry.run()):
+        await eventually(lambda: knows(registry, SHOOT))
+
+
+async def test_who_has_left_is_known_until_it_is_back(bus: Bus) -> None:
+    registry = Registry(bus)
+    async with running(registry.run()):
+        await registry.join(SHOOT)
+        await registry.leave(SHOOT.id)
+        await eventually(lambda: has_left(registry, SHOOT.id))
+        await registry.join(SHOOT)
+        await eventually(lambda: knows(registry, SHOOT))
+        assert registry.left == set()
+
+
+async def test_what_the_bus_forgets_is_remembered_and_put_back(nats: NatsServer) -> None:
+    gone = Member(id="gone", file="kubeconfig")
+    async with connected(Access(nats.url)) as bus, connected(Access(nats.url)) as other:
+        await eventually(lambda: made_anew(bus))
+        registry, mere = Registry(bus), Registry(other)
+        await registry.join(gone)
+        await registry.join(SHOOT)
+        await registry.leave(gone.id)
+        async with running(registry.run(), mere.run()):
+            await eventually(lambda: knows(registry, SHOOT))
+            await eventually(lambda: knows(mere, SHOOT))
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+            latecomer = Registry(bus)
+            async with running(latecomer.run()):
+                await soon(latecomer.complete.wait())
+                assert latecomer.members == {}
+                async with running(registry.keep()):
+                    await eventually(lambda: knows(latecomer, SHOOT))
+            for one in (registry, mere):
+                assert one.members == {SHOOT.id: SHOOT}
+            await registry.leave(SHOOT.id)
+            for one in (registry, mere):
+                await eventually(lambda one=one: knows(one))  # type: ignore[misc]
+
+
+async def test_what_has_been_said_since_is_not_overwritten_by_memories(nats: NatsServer) -> None:
+    moved = SHOOT.model_copy(update={"file": "kubeconfig"})
+    other = Member(id="other", file="kubeconfig")
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        registry = Registry(bus)
+        async with running(registry.run(), registry.keep()):
+            await registry.join(SHOOT)
+            await registry.join(other)
+            await eventually(lambda: knows(registry, SHOOT, other))
+            nats.stop()
+            await eventually(lambda: is_cut_off(bus))
+            nats.wipe()
+            nats.start()
+            async with connected(Access(nats.url)) as another:
+                await eventually(lambda: made_anew(another))
+                await Registry(another).join(moved)
+                await eventually(lambda: knows(registry, moved, other))
+                found = await another.last("KV_clusters", "$KV.clusters.shoot--local--a_b")
+                assert found
+                assert found.data == moved.encoded()
+
+
+async def has_left(registry: Registry, cluster: str) -> bool:
+    return registry.left == {cluster}
+
+
+async def is_cut_off(bus: Bus) -> bool:
+    return not bus.connected
+
+
+async def test_every_process_answers_for_itself(bus: Bus, nats_url: str) -> None:
+    watch, work = ({"role": role, "process": "host/1"} for role in ("watch", "work"))
+    async with connected(Access(nats_url)) as other, presence.answering(other, lambda: watch):
+        async with presence.answering(other, lambda: work):
+            await eventually(lambda: answered(bus, watch, work))
+        await eventually(lambda: answered(bus, watch))
+
+
+async def answered(bus: Bus, *expected: dict[str, str]) -> bool:
+    """Whether just these processes have answered; on a busy machine one may be late."""
+    return await presence.processes(bus) == list(expected)

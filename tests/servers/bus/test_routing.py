@@ -1,0 +1,148 @@
+"""From what is announced to what is wished for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from bus import subjects
+from bus.connection import Access, Bus, connected
+from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Wish
+from bus.queue import Queue
+from bus.routing import PreviousVersion, Router
+from tests.servers.bus.handlers import POOL
+from tests.servers.bus.test_pool import waiting
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.rules import rule
+from tests.support.running import eventually, running
+from windowbox.errors import Unreachable
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, ObjectRef
+
+
+def space(name: str) -> ObjectRef:
+    return ObjectRef("runtime", NAMESPACES.id, "", name)
+
+
+def wishes(*names: str) -> list[str]:
+    return sorted(subjects.wish(POOL, subjects.key(space(name))) for name in names)
+
+
+async def announce(
+    bus: Bus, name: str, state: str = "", operation: str = "MODIFIED", before: int = 0, body: str = ""
+) -> int:
+    headers = {OPERATION: operation, UID: name, VERSION: "1", PREDECESSOR: str(before)}
+    data = b"" if body else b'{"metadata": {"name": "%s"}, "status": {"state": "%s"}}' % (
+        name.encode(), state.encode(),
+    )  # fmt: skip
+    sequence = await bus.publish(subjects.seen(space(name)), data, headers | ({BODY: body} if body else {}))
+    assert sequence
+    return sequence
+
+
+@dataclass
+class All:
+    """Every change concerns its object; remembers what each saw before."""
+
+    asks: bool = False
+    kinds: tuple[str, ...] = (NAMESPACES.id,)
+    owned: tuple[str, ...] = ()
+    failures: int = 0
+    seen: list[tuple[str, str | None]] = field(default_factory=list)
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable("away")
+        old = await before.object() if self.asks else None
+        state = change.object().status.get("state", "")
+        self.seen.append((state, old.status["state"] if old else None))
+        return [subjects.without("object", change.stored.subject)]
+
+    def unfinished(self, object: Object) -> bool:
+        return object.status.get("state") == "unfinished"
+
+
+async def is_wished(bus: Bus, *names: str) -> bool:
+    return sorted(await waiting(bus, "TRIGGERS")) == wishes(*names)
+
+
+async def test_a_new_pool_hears_the_last_of_every_object(bus: Bus) -> None:
+    for state in ("first", "second", "third"):
+        await announce(bus, "one", state)
+    await announce(bus, "two", "only")
+    interest = All()
+    async with running(Router(bus, Queue(bus, POOL), interest).run()):
+        await eventually(lambda: is_wished(bus, "one", "two"))
+    assert sorted(interest.seen) == [("only", None), ("third", None)]
+
+
+@rule("V-4")
+async def test_a_change_is_shown_with_what_was_before(bus: Bus) -> None:
+    interest = All(asks=True)
+    async with running(Router(bus, Queue(bus, POOL), interest).run()):
+        first = await announce(bus, "web", "first")
+        await eventually(lambda: has_seen(interest, 1))
+        await announce(bus, "web", "second", before=first)
+        await eventually(lambda: has_seen(interest, 2))
+        elsewhere = await announce(bus, "other", "third", before=999)
+        await eventually(lambda: has_seen(interest, 3))
+        await announce(bus, "web", "fourth", before=elsewhere)
+        await eventually(lambda: has_seen(interest, 4))
+    assert interest.seen == [("first", None), ("second", "first"), ("third", None), ("fourth", None)]
+
+
+@rule("V-9")
+async def test_a_change_that_could_not_be_routed_comes_again(bus: Bus) -> None:
+    interest = All(failures=1)
+    await announce(bus, "web")
+    async with running(Router(bus, Queue(bus, POOL), interest).run()):
+        await eventually(lambda: is_wished(bus, "web"))
+    assert interest.failures == 0
+
+
+async def test_routers_share_the_changes(bus: Bus) -> None:
+    interests = [All(), All()]
+    async with running(*(Router(bus, Queue(bus, POOL), interest).run() for interest in interests)):
+        names = [f"web-{number}" for number in range(30)]
+        for name in names:
+            await announce(bus, name)
+        await eventually(lambda: is_wished(bus, *names))
+    assert sum(len(interest.seen) for interest in interests) == 30
+
+
+async def test_a_router_goes_on_when_the_store_is_another_one(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        async with running(Router(bus, Queue(bus, POOL), All()).run()):
+            await announce(bus, "before")
+            await eventually(lambda: is_wished(bus, "before"))
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+            await announce(bus, "after")
+            await eventually(lambda: is_wished(bus, "after"))
+
+
+@rule("V-3")
+async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    router = Router(bus, Queue(bus, POOL), All())
+    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    await announce(bus, "left", "unfinished")
+    await announce(bus, "finished-since", "unfinished")
+    await announce(bus, "finished-since", "finished")
+    await announce(bus, "gone", "unfinished")
+    await announce(bus, "gone", operation="DELETED")
+    await announce(bus, "too-large", body="omitted")
+    await announce(bus, "scheduled", "unfinished")
+    await Queue(bus, POOL).schedule(subjects.key(space("scheduled")), Wish(reason="retry"), 60)
+    async with running(router.sweep(0.05)):
+        await eventually(lambda: is_wished(bus, "left"))
+        # The next rounds look at what has come since.
+        await announce(bus, "newer", "unfinished")
+        await eventually(lambda: is_wished(bus, "left", "newer"))
+
+
+async def has_seen(interest: All, times: int) -> bool:
+    return len(interest.seen) >= times

@@ -1,0 +1,34 @@
+"""A worker process: `python -m tests.servers.bus.worker URL ACK_WAIT`. A line on stdin opens the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import signal
+import sys
+
+from bus.connection import Access, connected
+from bus.pool import Pool
+from tests.servers.bus.handlers import POOL, Said, Telling
+
+
+def tell(said: Said) -> None:
+    print(json.dumps(dataclasses.asdict(said)), flush=True)
+
+
+async def main(url: str, ack_wait: float) -> None:
+    loop = asyncio.get_running_loop()
+    async with connected(Access(url)) as bus:
+        handler = Telling(bus, tell)
+        loop.add_reader(
+            sys.stdin.fileno(),
+            lambda: handler.gate.set() if sys.stdin.readline() else loop.remove_reader(sys.stdin.fileno()),
+        )
+        work = asyncio.create_task(Pool(bus, POOL, handler, ack_wait=ack_wait).run())
+        loop.add_signal_handler(signal.SIGTERM, work.cancel)
+        await asyncio.wait([work])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], float(sys.argv[2])))

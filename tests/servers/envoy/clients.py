@@ -1,0 +1,129 @@
+"""Clients that count."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from tests.support.running import running, soon
+
+
+async def greeting(address: str, port: int, source: str | None = None) -> str:
+    """The name of the node that a new connection reaches; empty if it was closed without a word."""
+    local = (source, 0) if source else None
+    reader, writer = await soon(asyncio.open_connection(address, port, local_addr=local))
+    try:
+        line = await soon(reader.readline())
+    except ConnectionResetError:
+        return ""
+    finally:
+        writer.close()
+    return line.decode().partition(" ")[0]
+
+
+async def datagram(
+    address: str, port: int, data: bytes = b"?", source: str | None = None, patience: float = 5
+) -> bytes | None:
+    """The answer to a datagram from a port of its own; None if there is none."""
+    async with flow(address, port, source) as one:
+        return await one.ask(data, patience)
+
+
+@dataclass
+class Flow:
+    """Datagrams from one port."""
+
+    _socket: socket.socket
+
+    async def ask(self, data: bytes = b"?", patience: float = 5) -> bytes | None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError, ConnectionRefusedError):
+            await loop.sock_sendall(self._socket, data)
+            async with asyncio.timeout(patience):
+                return await loop.sock_recv(self._socket, 65535)
+        return None
+
+
+@contextlib.asynccontextmanager
+async def flow(address: str, port: int, source: str | None = None) -> AsyncIterator[Flow]:
+    kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(kind, socket.SOCK_DGRAM) as own:
+        own.setblocking(False)
+        if source:
+            own.bind((source, 0))
+        own.connect((address, port))
+        yield Flow(own)
+
+
+@dataclass
+class Talk:
+    """A connection that says something again and again."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    name: str
+
+    async def echo(self) -> bool:
+        try:
+            self.writer.write(b"still there?\n")
+            return await soon(self.reader.readline()) == b"still there?\n"
+        except OSError:
+            return False
+
+
+@contextlib.asynccontextmanager
+async def talk(address: str, port: int, source: str | None = None) -> AsyncIterator[Talk]:
+    local = (source, 0) if source else None
+    reader, writer = await soon(asyncio.open_connection(address, port, local_addr=local))
+    try:
+        line = await soon(reader.readline())
+        yield Talk(reader, writer, line.decode().partition(" ")[0])
+    finally:
+        writer.close()
+
+
+@dataclass
+class Count:
+    """What became of the connections of a client that never stops making them."""
+
+    reached: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def made(self) -> int:
+        return sum(self.reached.values())
+
+    async def further(self, connections: int) -> None:
+        """Wait until so many more connections have been made."""
+        until = self.made + len(self.failed) + connections
+        while self.made + len(self.failed) < until:
+            self.more.clear()
+            await soon(self.more.wait())
+
+
+@contextlib.asynccontextmanager
+async def counting(address: str, port: int, at_once: int = 4) -> AsyncIterator[Count]:
+    """Clients that connect one after the other, for as long as the body runs."""
+    count = Count()
+
+    async def connect() -> None:
+        while True:
+            try:
+                name = await greeting(address, port)
+            except OSError as error:
+                count.failed.append(str(error))
+            else:
+                if name:
+                    count.reached[name] += 1
+                else:
+                    count.failed.append("closed without a word")
+            count.more.set()
+            await asyncio.sleep(0.005)
+
+    async with running(*(connect() for _ in range(at_once))):
+        yield count

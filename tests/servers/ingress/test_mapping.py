@@ -1,0 +1,134 @@
+"""Which changes make an Ingress be looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, Announcement
+from bus.routing import PreviousVersion
+from tests.support.rules import rule
+from tests.support.running import running, soon
+from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef
+from workers.ingress import wanted
+from workers.ingress.mapping import IngressMapping
+from workers.ingress.views import IngressViews
+
+SPACE = "shoot--t--one"
+WEB = ObjectRef(RUNTIME, INGRESSES.id, SPACE, "web")
+RECORD = ObjectRef(RUNTIME, DNSRECORDS.id, SPACE, "web-a39b281d")
+ODD = RECORD._replace(name="cut-short")
+
+Raw = dict[str, Any]
+
+
+def ingress(host: str = "a.test", ip: str = "10.0.0.1", **metadata: Any) -> Raw:
+    return {
+        "metadata": {"name": "web", "namespace": SPACE, "uid": "u1", **metadata},
+        "spec": {"rules": [{"host": host}] if host else []},
+        "status": {"loadBalancer": {"ingress": [{"ip": ip}]}},
+    }
+
+
+def record(*, ours: bool = True, value: str = "10.0.0.1", **more: Any) -> Raw:
+    owner = {"kind": "Ingress", "name": "web", "uid": "u1", "controller": True}
+    metadata = {"labels": wanted.LABELS, "ownerReferences": [owner]} if ours else {}
+    confirmed = {"annotations": {wanted.CONFIRMATION: "true"}}
+    return {"metadata": {"uid": "r1", **confirmed, **metadata}, "spec": {"values": [value]}, **more}
+
+
+def namespace(role: str = "") -> Raw:
+    return {"metadata": {"name": SPACE, "uid": "n1", "labels": {"gardener.cloud/role": role}}}
+
+
+async def told(
+    bus: Bus, ref: ObjectRef, operation: str, raw: Raw | None, before: Raw | None = None
+) -> list[str]:
+    """The names of what is concerned, if the object changes like this."""
+    predecessor = await said(bus, ref, "ADDED", before, 0) if before else 0
+    await said(bus, ref, operation, raw, predecessor)
+    stored = await bus.last(streams.OBJECTS, subjects.seen(ref))
+    assert stored
+    change, sight = Announcement(stored), IngressViews(bus)
+    async with running(*(task() for task in sight.tasks.values())):
+        await soon(sight.complete())
+        keys = await IngressMapping(sight).keys_for(change, PreviousVersion(bus, change))
+    return [subjects.ref(key).name for key in keys]
+
+
+async def said(bus: Bus, ref: ObjectRef, operation: str, raw: Raw | None, predecessor: int) -> int:
+    headers = {OPERATION: operation, UID: "u", VERSION: "1", PREDECESSOR: str(predecessor)}
+    body = orjson.dumps(raw) if raw else b""
+    return await bus.publish(subjects.seen(ref), body, headers) or 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "before", "now", "names"),
+    [
+        pytest.param("ADDED", None, ingress(), ["web"], id="new"),
+        pytest.param("ADDED", None, ingress(""), [], id="new-without-hosts"),
+        pytest.param("LISTED", None, ingress(""), ["web"], id="found-after-a-gap"),
+        pytest.param("MODIFIED", ingress(), ingress("b.test"), ["web"], id="IG-3-another-host"),
+        pytest.param("MODIFIED", ingress(), ingress(ip="10.0.0.2"), ["web"], id="another-address"),
+        pytest.param("MODIFIED", ingress(), ingress(uid="u2"), ["web"], id="another-of-its-name"),
+        pytest.param("MODIFIED", ingress(), ingress(deletionTimestamp="now"), ["web"], id="on-its-way-out"),
+        pytest.param("MODIFIED", ingress(), ingress(labels={"a": "b"}), [], id="nothing-that-matters"),
+        pytest.param("DELETED", ingress(), None, ["web"], id="gone"),
+    ],
+)
+async def test_changes_of_ingresses(
+    bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
+) -> None:
+    assert await told(bus, WEB, operation, now, before) == names
+
+
+@pytest.mark.parametrize(
+    ("operation", "before", "now", "names"),
+    [
+        pytest.param("ADDED", None, record(), ["web"], id="made-for-a-rule-that-may-be-gone"),
+        pytest.param("ADDED", None, record(ours=False), [], id="somebody-elses"),
+        pytest.param("MODIFIED", record(), record(value="6.6.6.6"), ["web"], id="edited"),
+        pytest.param("MODIFIED", record(), record(ours=False), ["web"], id="labels-and-owner-taken-off"),
+        pytest.param("MODIFIED", record(), record(status={"zone": "z"}), [], id="acted-upon"),
+        pytest.param("DELETED", record(), None, ["web"], id="deleted"),
+        pytest.param("DELETED", record(ours=False), None, ["web"], id="no-longer-in-the-way"),
+    ],
+)
+async def test_changes_of_records(
+    bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
+) -> None:
+    assert await told(bus, RECORD, operation, now, before) == names
+
+
+@rule("A-1")
+async def test_a_confirmation_that_is_taken_off_is_noticed(bus: Bus) -> None:
+    bare = record()
+    bare["metadata"]["annotations"] = {}
+    assert await told(bus, RECORD, "MODIFIED", bare, record()) == ["web"]
+
+
+async def test_a_record_with_a_shortened_name_is_known_by_its_owner(bus: Bus) -> None:
+    assert await told(bus, ODD, "DELETED", None, record()) == ["web"]
+    assert await told(bus, ODD, "DELETED", None, record(ours=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "before", "now", "names"),
+    [
+        pytest.param("MODIFIED", namespace(), namespace("shoot"), ["web"], id="IG-1-becomes-a-shoots"),
+        pytest.param("MODIFIED", namespace("shoot"), namespace("shoot"), [], id="still-a-shoots"),
+        pytest.param("MODIFIED", namespace("shoot"), namespace(), [], id="IG-1-no-longer-a-shoots"),
+        pytest.param("LISTED", None, namespace("shoot"), ["web"], id="found-after-a-gap"),
+        pytest.param("DELETED", namespace("shoot"), None, [], id="gone"),
+    ],
+)
+async def test_changes_of_namespaces(
+    bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
+) -> None:
+    await said(bus, WEB, "ADDED", ingress(), 0)
+    home = ObjectRef(RUNTIME, NAMESPACES.id, "", SPACE)
+    assert await told(bus, home, operation, now, before) == names

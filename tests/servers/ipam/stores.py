@@ -1,0 +1,72 @@
+"""Address books for tests, and Services that ask in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Any
+
+from bus.connection import Bus
+from tests.support.running import running, soon
+from windowbox.models.lbsettings import Range
+from windowbox.models.loadbalancers import Family
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.ipam.results import Allocated, Answer
+from workers.loadbalancer.ipam.store import AddressStore, Claim
+
+V4: tuple[Family, ...] = ("IPv4",)
+BOTH: tuple[Family, ...] = ("IPv4", "IPv6")
+
+
+def service(name: str, cluster: str = RUNTIME) -> ObjectRef:
+    return ObjectRef(cluster, SERVICES.id, "shop", name)
+
+
+def range_of(*prefixes: str, clusters: tuple[str, ...] = ("*",)) -> Range:
+    return Range.model_validate({"prefixes": prefixes, "clusters": clusters})
+
+
+@contextlib.asynccontextmanager
+async def opened(bus: Bus, *ranges: Range) -> AsyncIterator[AddressStore]:
+    """A book as a process has it, whether or not it may be relied on."""
+    store = AddressStore(bus, ranges)
+    async with running(store.run()):
+        await soon(store.complete.wait())
+        yield store
+
+
+@contextlib.asynccontextmanager
+async def settled(bus: Bus, *prefixes: str) -> AsyncIterator[AddressStore]:
+    """A book that may be relied on, of one range for all clusters."""
+    async with opened(bus, range_of(*prefixes)) as store:
+        await store.adopt_all([])
+        yield store
+
+
+async def take(
+    store: AddressStore, name: str, families: Collection[Family] = V4, *, cluster: str = RUNTIME, **asked: Any
+) -> Answer:
+    """Ask for a Service whose uid is its name, unless told otherwise."""
+    asked = {"ports": ["80/TCP"], **asked}
+    return await soon(store.take(service(name, cluster), asked.pop("uid", name), families, **asked))
+
+
+async def taken(store: AddressStore, name: str, families: Collection[Family] = V4, **asked: Any) -> list[str]:
+    """The addresses of a Service that gets some."""
+    answer = await take(store, name, families, **asked)
+    assert isinstance(answer, Allocated), answer
+    return [answer.addresses[of] for of in sorted(answer.addresses)]
+
+
+async def everybody(store: AddressStore) -> dict[str, list[str]]:
+    """By address, the names of those who have it."""
+    await store.bucket.catch_up()
+    found: dict[str, list[str]] = {}
+    for address, holder in store.holders():
+        found.setdefault(address, []).append(holder.name)
+    return {address: sorted(names) for address, names in sorted(found.items())}
+
+
+def claims(status: Iterable[tuple[str, Iterable[str]]]) -> list[Claim]:
+    """What Services have, by their status."""
+    return [Claim(service(name), name, tuple(addresses), ("80/TCP",)) for name, addresses in status]

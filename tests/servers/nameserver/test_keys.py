@@ -1,0 +1,206 @@
+"""Keys: from settings and Secrets, in every algorithm, and never in a text."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import dns.exception
+import dns.message
+import dns.name
+import dns.rcode
+import dns.tsig
+import dns.wire
+import pytest
+from pydantic import ValidationError
+
+from tests.servers.nameserver.conftest import KEY, ZONE, NamedFactory, Opener, rrset, settings
+from tests.support.rules import rule
+from windowbox.clients.nameserver import TsigKey, messages
+from windowbox.clients.nameserver.classify import ZoneFailed, update_failure
+from windowbox.clients.nameserver.signing import Signer
+from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable, WindowboxError
+
+X = rrset("x", "A", "1.1.1.1")
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        pytest.param("good", "hmac-sha256", id="DN-76-sha256"),
+        pytest.param("good512", "hmac-sha512", id="DN-76-sha512"),
+    ],
+)
+async def test_a_key_opens_its_zone(
+    start_named: NamedFactory, opened: Opener, name: str, algorithm: str
+) -> None:
+    named = start_named(options=f'allow-update {{ key "{name}"; }};')
+    nameserver = opened(settings(named.server, key={"name": name, "algorithm": algorithm, "secret": KEY}))
+    await asyncio.gather(*(nameserver.replace(ZONE, rrset(f"x{n}", "A", "1.1.1.1")) for n in range(300)))
+    await nameserver.delete(ZONE, rrset("x0", "A").key)
+
+    assert (named.dig("x0"), named.dig("x299")) == ([], ["1.1.1.1"])
+
+
+@rule("DN-82", "DN-84")
+async def test_each_record_can_bring_its_own_key(start_named: NamedFactory, opened: Opener) -> None:
+    named = start_named(
+        options="update-policy { grant good name x.local.gardener.cloud A; grant good512 zonesub ANY; };"
+    )
+    nameserver = opened(settings(named.server, key_from_record=True))
+    data = {"TSIGKeyName": b"good.", "TSIGSecret": KEY.encode() + b"\n"}
+    good = TsigKey.from_secret_data(data)
+    other = TsigKey.from_secret_data(
+        data | {"TSIGKeyName": b"good512.", "TSIGSecretAlgorithm": b"hmac-sha512"}
+    )
+    await nameserver.replace(ZONE, X, key=good)
+    with pytest.raises(TransientError, match="refuses updates"):
+        await nameserver.replace(ZONE, rrset("y", "A", "1.1.1.1"), key=good)
+    await nameserver.replace(ZONE, rrset("y", "A", "1.1.1.1"), key=other)
+
+    assert (named.dig("x"), named.dig("y")) == (["1.1.1.1"], ["1.1.1.1"])
+    assert len(nameserver.stats()) == 2
+
+
+@rule("DN-80")
+async def test_a_server_that_hides_its_zone_from_strangers_is_read_with_the_key(
+    start_named: NamedFactory, opened: Opener
+) -> None:
+    named = start_named(options='allow-update { key "good"; }; allow-query { key "good"; };')
+    nameserver = opened(settings(named.server, key={"name": "good", "secret": KEY}))
+    await nameserver.replace(ZONE, X)
+
+    assert await nameserver.read(ZONE, X.key) == X
+    assert await nameserver.drifted(ZONE, [X]) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        pytest.param({}, "no TSIGKeyName", id="DN-82-empty"),
+        pytest.param({"TSIGKeyName": b"k"}, "no TSIGSecret", id="DN-82-no-secret"),
+        pytest.param({"TSIGKeyName": b"k..x", "TSIGSecret": b"aGVsbG8="}, "not a DNS name", id="DN-77-name"),
+        pytest.param(
+            {"TSIGKeyName": b"hunter2 = x", "TSIGSecret": b"aGk="}, "not a DNS name", id="DN-77-text"
+        ),
+        pytest.param({"TSIGKeyName": b"k", "TSIGSecret": b"hunter2!"}, "not base64", id="DN-77-base64"),
+        pytest.param(
+            {"TSIGKeyName": b"k", "TSIGSecret": b"aGVsbG8=", "TSIGSecretAlgorithm": b"hunter2"},
+            "TSIGSecretAlgorithm in the Secret is unknown: use hmac-sha1",
+            id="DN-76-algorithm",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_told_without_it(data: dict[str, bytes], text: str) -> None:
+    with pytest.raises(Malformed, match=text) as raised:
+        TsigKey.from_secret_data(data)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_key_does_not_show_its_secret() -> None:
+    key = TsigKey.from_secret_data(
+        {"TSIGKeyName": b"Key.Example.", "TSIGSecret": base64.b64encode(b"hunter2")}
+    )
+    assert (key.name, key.algorithm, key.secret) == ("key.example", "hmac-sha256", b"hunter2")
+    assert "hunter2" not in repr(key)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        pytest.param({"servers": []}, "at least 1 item", id="no-server"),
+        pytest.param({"servers": ["host:port"]}, "is not a server: write host", id="DN-74-port"),
+        pytest.param({"servers": ["[::1]:99999"]}, "is not a server: write host", id="DN-74-port-range"),
+        pytest.param({"name": "a b"}, "is not a zone: write its apex", id="zone"),
+        pytest.param({"key": {"name": "k", "secret": "hunter2!"}}, "is not base64", id="DN-77-secret"),
+        pytest.param(
+            {"key": {"name": "k", "secret": KEY, "algorithm": "hmac-md5"}}, "hmac-sha256", id="DN-76"
+        ),
+        pytest.param(
+            {"key": {"name": "k", "secret": KEY}, "key_from_record": True}, "not both", id="two-keys"
+        ),
+        pytest.param({"colour": "red"}, "Extra inputs", id="unknown-field"),
+    ],
+)
+def test_wrong_settings_are_told(zone: dict[str, object], text: str) -> None:
+    servers = zone.pop("servers", ["127.0.0.1"])
+    assert isinstance(servers, list)
+    with pytest.raises(ValidationError, match=text) as raised:
+        settings(*servers, **zone)
+    assert "hunter2" not in str(raised.value)
+
+
+def subclasses(base: type[Exception]) -> list[type[Exception]]:
+    return [base, *(deeper for direct in base.__subclasses__() for deeper in subclasses(direct))]
+
+
+def instance(kind: type[Exception]) -> Exception:
+    error = kind.__new__(kind)  # some of them cannot be made without the objects they are about
+    Exception.__init__(error, "said the library")
+    vars(error).update(kwargs={}, msg="said the library")
+    return error
+
+
+@pytest.mark.parametrize("kind", subclasses(dns.exception.DNSException), ids=lambda kind: kind.__qualname__)
+def test_whatever_dnspython_raises_is_translated(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replacing what dnspython does is the one way to see each of its errors come through our door."""
+    signer = Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server")
+    signed, code = signer.sign(messages.query(messages.pack_name(ZONE), messages.SOA))
+    error = instance(kind)
+    monkeypatch.setattr(dns.tsig, "validate", lambda *_: (_ for _ in ()).throw(error))
+
+    with pytest.raises((ZoneFailed, WindowboxError), match=r"the server|TSIG") as raised:
+        signer.verify(signed, code)
+    assert raised.value.__cause__ is error
+
+
+@rule("DN-45")
+@pytest.mark.parametrize("rcode", ["NOERROR", "NXDOMAIN", "YXRRSET", "NXRRSET"])
+def test_an_unsigned_answer_is_not_believed(rcode: str) -> None:
+    signer = Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server")
+    reply = dns.message.make_response(dns.message.make_query(ZONE, "SOA"))
+    reply.set_rcode(dns.rcode.from_text(rcode))
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        signer.verify(reply.to_wire(), b"code")
+
+
+@rule("DN-45")
+@pytest.mark.parametrize("secret", [b"other", b"secret"], ids=["another-secret", "another-question"])
+def test_a_signature_that_is_not_right_is_not_believed(secret: bytes) -> None:
+    question = messages.query(messages.pack_name(ZONE), messages.SOA)
+    reply, _ = Signer(TsigKey("good", "hmac-sha256", secret), "somebody").sign(question)
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server").verify(reply, b"x" * 32)
+
+
+@rule("DN-79")
+def test_a_message_is_signed_as_dnspython_expects_it() -> None:
+    key = TsigKey("good", "hmac-sha384", b"secret")
+    signed, code = Signer(key, "the server").sign(messages.query(messages.pack_name(ZONE), messages.SOA))
+    ring = {dns.name.from_text("good"): dns.tsig.Key("good.", b"secret", "hmac-sha384.")}
+    message = dns.message.from_wire(signed, keyring=ring)
+    assert (message.had_tsig, message.mac) == (True, code)
+
+
+@pytest.mark.parametrize(
+    "rcode", [pytest.param(r, id=f"DN-40+DN-44-{messages.RCODES[r]}") for r in range(1, 11)]
+)
+def test_every_refusal_says_who_and_what_to_do(rcode: int) -> None:
+    error = update_failure(rcode, "ns.example:53", ZONE).error()
+    assert ZONE in str(error)
+    never = rcode in (messages.FORMERR, messages.NOTZONE)
+    assert isinstance(error, PermanentError) == never
+    if never:
+        assert error.codes == ("ERR_CONFIGURATION_PROBLEM",)
+    elif isinstance(error, TransientError) and error.retry_after == 30:
+        assert error.codes == ("ERR_RETRYABLE_CONFIGURATION_PROBLEM",)
+    else:
+        assert error.codes == ()
+
+
+def test_unreadable_replies_are_an_outage() -> None:
+    signer = Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server")
+    with pytest.raises(Unreachable, match="nobody can read"):
+        signer.verify(b"\0\0\0\0\0\0\0\1\0\1\0\1", b"")

@@ -1,0 +1,145 @@
+"""Records that bear their owner's mark are safe from everybody else who reads marks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.servers.nameserver.conftest import ZONE, Named, Opener, rrset, settings
+from tests.support.rules import rule
+from windowbox.clients.nameserver import Nameserver, messages, ownership
+from windowbox.clients.nameserver.connection import connected
+from windowbox.clients.nameserver.intentions import Delete, Replace
+from windowbox.clients.nameserver.ownership import Held, Unclaimed
+from windowbox.errors import Refused
+from windowbox.models.recordsets import RecordKey
+
+OURS, OTHER = rrset("x", "A", "1.1.1.1"), rrset("x", "A", "2.2.2.2")
+MARK = "_windowbox-a.x"
+
+
+@rule("DN-49")
+async def test_a_claim_is_written_beside_the_record_and_goes_with_it(
+    named: Named, nameserver: Nameserver
+) -> None:
+    await nameserver.replace(ZONE, OURS, owner="me")
+    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
+    await nameserver.replace(ZONE, OTHER, owner="me")
+    assert named.dig("x") == ["2.2.2.2"]
+
+    await nameserver.delete(ZONE, OURS.key, owner="me")
+    assert (named.dig("x"), named.dig(MARK, "TXT")) == ([], [])
+
+
+@rule("DN-49", "N-16")
+async def test_a_foreign_record_is_refused_with_its_owners_name(named: Named, nameserver: Nameserver) -> None:
+    await nameserver.replace(ZONE, OURS, owner="me")
+    with pytest.raises(Refused, match=rf"x\.{ZONE} A belongs to me"):
+        await nameserver.replace(ZONE, OTHER, owner="you")
+    await nameserver.delete(ZONE, OURS.key, owner="you")
+
+    assert named.dig("x") == ["1.1.1.1"]
+
+
+@rule("DN-49")
+async def test_one_foreign_record_does_not_keep_the_others_out(named: Named, nameserver: Nameserver) -> None:
+    await nameserver.replace(ZONE, OURS, owner="me")
+    others = [rrset(f"y{n}", "A", "1.1.1.1") for n in range(50)]
+    outcomes = await asyncio.gather(
+        *(nameserver.replace(ZONE, each, owner="you") for each in [*others, OTHER]), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes if outcome] == [Refused]
+    assert named.dig("y49") == ["1.1.1.1"]
+
+
+@rule("DN-49")
+async def test_an_owner_can_hand_a_record_over(named: Named, nameserver: Nameserver) -> None:
+    await nameserver.replace(ZONE, OURS, owner="source")
+    await nameserver.replace(ZONE, OTHER, owner="destination", previous_owner="source")
+    await nameserver.delete(ZONE, OURS.key, owner="source")
+
+    assert named.dig("x") == ["2.2.2.2"]
+    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=destination"']
+
+
+@rule("DN-49")
+async def test_an_unmarked_record_is_adopted_if_it_is_what_is_wanted(
+    named: Named, nameserver: Nameserver
+) -> None:
+    await nameserver.replace(ZONE, OURS)
+    with pytest.raises(Refused, match="bears no owner's mark"):
+        await nameserver.replace(ZONE, OTHER, owner="me")
+    await nameserver.delete(ZONE, OURS.key, owner="me")
+    assert named.dig("x") == ["1.1.1.1"]
+    await nameserver.replace(ZONE, OURS, owner="me")
+
+    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
+
+
+@rule("DN-48", "DN-49")
+async def test_an_unmarked_record_can_be_deleted_by_who_knows_its_values(
+    named: Named, nameserver: Nameserver
+) -> None:
+    await nameserver.replace(ZONE, OURS)
+    await nameserver.delete(ZONE, OURS.key, owner="me", unless_changed=OTHER)
+    assert named.dig("x") == ["1.1.1.1"]
+    await nameserver.delete(ZONE, OURS.key, owner="me", unless_changed=OURS)
+    assert named.dig("x") == []
+
+
+@rule("DN-42", "DN-49")
+async def test_many_claims_survive_a_server_that_dies_while_they_are_made(
+    named: Named, opened: Opener
+) -> None:
+    nameserver = opened(settings(named.server, ownership="me"))
+    records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(1000)]
+    writing = asyncio.gather(*(nameserver.replace(ZONE, record) for record in records))
+    await nameserver.replace(ZONE, rrset("early", "A", "1.1.1.1"))
+    named.kill()
+    await asyncio.to_thread(named.start)
+
+    await writing
+    assert await nameserver.drifted(ZONE, records) == []
+    assert named.dig("_windowbox-a.x999", "TXT") == ['"heritage=windowbox,owner=me"']
+
+
+@rule("DN-47", "DN-49")
+@pytest.mark.parametrize("claim", [Held("me"), Unclaimed()], ids=["held", "unclaimed"])
+@pytest.mark.parametrize("deleting", [False, True], ids=["replace", "delete"])
+async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
+    named: Named, nameserver: Nameserver, claim: Held | Unclaimed, deleting: bool
+) -> None:
+    await nameserver.replace(ZONE, OURS, owner="you")
+    record = messages.packed(OTHER, ZONE)
+    intention = Delete(OTHER.key, record, "me") if deleting else Replace(OTHER.key, record, "me")
+    update = messages.Update(ZONE)
+    ownership.guard(update, intention, claim, ZONE)
+    ownership.change(update, intention, ZONE)
+    connection = await connected("127.0.0.1", named.port, "the server", None, 5)
+    [reply] = await connection.exchange([update.finish()])
+    connection.close()
+
+    assert reply.rcode in (messages.NXRRSET, messages.YXRRSET)
+    assert named.dig("x") == ["1.1.1.1"]
+    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=you"']
+
+
+async def test_a_claim_below_a_wildcard_is_not_taken_for_an_existing_record(
+    named: Named, nameserver: Nameserver
+) -> None:
+    await nameserver.replace(ZONE, rrset("*.w", "A", "9.9.9.9"), owner="other")
+    await nameserver.replace(ZONE, rrset("x.w", "A", "1.1.1.1"), owner="me")
+
+    assert named.dig("x.w") == ["1.1.1.1"]
+    assert named.dig("_windowbox-wildcard-a.w", "TXT") == ['"heritage=windowbox,owner=other"']
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [pytest.param("x" * 63, 13 + 63 + 21, id="label"), pytest.param(".".join(["x" * 57] * 4), 58, id="name")],
+)
+def test_a_mark_has_room_however_long_the_name_is(name: str, length: int) -> None:
+    mark = ownership.mark_name(RecordKey(f"{name}.{ZONE}", "A"), ZONE)
+    assert len(mark) == length
+    assert all(len(label) <= 63 for label in mark.split("."))

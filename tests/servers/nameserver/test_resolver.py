@@ -1,0 +1,65 @@
+"""The host's resolver is asked out of curiosity: whatever it says, nothing fails."""
+
+from __future__ import annotations
+
+import aiodns
+import pytest
+
+from tests.servers.nameserver.conftest import ZONE, Named, free_port, rrset
+from tests.support.rules import rule
+from windowbox.clients.nameserver import Nameserver, ask_resolver
+from windowbox.models.recordsets import RecordSet
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param(rrset("x", "A", "1.1.1.1", "1.1.1.2"), id="DN-112-A"),
+        pytest.param(rrset("x", "AAAA", "2001:db8::1"), id="DN-112-AAAA"),
+        pytest.param(rrset("x", "CNAME", "target.example.com"), id="DN-113-CNAME"),
+        pytest.param(rrset("x", "TXT", "hello world"), id="DN-112-TXT"),
+        pytest.param(rrset("x", "TXT", "y" * 600, "z"), id="DN-112-long-TXT"),
+        pytest.param(rrset("x", "A", *(f"10.0.{n}.1" for n in range(100))), id="DN-62+DN-112-truncated"),
+    ],
+)
+async def test_an_answer_as_wanted_is_recognised(
+    named: Named, nameserver: Nameserver, wanted: RecordSet
+) -> None:
+    await nameserver.replace(ZONE, wanted)
+    finding = await ask_resolver(wanted, servers=["127.0.0.1"], port=named.port)
+    assert (finding.answers, "as wanted" in finding.text) == (True, True)
+
+
+@rule("DN-111", "DN-114")
+async def test_an_answer_is_never_remembered(named: Named, nameserver: Nameserver) -> None:
+    old, new = rrset("x", "A", "1.1.1.1", ttl=3600), rrset("x", "A", "2.2.2.2", ttl=3600)
+    before = await ask_resolver(old, servers=["127.0.0.1"], port=named.port)
+    await nameserver.replace(ZONE, old)
+    lagging = await ask_resolver(new, servers=["127.0.0.1"], port=named.port)
+    await nameserver.replace(ZONE, new)
+    after = await ask_resolver(new, servers=["127.0.0.1"], port=named.port)
+
+    assert [before.answers, lagging.answers, after.answers] == [False, False, True]
+    assert "still answers 1.1.1.1" in lagging.text
+
+
+@rule("DN-114")
+async def test_a_resolver_that_is_away_is_no_failure() -> None:
+    finding = await ask_resolver(
+        rrset("x", "A", "1.1.1.1"), servers=["127.0.0.1"], port=free_port(), timeout=0.1
+    )
+    assert not finding.answers
+    assert "does not answer" in finding.text
+
+
+@rule("DN-112")
+@pytest.mark.parametrize(
+    "code", [value for name, value in vars(aiodns.error).items() if name.startswith("ARES_E")]
+)
+async def test_whatever_aiodns_raises_becomes_a_finding(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise aiodns.error.DNSError(code, "said the library")
+
+    monkeypatch.setattr(aiodns.DNSResolver, "query_dns", broken)
+    finding = await ask_resolver(rrset("x", "A", "1.1.1.1"))
+    assert finding.text.endswith("said the library")

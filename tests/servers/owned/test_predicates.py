@@ -1,0 +1,158 @@
+"""Which changes of what was made are worth another look at its owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement
+from bus.routing import PreviousVersion
+from windowbox.models.refs import (
+    INFRASTRUCTURES,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    RUNTIME,
+    SERVICES,
+    ObjectRef,
+    Resource,
+)
+from workers.infrastructure.actuator import KIND
+from workers.lifecycle.mapping import LifeCycleMapping
+from workers.lifecycle.predicates import Scope
+from workers.lifecycle.statuses import merge
+from workers.owned import predicates
+from workers.owned.mapping import OwnerMapping
+
+Json = dict[str, Any]
+
+BASE: Json = {"metadata": {"name": "a", "namespace": "b", "uid": "1", "labels": {"l": "1"}}, "spec": {"x": 1}}
+
+
+async def announced(
+    bus: Bus,
+    operation: str,
+    object: Mapping[str, Any],
+    kind: Resource = NETWORK_POLICIES,
+    *,
+    before: int = 0,
+    headers: Mapping[str, str] | None = None,
+) -> Announcement:
+    """One version of an object, on the bus."""
+    subject = subjects.seen(ObjectRef(RUNTIME, kind.id, "b" if kind.namespaced else "", "a"))
+    head = {OPERATION: operation, UID: "1", VERSION: "1", PREDECESSOR: str(before), **(headers or {})}
+    await bus.publish(subject, orjson.dumps(object), head)
+    stored = await bus.last(streams.OBJECTS, subject)
+    assert stored
+    return Announcement(stored)
+
+
+async def matter(bus: Bus, change: Json, kind: Resource = NETWORK_POLICIES, base: Json = BASE) -> bool:
+    """Whether it matters that `base` has changed in this way."""
+    first = await announced(bus, "ADDED", base, kind)
+    second = await announced(bus, "MODIFIED", merge(base, change), kind, before=first.stored.sequence)
+    return await predicates.matters(kind.id, second, PreviousVersion(bus, second))
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        pytest.param({"spec": {"x": 2}}, True, id="spec"),
+        pytest.param({"data": {"x": "y"}}, True, id="data"),
+        pytest.param({"metadata": {"labels": {"l": None}}}, True, id="label-gone"),
+        pytest.param({"metadata": {"annotations": {"a": "1"}}}, True, id="annotation"),
+        pytest.param({"metadata": {"ownerReferences": [{"uid": "2"}]}}, True, id="owner"),
+        pytest.param({"metadata": {"deletionTimestamp": "2026-09-01T10:15:30Z"}}, True, id="deletion"),
+        pytest.param({"metadata": {"uid": "2"}}, True, id="another-object-of-this-name"),
+        pytest.param({"metadata": {"resourceVersion": "2", "generation": 2}}, False, id="version-alone"),
+        pytest.param({"metadata": {"finalizers": ["a"]}}, False, id="finalizer-of-another"),
+        pytest.param({"status": {"conditions": []}}, False, id="status-of-no-interest"),
+    ],
+)
+async def test_what_of_an_object_matters(bus: Bus, change: Json, matters: bool) -> None:
+    assert await matter(bus, change) is matters
+
+
+READY = {"type": "Ready", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "matters"),
+    [
+        pytest.param(PODS, {"conditions": [READY]}, True, id="pod-ready"),
+        pytest.param(PODS, {"conditions": [READY | {"status": "False"}]}, False, id="pod-not-ready"),
+        pytest.param(PODS, {"phase": "Running"}, False, id="pod-running"),
+        pytest.param(SERVICES, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, True, id="address"),
+        pytest.param(SERVICES, {"conditions": [READY]}, False, id="other-status-of-a-service"),
+    ],
+)
+async def test_what_is_waited_for_matters(bus: Bus, kind: Resource, status: Json, matters: bool) -> None:
+    assert await matter(bus, {"status": status}, kind) is matters
+
+
+@pytest.mark.parametrize(
+    ("operation", "headers", "matters"),
+    [
+        pytest.param("ADDED", {}, False, id="appeared"),
+        pytest.param("LISTED", {}, True, id="found-after-a-gap"),
+        pytest.param("DELETED", {}, True, id="gone"),
+        pytest.param("MODIFIED", {}, True, id="changed-from-what-is-forgotten"),
+        pytest.param("MODIFIED", {BODY: "omitted"}, True, id="too-large-to-compare"),
+    ],
+)
+async def test_how_an_object_came_to_notice_matters(
+    bus: Bus, operation: str, headers: dict[str, str], matters: bool
+) -> None:
+    change = await announced(bus, operation, BASE, headers=headers)
+    assert await predicates.matters(NETWORK_POLICIES.id, change, PreviousVersion(bus, change)) is matters
+
+
+OWNER = ObjectRef(RUNTIME, INFRASTRUCTURES.id, "shoot", "local")
+
+
+def interest(bus: Bus, owners: list[ObjectRef], known: asyncio.Event) -> OwnerMapping:
+    own = LifeCycleMapping(bus, KIND, Scope(KIND.types, KIND.classes))
+    return OwnerMapping(
+        own,
+        lambda _: owners,
+        made=(NETWORK_POLICIES, NAMESPACES),
+        awaited=(NAMESPACES,),
+        known=(known.wait,),
+    )
+
+
+async def test_a_change_of_what_was_made_concerns_its_owner(bus: Bus) -> None:
+    known = asyncio.Event()
+    known.set()
+    gone = await announced(bus, "DELETED", {})
+    of_one = interest(bus, [OWNER], known)
+    assert await of_one.keys_for(gone, PreviousVersion(bus, gone)) == [subjects.key(OWNER)]
+    assert await interest(bus, [], known).keys_for(gone, PreviousVersion(bus, gone)) == []
+    assert of_one.kinds == (INFRASTRUCTURES.id, NETWORK_POLICIES.id, NAMESPACES.id)
+    assert of_one.owned == (NETWORK_POLICIES.id, NAMESPACES.id)
+
+
+async def test_that_something_has_appeared_concerns_only_who_waited_for_it(bus: Bus) -> None:
+    known = asyncio.Event()
+    known.set()
+    both = interest(bus, [OWNER], known)
+    policy = await announced(bus, "ADDED", BASE)
+    namespace = await announced(bus, "ADDED", {"metadata": {"name": "a", "uid": "1"}}, NAMESPACES)
+    assert await both.keys_for(policy, PreviousVersion(bus, policy)) == []
+    assert await both.keys_for(namespace, PreviousVersion(bus, namespace)) == [subjects.key(OWNER)]
+
+
+async def test_nothing_is_taken_for_nobodys_before_all_owners_are_known(bus: Bus) -> None:
+    known, owners = asyncio.Event(), list[ObjectRef]()
+    gone = await announced(bus, "DELETED", {})
+    asking = asyncio.create_task(interest(bus, owners, known).keys_for(gone, PreviousVersion(bus, gone)))
+    await asyncio.sleep(0)
+    owners.append(OWNER)
+    known.set()
+    assert await asking == [subjects.key(OWNER)]

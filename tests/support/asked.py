@@ -1,0 +1,24 @@
+"""What windowbox asks of the API server in one namespace: other tests may have left things in others."""
+
+from __future__ import annotations
+
+import orjson
+
+from bench.audit import WRITES
+from tests.support.kindworld import KindWorld
+
+_OURS = "system:windowbox:"
+
+
+def writes_in(world: KindWorld, namespace: str) -> list[str]:
+    """All that was written there so far, in order, and by whom: `patch dnsrecords worker`."""
+    log = (world.plane.kubeconfig.parent / "audit.log").read_bytes()
+    events = [orjson.loads(line) for line in log.split(b"\n")[:-1]]
+    found = []
+    for event in events:
+        user, about = event["user"]["username"], event.get("objectRef", {})
+        ours = user.startswith(_OURS) and about.get("namespace") == namespace
+        if ours and event["stage"] == "ResponseComplete" and event["verb"] in WRITES:
+            part = f"/{about['subresource']}" if "subresource" in about else ""
+            found.append(f"{event['verb']} {about['resource']}{part} {user.removeprefix(_OURS)}")
+    return found

@@ -1,0 +1,300 @@
+"""Load balancers from the API to Envoy within this process: one watcher, one worker, one patcher."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from bus import intents, streams
+from bus.connection import Access, Bus, connected
+from bus.leases import Leases
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.registry import Registry
+from bus.routing import run_due
+from patchers.status import StatusPatcher
+from tests.support import mortal
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from watchers.watching import Watching
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.process import Processes
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, NODES, SERVICES, Resource
+from workers.loadbalancer import pool as loadbalancer
+from workers.loadbalancer.pool import Parts
+
+EVENTS = Resource("", "v1", "events", "Event")
+KINDS = (NAMESPACES.id, SERVICES.id, NODES.id)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Settings of the worker."""
+
+    concurrency: int = 16
+    ack_wait: float = 4.0
+
+
+@dataclass
+class BalancerWorld:
+    """The servers, the API of the cluster, and what a test does to them."""
+
+    plane: ControlPlane
+    nats: NatsServer
+    folder: Path
+    settings: LoadBalancerSettings
+    kube: Kube
+    namespace: str
+    attachment: Attachment | None = None
+    """Instead of processes of this host."""
+    parts: list[Parts] = field(default_factory=list)
+
+    async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
+        """A Service of type LoadBalancer has been created."""
+        port_ = {"name": "main", "port": port} | ({"nodePort": node_port} if node_port else {})
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, **spec.pop("metadata", {})},
+            "spec": {"type": "LoadBalancer", "ports": [port_], **spec},
+        }
+        return await self.kube.create(SERVICES, self.namespace, body)
+
+    async def get(self, name: str) -> Object | None:
+        return await self.kube.find(SERVICES, self.namespace, name)
+
+    async def until(self, name: str, holds: Callable[[Object], bool]) -> Object:
+        """The Service, once this holds of it."""
+
+        async def look() -> Object | None:
+            found = await self.get(name)
+            return found if found and holds(found) else None
+
+        found = await eventually(look)
+        assert found
+        return found
+
+    async def served(self, name: str) -> str:
+        """The address of the Service, once its status shows one."""
+        return address(await self.until(name, lambda found: bool(address(found))))
+
+    async def gone(self, name: str) -> None:
+        async def look() -> bool:
+            return await self.get(name) is None
+
+        await eventually(look)
+
+    async def delete(self, name: str) -> None:
+        await self.kube.delete(SERVICES, self.namespace, name)
+
+    async def merge(self, name: str, patch: dict[str, Any]) -> None:
+        await self.kube.merge(SERVICES, self.namespace, name, patch)
+
+    async def events(self, name: str) -> list[tuple[str, str]]:
+        """Reason and message of what was told about the Service, oldest first."""
+        found = (await self.kube.page(EVENTS)).items
+        mine = [
+            e
+            for e in found
+            if e["involvedObject"].get("name") == name
+            and e["involvedObject"].get("namespace") == self.namespace
+            # The API server, too, may have something to say of a Service.
+            and e.get("source", {}).get("component") == "service-controller"
+        ]
+        mine.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
+        return [(e["reason"], e["message"]) for e in mine]
+
+    async def told(self, name: str, reason: str) -> str:
+        """The message of the first Event for this reason."""
+
+        async def look() -> str:
+            return next((message for why, message in await self.events(name) if why == reason), "")
+
+        return await eventually(look)
+
+    async def complaint(self, name: str, words: str) -> str:
+        """What a Warning about the Service says in which these words are."""
+
+        async def look() -> str:
+            told = (f"{reason} {message}" for reason, message in await self.events(name))
+            return next((said for said in told if words in said), "")
+
+        return await eventually(look)
+
+    async def node(self, name: str, addr: str) -> None:
+        """A node is there."""
+        with contextlib.suppress(Conflict):
+            await self.kube.create(
+                NODES, "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+            )
+        status = {"addresses": [{"type": "InternalIP", "address": addr}]}
+        await self.kube.merge(NODES, "", name, {"status": status}, part="status")
+
+    @contextlib.asynccontextmanager
+    async def worker(self) -> AsyncIterator[Parts]:
+        """One more worker, with a connection of its own."""
+        async with (
+            connected(Access(self.nats.url, name="worker")) as bus,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            parts, tasks = await self._worker(bus, stack)
+            self.parts.append(parts)
+            async with running(*(task() for task in tasks)):
+                yield parts
+            self.parts.remove(parts)
+
+    async def _worker(
+        self, bus: Bus, stack: contextlib.AsyncExitStack
+    ) -> tuple[Parts, list[Callable[[], Any]]]:
+        runtime = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["worker"]))
+        registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}")
+        opened = await stack.enter_async_context(clusters(runtime, registry))
+        attachment = self.attachment or Processes(self.folder / "edge", program=self.settings.envoy)
+        parts = loadbalancer.assembled(bus, opened, registry, attachment, self.settings, Work())
+        return parts, [
+            *parts.tasks.values(),
+            registry.run,
+            leases.run,
+            parts.pool.run,
+            parts.router.run,
+            lambda: leases.while_held("edge", parts.owner.run),
+            lambda: leases.while_held("sweep", lambda: parts.router.sweep(1.0)),
+        ]
+
+    @contextlib.asynccontextmanager
+    async def watcher_and_patcher(self) -> AsyncIterator[None]:
+        async with (
+            connected(Access(self.nats.url, name="others")) as bus,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            await streams.ensure(bus)
+            watching = await self._watching(bus, stack)
+            api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["patcher"]))
+            registry = Registry(bus)
+            patcher = StatusPatcher(bus, await stack.enter_async_context(clusters(api, registry)))
+            patch = Pool(bus, intents.PATCH, patcher, ack_wait=4.0)
+            async with running(
+                *watching, registry.run(), patch.run(), run_due(bus, Queue(bus, intents.PATCH)), _streams(bus)
+            ):
+                yield
+
+    async def _watching(self, bus: Bus, stack: contextlib.AsyncExitStack) -> list[Any]:
+        api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["watcher"]))
+        registry, leases = Registry(bus), Leases(bus, f"watcher {id(bus)}")
+        opened = await stack.enter_async_context(clusters(api, registry))
+        watching = Watching(bus, leases, opened, registry, KINDS)
+        return [registry.run(), leases.run(), watching.run()]
+
+
+async def _streams(bus: Bus) -> None:
+    """As `windowbox watch` does, see to it that the streams are there whenever the bus comes back."""
+    back = asyncio.Event()
+    with bus.on_reconnect(back.set):
+        while True:
+            await back.wait()
+            back.clear()
+            await streams.ensure(bus)
+
+
+def address(service: Object) -> str:
+    """The first address that its status shows."""
+    ingress = service.status.get("loadBalancer", {}).get("ingress") or [{}]
+    return str(ingress[0].get("ip", ""))
+
+
+@contextlib.asynccontextmanager
+async def played_node(addr: str, node_port: int, greeting: str) -> AsyncIterator[None]:
+    """Plays what a node shows of itself: kube-proxy's health, and a Pod behind a node port."""
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting.encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthy)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, addr, 10256).start()
+    server = await asyncio.start_server(greet, addr, node_port)
+    try:
+        yield
+    finally:
+        server.close()
+        await runner.cleanup()
+
+
+async def greeting(addr: str, port: int = 80) -> str:
+    """What a client hears first; nothing if nobody speaks or listens."""
+    try:
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection(addr, port)
+            line = (await reader.readline()).decode().strip()
+            writer.close()
+            return line
+    except OSError:
+        return ""
+
+
+def taken_port(addr: str, port: int) -> socket.socket:
+    """Somebody else listens there, until the socket is closed."""
+    return socket.create_server((addr, port), reuse_port=False)
+
+
+@contextlib.asynccontextmanager
+async def balancer_world(
+    plane: ControlPlane, nats: NatsServer, folder: Path, namespace: str, **settings: Any
+) -> AsyncIterator[BalancerWorld]:
+    """A world without workers; whatever is left in its namespace goes at the end."""
+    made = LoadBalancerSettings(folder=folder / "edge", envoy=mortal.envoy(folder), **settings)
+    async with kube.from_file(plane.kubeconfig) as api:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        with contextlib.suppress(Conflict):
+            await api.create(NAMESPACES, "", body)
+        world = BalancerWorld(plane, nats, folder, made, api, namespace)
+        try:
+            async with world.watcher_and_patcher():
+                yield world
+        finally:
+            await _tidy(world)
+
+
+async def _tidy(world: BalancerWorld) -> None:
+    for raw in (await world.kube.page(SERVICES)).items:
+        found = Object(raw)
+        if found.namespace == world.namespace:
+            await world.kube.merge(SERVICES, found.namespace, found.name, {"metadata": {"finalizers": None}})
+            await world.kube.delete(SERVICES, found.namespace, found.name)
+    for raw in (await world.kube.page(NODES)).items:
+        await world.kube.delete(NODES, "", Object(raw).name)
+    attachment = Processes(world.folder / "edge")
+    for name in await attachment.names():
+        for envoy in await attachment.found(name):
+            await envoy.end()
+
+
+async def always(holds: Callable[[], Awaitable[bool]], during: Awaitable[Any]) -> None:
+    """Something holds all the time that something else takes."""
+    done = asyncio.ensure_future(during)
+    while not done.done():
+        assert await holds()
+        await asyncio.sleep(0.02)
+    await done

@@ -1,0 +1,329 @@
+"""Kinds that make objects, from the API to what they make, within this process: one process of each role."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from bench.audit import AuditLog
+from bus import intents, streams
+from bus.connection import Access, Bus, connected
+from bus.leases import Leases
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.registry import Registry
+from bus.routing import run_due
+from patchers.status import StatusPatcher
+from tests.support.natsserver import NatsServer
+from tests.support.running import PATIENCE, running
+from tests.support.servers import ControlPlane
+from watchers.watching import Watching
+from windowbox.clients import kube
+from windowbox.clients.clusters import Clusters, clusters
+from windowbox.clients.kube import Kube
+from windowbox.clients.providers import Providers
+from windowbox.errors import WindowboxError
+from windowbox.models.extensions import OPERATION, TIMESTAMP
+from windowbox.models.kindsettings import KindSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
+from windowbox.settings import WatchSettings, WorkSettings
+from workers.lifecycle.world import World
+from workers.membership.providers import ProviderMembership
+from workers.owned.targets import TargetClusters
+from workers.pools import POOLS
+from workers.serving import Common, Parts
+
+CLOUDPROVIDER = "cloudprovider"
+
+
+@dataclass
+class KindWorld:
+    """The servers, an administrator's view of the cluster, and what a test does to it."""
+
+    plane: ControlPlane
+    nats: NatsServer
+    kube: Kube
+    kinds: KindSettings
+    work: WorkSettings
+    parts: dict[str, Parts] = field(default_factory=dict)
+
+    def client(self, namespace: str) -> Client:
+        return Client(self, namespace)
+
+    async def shoot(self, name: str = "", *, kubeconfig: bytes | None = None, **shoot: Any) -> Client:
+        """A Shoot with its namespace, its Cluster and its provider Secret, which leads to this very cluster.
+
+        `shoot` is laid over the Shoot in the Cluster: `spec`, `status`, `metadata`.
+        """
+        made = self.client(name or f"shoot--t--{uuid.uuid4().hex[:8]}")
+        labels = {"gardener.cloud/role": "shoot"} if made.namespace.startswith("shoot-") else {}
+        head = {"name": made.namespace, "labels": labels}
+        with contextlib.suppress(WindowboxError):
+            await self.kube.create(NAMESPACES, "", {"metadata": head})
+        await made.cluster(**shoot)
+        await made.secret(CLOUDPROVIDER, kubeconfig=self.kubeconfig() if kubeconfig is None else kubeconfig)
+        return made
+
+    def kubeconfig(self, role: str = "provider") -> bytes:
+        """What stands in a provider Secret that leads to this cluster."""
+        return inline(self.plane.kubeconfigs[role].read_bytes())
+
+    def audit(self) -> AuditLog:
+        """What windowbox asks of the API server from now on."""
+        log = AuditLog(self.plane.kubeconfig.parent / "audit.log")
+        log.requests()
+        return log
+
+    async def quiet(self) -> None:
+        """Wait until nothing is wished for that has not been looked at."""
+        async with asyncio.timeout(PATIENCE), connected(Access(self.nats.url, name="quiet")) as bus:
+            calm = 0
+            while calm < 3:
+                busy = False
+                for stream in (streams.TRIGGERS, streams.WORK):
+                    info = await bus.api(f"STREAM.INFO.{stream}")
+                    busy = busy or info["state"]["messages"] > 0
+                calm = 0 if busy else calm + 1
+                await asyncio.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client like gardenlet, at work in one namespace."""
+
+    world: KindWorld
+    namespace: str
+
+    @property
+    def kube(self) -> Kube:
+        return self.world.kube
+
+    async def cluster(self, **shoot: Any) -> None:
+        """Make the namespace's Cluster tell of such a Shoot."""
+        networking = {
+            "type": "calico",
+            "ipFamilies": ["IPv4"],
+            "nodes": "10.0.0.0/16",
+            "pods": "10.3.0.0/16",
+            "services": "10.4.0.0/16",
+        }
+        spec = {"credentialsBindingName": "local", "networking": networking} | shoot.pop("spec", {})
+        status = {"technicalID": self.namespace} | shoot.pop("status", {})
+        about = {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "spec": spec, "status": status}
+        cloud_profile = shoot.pop("cloudProfile", {})
+        body = {
+            "apiVersion": "extensions.gardener.cloud/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": self.namespace},
+            "spec": {
+                # Never quite empty: of a mapping that an apply empties, the API server makes null.
+                "cloudProfile": {"kind": "CloudProfile"} | cloud_profile,
+                "seed": {"kind": "Seed"},
+                "shoot": about | shoot,
+            },
+        }
+        await self.kube.apply(CLUSTERS, "", self.namespace, body, owner="gardenlet")
+
+    async def secret(self, name: str, **data: bytes) -> None:
+        """A Secret with this data, and no other."""
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "data": encoded,
+        }
+        await self.kube.apply(SECRETS, self.namespace, name, body, owner="gardenlet")
+
+    async def create(
+        self,
+        resource: Resource,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        operation: str | None = "reconcile",
+        **metadata: Any,
+    ) -> Object:
+        """An object whose client asks for an operation, or for nothing."""
+        asked = {OPERATION: operation, TIMESTAMP: stamp()} if operation else {}
+        metadata["annotations"] = asked | metadata.get("annotations", {})
+        body = {
+            "apiVersion": f"{resource.group}/{resource.version}",
+            "kind": resource.kind,
+            "metadata": {"name": name, **metadata},
+            "spec": {"type": "local", **spec},
+        }
+        return await self.kube.create(resource, self.namespace if resource.namespaced else "", body)
+
+    async def ask(self, resource: Resource, name: str, operation: str = "reconcile", **patch: Any) -> None:
+        """Ask for an operation as gardenlet does, and perhaps change the spec with it."""
+        annotations = {OPERATION: operation, TIMESTAMP: stamp()}
+        await self.merge(resource, name, {"metadata": {"annotations": annotations}, **patch})
+
+    async def merge(self, resource: Resource, name: str, patch: dict[str, Any], *, part: str = "") -> None:
+        await self.kube.merge(resource, self._where(resource), name, patch, part=part)
+
+    async def delete(self, resource: Resource, name: str) -> None:
+        await self.kube.delete(resource, self._where(resource), name)
+
+    async def get(self, resource: Resource, name: str) -> Object | None:
+        return await self.kube.find(resource, self._where(resource), name)
+
+    async def until(
+        self, resource: Resource, name: str, holds: Callable[[Object | None], bool]
+    ) -> Object | None:
+        """The object (None if it is not there), once this holds of it."""
+        async with asyncio.timeout(PATIENCE):
+            async for found in _versions(self.kube, resource, self._where(resource), name):
+                if holds(found):
+                    return found
+        raise AssertionError("a watch does not end")
+
+    async def until_ready(self, resource: Resource, name: str) -> Object:
+        found = await self.until(resource, name, ready)
+        assert found
+        return found
+
+    async def until_gone(self, resource: Resource, name: str) -> None:
+        await self.until(resource, name, lambda found: found is None)
+
+    async def until_failed(self, resource: Resource, name: str) -> Object:
+        found = await self.until(resource, name, failed)
+        assert found
+        return found
+
+    def _where(self, resource: Resource) -> str:
+        return self.namespace if resource.namespaced else ""
+
+
+async def _versions(api: Kube, resource: Resource, namespace: str, name: str) -> AsyncIterator[Object | None]:
+    """The object as it is, and as it becomes."""
+    everyone = resource._replace(selector="")
+    while True:
+        page = await api.page(everyone, limit=5000)
+        mine = (Object(raw) for raw in page.items)
+        found = next((one for one in mine if (one.namespace, one.name) == (namespace, name)), None)
+        yield found
+        with contextlib.suppress(WindowboxError):
+            async for events in api.watch(everyone, page.resource_version, only=name):
+                for event in events:
+                    seen = Object(event.object)
+                    if event.type != "BOOKMARK" and seen.namespace == namespace:
+                        yield None if event.type == "DELETED" else seen
+
+
+def ready(object: Object | None) -> bool:
+    """What gardenlet waits for."""
+    if object is None or object.status.get("lastError") or OPERATION in object.annotations:
+        return False
+    asked, last = object.annotations.get(TIMESTAMP), object.last_operation
+    return (
+        object.status.get("observedGeneration") == object.generation
+        and last.get("state") == "Succeeded"
+        and (not asked or asked[:19] <= str(last.get("lastUpdateTime")))
+    )
+
+
+def failed(object: Object | None) -> bool:
+    return object is not None and object.last_operation.get("state") == "Error"
+
+
+def stamp() -> str:
+    """Now, as gardenlet spells it, with nanoseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "789Z"
+
+
+def inline(kubeconfig: bytes) -> bytes:
+    """A kubeconfig with what it refers to by path standing in it."""
+    content = yaml.safe_load(kubeconfig)
+    sections = [entry["cluster"] for entry in content["clusters"]]
+    sections += [entry["user"] for entry in content["users"]]
+    for section in sections:
+        for key in ("certificate-authority", "client-certificate", "client-key"):
+            if key in section:
+                with open(section.pop(key), "rb") as file:
+                    section[f"{key}-data"] = base64.b64encode(file.read()).decode()
+    return yaml.safe_dump(content).encode()
+
+
+@contextlib.asynccontextmanager
+async def kind_world(
+    plane: ControlPlane, nats: NatsServer, *pools: str, kinds: KindSettings | None = None, **work: Any
+) -> AsyncIterator[KindWorld]:
+    """A world in which workers serve these pools; `work` are settings of theirs, such as classes."""
+    settings = WorkSettings(concurrency=16, ack_wait=4.0, sweep_interval=1.0, **work)
+    async with kube.from_file(plane.kubeconfig) as api:
+        world = KindWorld(plane, nats, api, kinds or KindSettings(), settings)
+        async with world_of(world, "watcher", _watching), world_of(world, "patcher", _patching):
+
+            async def working(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
+                return await _working(world, bus, opened, registry, pools)
+
+            async with world_of(world, "worker", working):
+                yield world
+
+
+@contextlib.asynccontextmanager
+async def world_of(world: KindWorld, role: str, assembled: Callable[..., Any]) -> AsyncIterator[None]:
+    """A process of a role: its connection, its rights, and what it runs."""
+    async with (
+        connected(Access(world.nats.url, name=role)) as bus,
+        kube.from_file(world.plane.kubeconfigs[role]) as runtime,
+    ):
+        await streams.ensure(bus)
+        registry = Registry(bus)
+        async with (
+            clusters(runtime, registry) as opened,
+            running(registry.run(), *await assembled(bus, opened, registry)),
+        ):
+            yield
+
+
+async def _watching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
+    leases = Leases(bus, f"watcher {id(bus)}")
+    watching = Watching(bus, leases, opened, registry, WatchSettings().kinds)
+    return [leases.run(), watching.run()]
+
+
+async def _patching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
+    patch = Pool(bus, intents.PATCH, StatusPatcher(bus, opened), ack_wait=4.0)
+    return [patch.run(), run_due(bus, Queue(bus, intents.PATCH))]
+
+
+async def _working(
+    world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, pools: tuple[str, ...]
+) -> list[Any]:
+    leases = Leases(bus, f"worker {id(bus)}")
+    providers = Providers(opened, registry)
+    targets = TargetClusters(opened, providers)
+    keeping = ProviderMembership(bus, registry, providers, world.work.sweep_interval)
+    common = Common(bus, opened, World(bus, opened), targets, world.work, world.kinds)
+    running: list[Any] = [leases.run(), common.world.run(), _closing(providers)]
+    running.append(leases.while_held("providers", keeping.run))
+    for name in pools:
+        parts = POOLS[name](common)
+        assert parts, name
+        world.parts[name] = parts
+        running += [parts.pool.run(), parts.router.run(), *(task() for task in parts.tasks.values())]
+        running.append(_sweeping(leases, name, parts, world.work.sweep_interval))
+    return running
+
+
+async def _closing(providers: Providers) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await providers.aclose()
+
+
+async def _sweeping(leases: Leases, name: str, parts: Parts, interval: float) -> None:
+    await leases.while_held(f"sweep.{name}", lambda: parts.router.sweep(interval))

@@ -1,0 +1,47 @@
+"""A NATS server that can be away for a while, and come back with or without its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from bus import streams
+from bus.connection import Bus
+from tests.support import servers
+from windowbox.errors import WindowboxError
+from windowbox.sandbox import processes
+
+
+class NatsServer:
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.port = processes.free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._folder = folder
+        self._options = options
+        self._running = contextlib.ExitStack()
+
+    def start(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        server = servers.nats_server(self._folder, port=self.port, options=self._options)
+        self._running.enter_context(server)
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def wipe(self) -> None:
+        """Stop, and forget everything."""
+        self.stop()
+        shutil.rmtree(self._folder)
+
+
+async def made_anew(bus: Bus) -> bool:
+    """Whether the streams had to be made, as watchers do when the server comes back without its memory."""
+    try:
+        return bool(await streams.ensure(bus))
+    except WindowboxError:
+        return False

@@ -1,0 +1,69 @@
+"""A NATS server that knows the roles, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+
+from bus import subjects
+from bus.connection import Access
+from bus.permissions import Role
+from tests.support import servers
+from windowbox.sandbox import binaries, busserver, processes
+
+
+@dataclass(frozen=True)
+class RoleServer:
+    """A server with a user for each role, as the sandbox has it."""
+
+    url: str
+    passwords: dict[str, str]
+    store: Path
+
+    def access(self, role: Role) -> Access:
+        return Access(self.url, role, self.passwords[role])
+
+    @contextlib.asynccontextmanager
+    async def speaking(self, role: Role) -> AsyncIterator[Speaker]:
+        """A plain connection of a role, which notes what it is told to leave alone."""
+        speaker = Speaker()
+        speaker.client = await nats.connect(
+            self.url,
+            user=role,
+            password=self.passwords[role],
+            inbox_prefix=subjects.inbox(role),
+            error_cb=speaker.note,
+        )
+        try:
+            yield speaker
+        finally:
+            await speaker.client.close()
+
+
+@dataclass
+class Speaker:
+    client: Client = field(default_factory=Client)
+    _refusals: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    async def note(self, error: Exception) -> None:
+        self._refusals.put_nowait(str(error))
+
+    async def refusal(self) -> str:
+        """What the server forbade next. It says nothing about what it allows."""
+        async with asyncio.timeout(10):
+            return await self._refusals.get()
+
+
+@contextlib.contextmanager
+def role_server(folder: Path) -> Iterator[RoleServer]:
+    port, monitor = processes.free_port(), processes.free_port()
+    secret = busserver.passwords(folder / "passwords.json")
+    child = busserver.nats_server(binaries.find("nats-server"), folder, port, monitor, secret, "2m")
+    with servers.running(child, folder):
+        yield RoleServer(f"nats://127.0.0.1:{port}", secret, folder / "jetstream")

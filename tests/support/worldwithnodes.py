@@ -1,0 +1,267 @@
+"""A control plane with real nodes for tests, and echo servers in Pods behind Services.
+
+Whoever wants one for all tests of a package writes in its conftest.py:
+
+    @pytest.fixture(scope="package")
+    def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
+        yield from worldwithnodes.fixture(tmp_path_factory, nodes=3)
+
+It lives in a thread of its own, so tests may be plain or async, whatever the scope of their loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.support import servers
+from windowbox.sandbox import binaries, stages
+from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes.images import BUSYBOX, ECHO
+from windowbox.sandbox.nodes.node import Node
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.supervisor import Supervisor
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+_ROOT = Path(__file__).parents[2]
+_NAMES = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
+
+
+@dataclass
+class NodeWorld:
+    """A running sandbox with nodes. Its methods wait, for a minute at most; call them from any thread."""
+
+    sandbox: Supervisor
+    loop: asyncio.AbstractEventLoop
+    guardian: int
+    """The process that clears what is left if this one is killed."""
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Each has `name`, `v4`, `v6`, `plan`, `namespace` and `cut()`."""
+        return self.sandbox.nodes
+
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's."""
+        return Path(self.sandbox.environment()["KUBECONFIG"])
+
+    @property
+    def api(self) -> ApiServer:
+        """A door to the API server, as an administrator."""
+        return self.sandbox.api
+
+    def kill(self, node: Node) -> None:
+        """Take the power off a node."""
+        self.call(node.kill())
+
+    def mend(self, node: Node) -> None:
+        """Undo `kill` and `node.cut`, and wait until the node is ready."""
+        self.call(node.mend())
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something of the sandbox, in its own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        return kubectl(self.kubeconfig, *arguments, stdin=stdin)
+
+    def wait_node(self, node: Node, *, ready: bool) -> None:
+        """Wait until the cluster takes a node for ready, or no longer does."""
+        path = f"/api/v1/nodes?fieldSelector=metadata.name={node.name}"
+        for event in self.api.events(path, seconds=int(PATIENCE)):
+            conditions = event["object"]["status"].get("conditions", [])
+            if ready == any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+                return
+        raise TimeoutError(f"{node.name} did not become {'ready' if ready else 'unready'}")
+
+    def deploy_echo(
+        self,
+        name: str,
+        *,
+        replicas: int = 3,
+        tcp: Sequence[int] = (8080,),
+        udp: Sequence[int] = (),
+        namespace: str = "default",
+        service: Mapping[str, Any] | None = None,
+        pod: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The Service `name`, before `replicas` echo servers that are ready, spread over the nodes.
+
+        `service` and `pod` are laid over the specs of the Service (a NodePort if nothing else is said) and
+        of the Pods. Ports are named `tcp-8080`, and the same outside and inside.
+        """
+        deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        self.api.apply(f"{deployments}/{name}", _deployment(name, replicas, tcp, udp, pod or {}))
+        found = self.api.apply(
+            f"/api/v1/namespaces/{namespace}/services/{name}", _service(name, tcp, udp, service or {})
+        )
+        for event in self.api.events(f"{deployments}?fieldSelector=metadata.name={name}", seconds=60):
+            status = event["object"].get("status", {})
+            observed = status.get("observedGeneration") == event["object"]["metadata"]["generation"]
+            if observed and status.get("readyReplicas", 0) == status.get("replicas", 0) == replicas:
+                return found
+        raise TimeoutError(f"{name} has not {replicas} ready Pods after a minute")
+
+    def remove_echo(self, name: str, *, namespace: str = "default") -> None:
+        for path in (
+            f"/apis/apps/v1/namespaces/{namespace}/deployments",
+            f"/api/v1/namespaces/{namespace}/services",
+        ):
+            self.api.request("DELETE", f"{path}/{name}").close()
+
+
+def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
+    answer = subprocess.run(
+        [str(binaries.find("kubectl")), f"--kubeconfig={kubeconfig}", *arguments],
+        input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def start_shell(kubeconfig: Path, name: str) -> None:
+    """A Pod in which one can look around."""
+    kubectl(
+        kubeconfig, "run", name, f"--image={BUSYBOX}", "--image-pull-policy=Never",
+        "--command", "--", "sh", "-c", "echo here I am; exec sleep 1000",
+    )  # fmt: skip
+    kubectl(kubeconfig, "wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def node_port(service: Mapping[str, Any], port: int, protocol: str = "TCP") -> int:
+    found = [p for p in service["spec"]["ports"] if p["port"] == port and p["protocol"] == protocol]
+    return int(found[0]["nodePort"])
+
+
+def missing() -> str | None:
+    """Why there can be no nodes here, or None."""
+    programs = (*stages.PROGRAMS, *site.PROGRAMS, "kubectl")
+    return site.impossible() or servers.missing(*programs)
+
+
+def fixture(factory: pytest.TempPathFactory, *, nodes: int, **options: Any) -> Iterator[NodeWorld]:
+    """A world for a fixture. Without windowbox's own processes, unless `options` ask for them."""
+    if reason := missing():
+        pytest.skip(f"no nodes: {reason}")
+    chosen = {"watchers": 0, "workers": 0, "patchers": 0, **options, "nodes": nodes}
+    with opened(factory.mktemp("nodes") / "sandbox", Options.model_validate(chosen)) as world:
+        yield world
+
+
+@contextlib.contextmanager
+def opened(folder: Path, options: Options) -> Iterator[NodeWorld]:
+    """A sandbox with nodes in a thread of this process; what it made is removed even if that is killed."""
+    opening: Future[NodeWorld] = Future()
+    ending = threading.Event()
+    with _guarded() as guardian:
+        thread = threading.Thread(
+            target=lambda: asyncio.run(_live(folder, options, guardian, opening, ending)),
+            name="world with nodes",
+        )
+        thread.start()
+        try:
+            yield opening.result(120)
+        finally:
+            ending.set()
+            thread.join(120)
+
+
+async def _live(
+    folder: Path, options: Options, guardian: int, opening: Future[NodeWorld], ending: threading.Event
+) -> None:
+    try:
+        async with Supervisor.running(folder, options, patience=90) as sandbox:
+            opening.set_result(NodeWorld(sandbox, asyncio.get_running_loop(), guardian))
+            await asyncio.to_thread(ending.wait)
+    except BaseException as error:
+        if opening.done():
+            raise
+        opening.set_exception(error)
+
+
+@contextlib.contextmanager
+def _guarded() -> Iterator[int]:
+    # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
+    guardian = subprocess.Popen(
+        ["sh", "-c", 'cat >/dev/null; exec "$0" -m windowbox.sandbox.nodes.leftovers', sys.executable],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield guardian.pid
+    finally:
+        assert guardian.stdin is not None
+        guardian.stdin.close()
+        guardian.wait(60)
+
+
+def _deployment(
+    name: str, replicas: int, tcp: Sequence[int], udp: Sequence[int], pod: Mapping[str, Any]
+) -> dict[str, Any]:
+    labels = {"app": name}
+    selector = {"matchLabels": labels}
+    spec = {
+        "terminationGracePeriodSeconds": 1,
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": selector,
+            }
+        ],
+        "containers": [_container(tcp, udp)],
+        **pod,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": selector,
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def _container(tcp: Sequence[int], udp: Sequence[int]) -> dict[str, Any]:
+    return {
+        "name": "echo",
+        "image": ECHO,
+        "imagePullPolicy": "Never",
+        "args": [
+            f"--tcp={','.join(map(str, tcp))}", f"--udp={','.join(map(str, udp))}", "--http=10200"
+        ],
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _NAMES.items()
+        ],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 10200}, "periodSeconds": 1},
+    }  # fmt: skip
+
+
+def _service(name: str, tcp: Sequence[int], udp: Sequence[int], spec: Mapping[str, Any]) -> dict[str, Any]:
+    ports = [
+        {"name": f"{protocol.lower()}-{port}", "protocol": protocol, "port": port, "targetPort": port}
+        for protocol, numbers in (("TCP", tcp), ("UDP", udp))
+        for port in numbers
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"type": "NodePort", "selector": {"app": name}, "ports": ports, **spec},
+    }

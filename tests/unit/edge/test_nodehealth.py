@@ -1,0 +1,117 @@
+"""Which nodes get traffic, given how their kube-proxies answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.running import eventually
+from windowbox.clients import kubeproxy
+from workers.edge.nodehealth import WELL, NodeHealth, Verdict, initial, next_state
+
+NODE = f"127.68.{os.getpid() % 250}"
+
+
+@pytest.mark.parametrize(
+    ("before", "answers", "healthy"),
+    [
+        pytest.param(WELL, [False], True, id="LB-7-cluster-one-failure-may-be-chance"),
+        pytest.param(WELL, [False, False], False, id="LB-7-cluster-two-are-none"),
+        pytest.param(WELL, [False, True, False], True, id="LB-7-cluster-in-a-row"),
+        pytest.param(
+            Verdict(healthy=False, failures=7), [True], True, id="LB-7-cluster-one-success-is-enough"
+        ),
+        pytest.param(initial(only_new=True), [], True, id="all-are-new"),
+        pytest.param(initial(only_new=True), [False], True, id="all-are-new-and-one-failure-may-be-chance"),
+        pytest.param(initial(only_new=False), [], False, id="a-new-one-has-to-answer-first"),
+        pytest.param(initial(only_new=False), [True], True, id="and-then-gets-traffic"),
+    ],
+)
+def test_a_node_is_judged_by_its_answers(before: Verdict, answers: list[bool], healthy: bool) -> None:
+    for answered in answers:
+        before = next_state(before, answered=answered)
+    assert before.healthy == healthy
+
+
+@contextlib.asynccontextmanager
+async def answering(address: str, said: list[bytes]) -> AsyncIterator[None]:
+    """A kube-proxy that says what stands in `said` when it is asked; nothing if that is empty."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said[0])
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, address, kubeproxy.PORT)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+_OK, _DRAINING = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "healthy"),
+    [
+        pytest.param(_OK, True, id="healthy"),
+        pytest.param(_DRAINING, False, id="draining"),
+        pytest.param(b"", False, id="hangs-up"),
+        pytest.param(b"\r\n", False, id="says-nothing"),
+        pytest.param(b"x" * 200_000, False, id="never-ends"),
+    ],
+)
+async def test_a_node_is_well_if_it_says_so(said: bytes, healthy: bool) -> None:
+    async with answering(f"{NODE}.1", [said]):
+        assert await kubeproxy.is_healthy(f"{NODE}.1") is healthy
+
+
+async def test_a_node_that_does_not_listen_is_not_well() -> None:
+    assert await kubeproxy.is_healthy(f"{NODE}.2") is False
+
+
+async def test_a_node_that_listens_and_says_nothing_is_not_well() -> None:
+    with socket.create_server((f"{NODE}.3", kubeproxy.PORT)):
+        assert await kubeproxy.is_healthy(f"{NODE}.3") is False
+
+
+async def test_who_was_stopped_meanwhile_does_not_blame_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeproxy, "_TOO_LATE", -1.0)  # however soon its end is noticed, that is too late
+    with socket.create_server((f"{NODE}.4", kubeproxy.PORT)):
+        assert await kubeproxy.is_healthy(f"{NODE}.4") is None
+
+
+async def test_changes_are_told_and_others_are_left_alone() -> None:
+    changed = asyncio.Event()
+    said = [_OK]
+    async with answering(f"{NODE}.5", said), asyncio.TaskGroup() as group:
+        health = NodeHealth(group, changed.set)
+        health.follow({"a": [f"{NODE}.5"], "b": [f"{NODE}.6"]})
+        assert not health.unhealthy(f"{NODE}.6"), "nothing is known of any node of its cluster"
+        await changed.wait()
+        assert health.unhealthy(f"{NODE}.6")
+        assert not health.unhealthy(f"{NODE}.5")
+        health.follow({"a": [f"{NODE}.5", f"{NODE}.7"]})
+        assert health.unhealthy(f"{NODE}.7"), "the other is known to serve, and this one is not"
+        assert not health.unhealthy(f"{NODE}.6"), "nobody asks it any more"
+        said[0] = _DRAINING
+
+        async def out() -> bool:
+            return health.unhealthy(f"{NODE}.5")
+
+        await eventually(out)
+        said[0] = _OK
+
+        async def back() -> bool:
+            return not health.unhealthy(f"{NODE}.5")
+
+        await eventually(back)
+        health.follow({})

@@ -1,0 +1,224 @@
+"""The listeners that a Service comes to, and where they lead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.support.lbobjects import DNS, HTTP, UID, nonsense, pods, service
+from tests.support.rules import rule
+from windowbox.models.loadbalancers import Endpoint, Family, LoadBalancer
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers.edge import wanted
+from workers.edge.nodes import Backend
+from workers.loadbalancer.spec.demands import Port, demand
+
+REF = ObjectRef("runtime", "services", "default", "web")
+V4: dict[Family, str] = {"IPv4": "192.0.2.1"}
+DUAL: dict[Family, str] = {"IPv4": "192.0.2.1", "IPv6": "fd00::1"}
+NODES = (
+    Backend("node-2", {"IPv4": "10.0.0.2"}),
+    Backend("node-1", {"IPv4": "10.0.0.1", "IPv6": "fd00:1::1"}),
+)
+BARE = Port("http", 80, "TCP", None, 8080)
+
+
+def balancer(
+    found: Object | None = None,
+    addresses: dict[Family, str] = V4,
+    nodes: tuple[Backend, ...] = NODES,
+    slices: tuple[Object, ...] = (),
+) -> LoadBalancer:
+    return wanted.load_balancer(
+        REF, demand(found or service(), direct=bool(slices)), addresses, nodes, slices
+    )
+
+
+@pytest.mark.parametrize(
+    ("uid", "name"),
+    [
+        pytest.param(UID, "gardener-lb-f058bf43", id="LB-16-names+LB-9-names"),
+        pytest.param("00000000-0000-0000-0000-000000000000", "gardener-lb-12b9377c", id="LB-16-names-zeros"),
+    ],
+)
+def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
+    assert wanted.box_name(uid) == name
+
+
+@rule("LB-7-cluster")
+def test_an_address_that_ails_is_told_to_envoy_which_then_asks_nobody() -> None:
+    nodes = tuple(replace(node, unhealthy=frozenset({"IPv6"})) for node in NODES)
+    v4, v6 = balancer(service(ipFamilies=["IPv4", "IPv6"]), DUAL, nodes).listeners
+    assert (v4.check, v6.check) == (None, None)
+    assert [one.unhealthy for one in v4.endpoints] == [False, False]
+    assert [one.unhealthy for one in v6.endpoints] == [True]
+
+
+@rule("LB-7-local")
+def test_where_each_service_has_a_port_for_its_health_envoy_asks() -> None:
+    nodes = tuple(replace(node, unhealthy=frozenset({"IPv4"})) for node in NODES)
+    local = service(externalTrafficPolicy="Local", healthCheckNodePort=31234)
+    (listener,) = balancer(local, nodes=nodes).listeners
+    assert listener.check == 31234
+    assert not any(endpoint.unhealthy for endpoint in listener.endpoints)
+
+
+def test_who_asks_nodes_for_their_health_is_not_the_services_business() -> None:
+    asked = tuple(replace(node, unhealthy=frozenset({"IPv4"})) for node in NODES)
+    digests = {wanted.digest(balancer(nodes=nodes)) for nodes in (NODES, asked, ())}
+    assert len(digests) == 1
+
+
+@rule("LB-7-nodeport")
+@rule("LB-7-cluster")
+def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
+    (listener,) = balancer().listeners
+    assert (listener.address, listener.place, listener.check) == ("192.0.2.1", "80/TCP", 10256)
+    assert listener.endpoints == (
+        Endpoint("10.0.0.1", 30080, "node-1"),
+        Endpoint("10.0.0.2", 30080, "node-2"),
+    )
+
+
+@rule("LB-7-families")
+def test_each_family_has_backends_of_its_own() -> None:
+    found = balancer(service(ipFamilies=["IPv6", "IPv4"], ports=[HTTP, DNS]), DUAL)
+    assert [(one.address, one.place, len(one.endpoints)) for one in found.listeners] == [
+        ("192.0.2.1", "80/TCP", 2),
+        ("192.0.2.1", "53/UDP", 2),
+        ("fd00::1", "80/TCP", 1),
+        ("fd00::1", "53/UDP", 1),
+    ]
+    assert found.listeners[2].endpoints == (Endpoint("fd00:1::1", 30080, "node-1"),)
+
+
+@rule("LB-7-families")
+def test_a_family_that_is_not_asked_for_is_not_served() -> None:
+    assert [one.address for one in balancer(addresses=DUAL).listeners] == ["192.0.2.1"]
+
+
+@rule("LB-2-empty")
+def test_without_nodes_there_are_listeners_all_the_same() -> None:
+    (listener,) = balancer(nodes=()).listeners
+    assert listener.endpoints == ()
+
+
+@rule("LB-7-ranges")
+def test_ranges_hold_for_their_own_family() -> None:
+    both = service(ipFamilies=["IPv4", "IPv6"], loadBalancerSourceRanges=["10.0.0.0/8", "fd00::/8"])
+    assert [one.allowed for one in balancer(both, DUAL).listeners] == [("10.0.0.0/8",), ("fd00::/8",)]
+
+
+@rule("LB-7-ranges")
+def test_a_family_without_ranges_lets_nobody_in_where_the_other_has_some() -> None:
+    one = service(ipFamilies=["IPv4", "IPv6"], loadBalancerSourceRanges=["10.0.0.0/8"])
+    assert [found.allowed for found in balancer(one, DUAL).listeners] == [("10.0.0.0/8",), ()]
+
+
+@rule("LB-7-ranges")
+def test_nobody_is_not_everybody() -> None:
+    closed = replace(demand(service(), direct=False), allowed=())
+    (listener,) = wanted.load_balancer(REF, closed, V4, NODES).listeners
+    assert listener.allowed == ()
+
+
+def test_options_reach_the_listeners_that_know_them() -> None:
+    annotations = {
+        "loadbalancer.windowbox/proxy-protocol": "v2",
+        "loadbalancer.windowbox/idle-timeout": "90s",
+        "loadbalancer.windowbox/connection-limit": "5",
+    }
+    found = balancer(service(annotations=annotations, sessionAffinity="ClientIP", ports=[HTTP, DNS]))
+    tcp, udp = found.listeners
+    assert (tcp.proxy_protocol, tcp.idle_timeout, tcp.max_connections, tcp.affinity) == (2, 90, 5, True)
+    assert (udp.proxy_protocol, udp.idle_timeout, udp.max_connections, udp.affinity) == (None, 90, None, True)
+
+
+@rule("LB-7-portless")
+def test_a_port_without_node_port_leads_to_pods() -> None:
+    bare = service(ports=[{"name": "http", "port": 80, "protocol": "TCP"}, DNS])
+    found = balancer(bare, slices=(pods("10.1.0.2", "10.1.0.1"),))
+    http, dns = found.listeners
+    assert http.endpoints == (Endpoint("10.1.0.1", 8080, "web-1"), Endpoint("10.1.0.2", 8080, "web-2"))
+    assert http.check is None
+    assert [one.port for one in dns.endpoints] == [30053, 30053]
+    assert dns.check == 10256
+
+
+@pytest.mark.parametrize(
+    ("slices", "addresses"),
+    [
+        pytest.param((pods("10.1.0.1"),), ["10.1.0.1"], id="ready"),
+        pytest.param((pods("10.1.0.1", ready=False),), [], id="not-ready"),
+        pytest.param((pods("10.1.0.1", ready=None),), ["10.1.0.1"], id="unknown-is-ready"),
+        pytest.param((pods("10.1.0.1"), pods("10.1.0.1")), ["10.1.0.1"], id="in-two-slices"),
+        pytest.param(
+            (pods("fd01::1", family="IPv6"), pods("10.1.0.1")), ["10.1.0.1", "fd01::1"], id="both-families"
+        ),
+        pytest.param((pods("web.example.com", family="FQDN"),), [], id="a-name"),
+        pytest.param((pods("fd01::1", family="IPv4"),), [], id="family-contradicts"),
+        pytest.param(
+            (pods("10.1.0.1", ports=[{"name": "other", "port": 8080, "protocol": "TCP"}]),),
+            [],
+            id="other-port",
+        ),
+        pytest.param(
+            (pods("10.1.0.1", ports=[{"name": "http", "port": 8080, "protocol": "UDP"}]),),
+            [],
+            id="other-protocol",
+        ),
+        pytest.param((pods("10.1.0.1", ports=[{"name": "http", "port": 8080}]),), ["10.1.0.1"], id="default"),
+        pytest.param((pods("10.1.0.1", ports=[{"name": "http", "protocol": "TCP"}]),), [], id="no-number"),
+        pytest.param((), [], id="none"),
+    ],
+)
+@rule("LB-7-portless")
+def test_pods_that_are_ready_serve(slices: tuple[Object, ...], addresses: list[str]) -> None:
+    assert [one.address for one in wanted.endpoints_of(slices, BARE)] == addresses
+
+
+@rule("LB-7-portless")
+def test_a_port_without_a_name_is_found_without_one() -> None:
+    unnamed = pods("10.1.0.1", ports=[{"name": "", "port": 8080, "protocol": "TCP"}])
+    absent = pods("10.1.0.2", ports=[{"port": 8080, "protocol": "TCP"}])
+    found = wanted.endpoints_of((unnamed, absent), Port("", 80, "TCP", None, 8080))
+    assert [one.address for one in found] == ["10.1.0.1", "10.1.0.2"]
+
+
+@rule("LB-2-idempotent")
+def test_the_digest_knows_nothing_of_nodes() -> None:
+    assert wanted.digest(balancer()) == wanted.digest(balancer(nodes=()))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        service(ports=[HTTP, DNS]),
+        service(ports=[HTTP | {"port": 81}]),
+        service(sessionAffinity="ClientIP"),
+        service(loadBalancerSourceRanges=["10.0.0.0/8"]),
+        service(externalTrafficPolicy="Local", healthCheckNodePort=31234),
+        service(annotations={"loadbalancer.windowbox/idle-timeout": "90s"}),
+        service(metadata={"uid": "other"}),
+    ],
+    ids=["ports", "port", "affinity", "ranges", "policy", "timeout", "uid"],
+)
+def test_the_digest_knows_what_the_service_asks(other: Object) -> None:
+    assert wanted.digest(balancer()) != wanted.digest(balancer(other))
+
+
+def test_the_digest_knows_the_address() -> None:
+    assert wanted.digest(balancer()) != wanted.digest(balancer(addresses={"IPv4": "192.0.2.2"}))
+
+
+@given(nonsense, nonsense)
+def test_nonsense_gets_an_answer(found: Object, slices: Any) -> None:
+    asked = demand(found, direct=True)
+    answer = wanted.load_balancer(REF, asked, DUAL, NODES, (slices,))
+    assert len(answer.listeners) == len(asked.ports) * len(asked.families)
+    assert len({one.name for one in answer.listeners}) == len(answer.listeners)
+    assert wanted.digest(answer)

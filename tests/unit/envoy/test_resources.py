@@ -1,0 +1,156 @@
+"""Files for Envoy: what is in them, and in which order they are written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.servers.envoy.world import balancer
+from tests.support.rules import rule
+from windowbox.clients.envoy import inotify, resources
+from windowbox.clients.envoy.resources import Configuration
+from windowbox.models.loadbalancers import Endpoint, Listener
+
+NODES = tuple(Endpoint(f"10.0.0.{i}", 30080, f"n{i}") for i in (1, 2))
+WEB = Listener("10.9.0.1", 80, "TCP", NODES, check=10256)
+DNS = Listener("10.9.0.1", 53, "UDP", NODES, check=10256)
+
+
+def made(*listeners: Listener, eds: tuple[str, ...] = ()) -> Configuration:
+    return resources.configuration([balancer(*listeners)], folder="/f", eds=eds)
+
+
+def cluster(one: Listener) -> dict[str, Any]:
+    found = orjson.loads(made(one).clusters[one.name])
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_order_of_what_is_wanted_does_not_matter() -> None:
+    turned = replace(WEB, endpoints=tuple(reversed(NODES)))
+
+    assert made(turned, DNS).files == made(DNS, WEB).files
+
+
+def test_files_are_read_as_they_were_written() -> None:
+    before = made(WEB, DNS, eds=(DNS.name,))
+
+    after = resources.parsed(before.files)
+
+    assert after == before
+    assert after.files == before.files
+
+
+def test_one_more_changes_nothing_of_the_others() -> None:
+    assert made(WEB, DNS).clusters[WEB.name] == made(WEB).clusters[WEB.name]
+    assert made(WEB, DNS).listeners[WEB.name] == made(WEB).listeners[WEB.name]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "written"),
+    [
+        pytest.param((), (WEB,), [["cds.json", "lds.json"]], id="LB-15-3-added"),
+        pytest.param((WEB,), (), [["lds.json"], ["cds.json"]], id="LB-15-3-removed"),
+        pytest.param(
+            (WEB,), (DNS,), [["cds.json", "lds.json"], ["cds.json"]], id="LB-15-3-added-and-removed"
+        ),
+        pytest.param((WEB,), (WEB,), [], id="LB-2-idempotent"),
+        pytest.param((WEB,), (replace(WEB, endpoints=NODES[:1]),), [["cds.json"]], id="LB-15-4-nodes"),
+        pytest.param((WEB,), (replace(WEB, allowed=("::/0",)),), [["lds.json"]], id="LB-15-4-ranges"),
+    ],
+)
+def test_no_listener_ever_lacks_its_cluster(
+    before: tuple[Listener, ...], after: tuple[Listener, ...], written: list[list[str]]
+) -> None:
+    steps = resources.steps(made(*before), made(*after))
+
+    assert [list(step) for step in steps] == written
+    assert all(step.get("cds.json") != b"" for step in steps)
+
+
+@rule("LB-15-3")
+def test_between_two_steps_there_are_clusters_for_old_and_new() -> None:
+    first, last = resources.steps(made(WEB), made(DNS))
+
+    names = [c["name"] for c in orjson.loads(first["cds.json"])["resources"]]
+    assert names == ["tcp_10.9.0.1_80", "udp_10.9.0.1_53"]
+    assert [c["name"] for c in orjson.loads(last["cds.json"])["resources"]] == ["udp_10.9.0.1_53"]
+
+
+@rule("LB-15-5")
+def test_nodes_of_udp_are_in_a_file_of_their_own() -> None:
+    before = made(DNS, eds=(DNS.name,))
+    after = made(replace(DNS, endpoints=NODES[:1]), eds=(DNS.name,))
+
+    assert [list(step) for step in resources.steps(before, after)] == [["eds_udp_10.9.0.1_53.json"]]
+
+
+@rule("LB-11-8")
+def test_what_had_files_of_its_own_can_do_without() -> None:
+    assert resources.in_one_file(made(WEB, DNS, eds=(DNS.name,))) == made(WEB, DNS)
+
+
+@rule("LB-11-8", "LB-15-6")
+def test_who_has_a_file_keeps_it_while_others_come() -> None:
+    many = [Listener("10.9.0.1", port, "UDP", NODES) for port in range(100, 110)]
+    before = made(*many[5:], eds=tuple(one.name for one in many[5:]))
+
+    chosen = inotify.chosen(before, [*many, WEB], most=6)
+
+    assert len(chosen) == 6
+    assert {one.name for one in many[5:]} < chosen
+
+
+@pytest.mark.parametrize(
+    ("checks", "milliseconds"),
+    [
+        pytest.param(0, 500, id="none"),
+        pytest.param(50, 500, id="as-many-as-fit"),
+        pytest.param(51, 1000, id="one-more"),
+        pytest.param(300, 3000, id="as-many-as-fit-into-the-usual-interval"),
+        pytest.param(301, 5000, id="and-one-more"),
+        pytest.param(2000, 20000, id="a-thousand-services-of-two-nodes"),
+        pytest.param(2001, 25000, id="a-thousand-services-and-one-more"),
+    ],
+)
+def test_checks_stay_below_a_hundred_a_second(checks: int, milliseconds: int) -> None:
+    assert resources.check_interval(checks) == milliseconds
+
+
+@rule("LB-7-cluster", "LB-16-health")
+def test_nodes_are_asked_for_their_health_at_another_port() -> None:
+    (first, _) = cluster(WEB)["load_assignment"]["endpoints"][0]["lb_endpoints"]
+
+    assert first["endpoint"]["health_check_config"] == {"port_value": 10256}
+    (check,) = cluster(WEB)["health_checks"]
+    assert (check["timeout"], check["interval"]) == ("1s", "3s")
+    assert (check["unhealthy_threshold"], check["healthy_threshold"]) == (2, 1)
+    assert cluster(WEB)["common_lb_config"]["healthy_panic_threshold"] == {"value": 0}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "prefixes"),
+    [
+        pytest.param(("10.1.2.3/8",), ["10.0.0.0/8"], id="LB-7-ranges-host-bits"),
+        pytest.param((" 10.0.0.0/9 ", "10.128.0.0/9"), ["10.0.0.0/8"], id="LB-7-ranges-blanks"),
+        pytest.param(("10.0.0.0/8", "10.1.0.0/16"), ["10.0.0.0/8"], id="LB-7-ranges-twice"),
+        pytest.param(("fd00::/8",), ["0.0.0.0/32"], id="LB-7-ranges-of-the-other-family"),
+    ],
+)
+def test_ranges_become_prefixes(allowed: tuple[str, ...], prefixes: list[str]) -> None:
+    listener = orjson.loads(made(replace(WEB, allowed=allowed)).listeners[WEB.name])
+
+    match = listener["filter_chains"][0]["filter_chain_match"]["source_prefix_ranges"]
+    assert [f"{p['address_prefix']}/{p['prefix_len']}" for p in match] == prefixes
+
+
+def test_ports_are_told_by_names() -> None:
+    published = made(WEB, replace(DNS, address="fd00::1")).published
+
+    assert [(p.address, p.port, p.protocol) for p in published] == [
+        ("10.9.0.1", 80, "TCP"),
+        ("fd00::1", 53, "UDP"),
+    ]

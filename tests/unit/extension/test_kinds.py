@@ -1,0 +1,47 @@
+"""What is agreed about each type of Extension."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.rules import rule
+from workers.extension.actuators import KINDS
+from workers.extension.words import WORDS
+from workers.lifecycle.kinds import Need
+from workers.lifecycle.statuses import Phrases
+
+
+@pytest.mark.parametrize(
+    ("type_", "classes", "shoot"),
+    [
+        pytest.param("local-ext-seed", {"garden", "seed", "shoot"}, Need.OPTIONAL, id="P-1+XT-2-seed"),
+        pytest.param("local-ext-shoot", {"garden", "shoot"}, Need.OPTIONAL, id="P-1+XT-2-shoot"),
+        pytest.param("local-ext-shoot-after-worker", {"shoot"}, Need.REQUIRED, id="P-1+XT-2-after-worker"),
+    ],
+)
+def test_kinds(type_: str, classes: set[str], shoot: Need) -> None:
+    kind = KINDS[type_]
+    assert (kind.pool, kind.types) == (type_, frozenset({type_}))
+    assert kind.finalizer == f"extensions.gardener.cloud/{type_}"
+    assert (kind.classes, kind.shoot) == (frozenset(classes), shoot)
+    assert (kind.deadline, kind.resync) == (180, 3600)
+
+
+@rule("U-1", "F-6")
+def test_words() -> None:
+    assert WORDS.reconcile == Phrases(
+        "Reconciling the Extension", "Successfully reconciled Extension", "Error reconciling Extension"
+    )
+    assert WORDS.delete == Phrases(
+        "Deleting the Extension", "Successfully deleted the Extension", "Error deleting the Extension"
+    )
+    assert WORDS.migrate == Phrases(
+        "Migrate Extension resource.",
+        "Successfully migrated Extension resource",
+        "Error migrating Extension resource",
+    )
+    assert WORDS.restore == Phrases(
+        "Restoring Extension resource",
+        "Successfully restored Extension resource",
+        "Unable to restore Extension resource",
+    )

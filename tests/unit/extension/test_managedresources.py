@@ -1,0 +1,164 @@
+"""ManagedResources: names, contents, and what their conditions mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import brotli
+import pytest
+
+from tests.support.rules import rule
+from windowbox.models.objects import Object
+from workers.owned import managedresources
+from workers.owned.managedresources import Bundle
+
+
+@pytest.mark.parametrize(
+    ("data", "sum_"),
+    [
+        pytest.param(
+            {"data.yaml.br": b"abc"},
+            "dfe7a23fefeea519e9bbfdd1a6be94c4b2e4529dd6b7cbea83f9959c2621b13c",
+            id="C.3+M-1-one-value",
+        ),
+        pytest.param(
+            {"b": b"2", "a": b"1"},
+            "33b675636da5dcc86ec847b38c08fa49ff1cace9749931e0a5d4dfdbdedd808a",
+            id="C.3+M-1-in-order-of-keys",
+        ),
+        pytest.param(
+            {}, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", id="C.3+M-1-nothing"
+        ),
+    ],
+)
+def test_checksums(data: dict[str, bytes], sum_: str) -> None:
+    assert managedresources.checksum(data) == sum_
+
+
+@rule("C.3", "M-1", "M-3", "A.11")
+def test_names_follow_from_what_is_held() -> None:
+    bundle = Bundle("local-ext-shoot", "shoot--local--local", {"data.yaml.br": b"abc"})
+    name = "managedresource-local-ext-shoot-dfe7a23f"
+    assert bundle.secret_name == name
+    assert managedresources.managed_resource(bundle) == {
+        "apiVersion": "resources.gardener.cloud/v1alpha1",
+        "kind": "ManagedResource",
+        "metadata": {
+            "name": "local-ext-shoot",
+            "namespace": "shoot--local--local",
+            "annotations": {"reference.resources.gardener.cloud/secret-76999865": name},
+        },
+        "spec": {
+            "secretRefs": [{"name": name}],
+            "injectLabels": {"shoot.gardener.cloud/no-cleanup": "true"},
+            "keepObjects": False,
+        },
+    }
+    assert managedresources.secret(bundle) == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": "shoot--local--local",
+            "labels": {"resources.gardener.cloud/garbage-collectable-reference": "true"},
+        },
+        "type": "Opaque",
+        "immutable": True,
+        "data": {"data.yaml.br": "YWJj"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels"),
+    [
+        pytest.param("garden", {"gardener.cloud/role": "seed-system-component"}, id="M-3-garden"),
+        pytest.param("shoot--a--b", None, id="M-3-shoot"),
+    ],
+)
+def test_in_a_seed(namespace: str, labels: dict[str, str] | None) -> None:
+    made = managedresources.managed_resource(managedresources.for_seed("x", namespace, []))
+    assert made["metadata"].get("labels") == labels
+    assert made["spec"]["class"] == "seed"
+    assert "injectLabels" not in made["spec"]
+
+
+def thing(kind: str, name: str, **content: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name}, **content}
+
+
+@rule("M-2")
+def test_the_same_objects_are_the_same_bytes_in_whatever_order_they_come() -> None:
+    one, other = thing("Secret", "b", x=1, a=2), thing("ConfigMap", "c")
+    packed = managedresources.packed([one, other])
+    turned = {name: one[name] for name in reversed(one)}
+    assert managedresources.packed([other, turned]) == packed
+    assert brotli.decompress(packed["data.yaml.br"]).decode() == (
+        "kind: ConfigMap\nmetadata:\n  name: c\n"
+        "---\n"
+        "a: 2\nkind: Secret\nmetadata:\n  name: b\nx: 1\n"
+    )  # fmt: skip
+
+
+def managed(observed: int | None = 3, **conditions: str) -> Object:
+    said = [{"type": f"Resources{type_}", "status": status} for type_, status in conditions.items()]
+    status = {"conditions": said} | ({"observedGeneration": observed} if observed else {})
+    return Object({"metadata": {"generation": 3}, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        pytest.param(managed(Applied="True", Healthy="True"), "", id="M-6-well"),
+        pytest.param(
+            managed(Applied="True", Healthy="True", Progressing="True"), "", id="M-6-well-but-progressing"
+        ),
+        pytest.param(
+            managed(2, Applied="True", Healthy="True"),
+            "the resource manager has not looked at it yet",
+            id="M-6-older-generation",
+        ),
+        pytest.param(
+            managed(None, Applied="True", Healthy="True"),
+            "the resource manager has not looked at it yet",
+            id="M-6-no-generation",
+        ),
+        pytest.param(managed(), "ResourcesApplied is not reported yet", id="M-6-nothing-said"),
+        pytest.param(managed(Applied="False", Healthy="True"), "ResourcesApplied is False", id="M-6-applied"),
+        pytest.param(managed(Applied="True"), "ResourcesHealthy is not reported yet", id="M-6-half-said"),
+        pytest.param(
+            managed(Applied="True", Healthy="Unknown"), "ResourcesHealthy is Unknown", id="M-6-unknown"
+        ),
+        pytest.param(
+            Object({"metadata": {"generation": 3}, "status": {"observedGeneration": 3, "conditions": None}}),
+            "ResourcesApplied is not reported yet",
+            id="M-6-null",
+        ),
+    ],
+)
+def test_when_all_is_well(found: Object, problem: str) -> None:
+    assert managedresources.unhealthy(found) == problem
+
+
+def leaving(status: str, reason: str, message: str) -> Object:
+    said = {"type": "ResourcesApplied", "status": status, "reason": reason, "message": message}
+    return Object({"status": {"conditions": [said]}})
+
+
+INVALID = "x: ERROR during apply of object v1/Secret/a/b is Invalid: no"
+CONFIGURATION = ("ERR_CONFIGURATION_PROBLEM",)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(leaving("False", "DeletionPending", "c is left"), (": c is left", ()), id="E-2-pending"),
+        pytest.param(
+            leaving("False", "DeletionFailed", INVALID), (f": {INVALID}", CONFIGURATION), id="E-2-invalid"
+        ),
+        pytest.param(leaving("True", "DeletionFailed", INVALID), ("", ()), id="E-2-no-problem"),
+        pytest.param(leaving("False", "ApplyFailed", INVALID), ("", ()), id="E-2-not-about-deletion"),
+        pytest.param(Object({}), ("", ()), id="E-2-nothing-said"),
+    ],
+)
+def test_why_it_does_not_go(found: Object, why: tuple[str, tuple[str, ...]]) -> None:
+    assert managedresources.hindrance(found) == why

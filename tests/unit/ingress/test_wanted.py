@@ -1,0 +1,117 @@
+"""Which DNSRecords an Ingress ought to have."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox.models.objects import Object
+from workers.ingress import wanted
+from workers.ingress.wanted import Target
+
+HOST = "grafana.example.local.gardener.cloud"
+A, AAAA, CNAME = Target("A", "10.0.0.1"), Target("AAAA", "fd00::1"), Target("CNAME", "lb.example")
+
+
+def ingress(*hosts: str | None, at: Any = (), name: str = "web", **metadata: Any) -> Object:
+    return Object(
+        {
+            "metadata": {"name": name, "namespace": "shoot--t--one", "uid": "u1", **metadata},
+            "spec": {"rules": [{"host": host} if host is not None else {} for host in hosts]},
+            "status": {"loadBalancer": {"ingress": list(at)}},
+        }
+    )
+
+
+@rule("C.3", "IG-2")
+def test_the_name_of_a_record_ends_with_a_digest_of_its_host() -> None:
+    assert wanted.record_name("web", HOST) == "web-a39b281d"
+    assert wanted.record_name("web", HOST, second=True) == "web-a39b281d-ipv6"
+
+
+@rule("IG-2")
+def test_the_longest_name_of_an_ingress_leaves_room_for_the_digest() -> None:
+    name = wanted.record_name("a" * 238 + ".b." + "c" * 12, HOST, second=True)
+    assert name == "a" * 238 + "-a39b281d-ipv6"
+    assert len(wanted.record_name("a" * 253, HOST)) == 253
+
+
+@pytest.mark.parametrize(
+    ("record", "name"),
+    [
+        pytest.param("web-a39b281d", "web", id="first-family"),
+        pytest.param("web-a39b281d-ipv6", "web", id="second-family"),
+        pytest.param("a-b-a39b281d", "a-b", id="dashes"),
+        pytest.param("web-internal", None, id="of-gardener"),
+        pytest.param("a39b281d", None, id="nothing-but-a-digest"),
+        pytest.param("web-A39B281D", None, id="not-our-spelling"),
+    ],
+)
+def test_the_ingress_whose_record_one_of_this_name_may_be(record: str, name: str | None) -> None:
+    assert wanted.ingress_name(record) == name
+
+
+@pytest.mark.parametrize(
+    ("entries", "targets"),
+    [
+        pytest.param([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], [A], id="IG-1-the-first-address"),
+        pytest.param([{"ip": ""}, {}, {"ip": "10.0.0.1"}], [A], id="IG-1-the-first-that-is-not-empty"),
+        pytest.param([{"ip": "fd00::1"}, {"ip": "10.0.0.1"}], [A, AAAA], id="B.1-both-families"),
+        pytest.param([{"ip": "fd00::1"}], [AAAA], id="B.1-the-family-decides-the-type"),
+        pytest.param([{"hostname": "lb.example"}], [CNAME], id="another-name"),
+        pytest.param([{"hostname": "lb.example", "ip": "10.0.0.1"}], [A], id="address-rather-than-name"),
+        pytest.param([{"ip": "nonsense"}], [], id="B.1-no-address-at-all"),
+        pytest.param([], [], id="IG-1-none"),
+        pytest.param(["nonsense", None], [], id="nonsense"),
+    ],
+)
+def test_where_the_names_lead_to(entries: Any, targets: list[Target]) -> None:
+    assert wanted.targets(ingress(HOST, at=entries)) == targets
+
+
+def test_without_a_status_names_lead_nowhere() -> None:
+    assert wanted.targets(Object({"status": {"loadBalancer": None}})) == []
+    assert wanted.targets(Object({})) == []
+
+
+@rule("IG-3")
+def test_each_host_counts_once_and_a_rule_without_one_not_at_all() -> None:
+    assert wanted.hosts(ingress("b.test", "a.test", "", None, "b.test", "*.c.test")) == [
+        "b.test", "a.test", "*.c.test",
+    ]  # fmt: skip
+    assert wanted.hosts(Object({"spec": {"rules": None}})) == []
+
+
+@rule("IG-2")
+def test_each_host_has_a_record_of_each_family() -> None:
+    made = wanted.records(ingress(HOST, "*.b.test", at=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))
+    assert [(one["metadata"]["name"], one["spec"]["recordType"], one["spec"]["values"]) for one in made] == [
+        ("web-a39b281d", "A", ["10.0.0.1"]),
+        ("web-a39b281d-ipv6", "AAAA", ["fd00::1"]),
+        ("web-7f847af8", "A", ["10.0.0.1"]),
+        ("web-7f847af8-ipv6", "AAAA", ["fd00::1"]),
+    ]
+
+
+def test_an_ingress_on_its_way_out_has_none() -> None:
+    leaving = ingress(HOST, at=[{"ip": "10.0.0.1"}], deletionTimestamp="2026-09-01T10:00:00Z")
+    assert wanted.records(leaving) == []
+
+
+def test_a_name_does_not_lead_to_itself() -> None:
+    made = wanted.records(ingress("lb.example", "a.test", at=[{"hostname": "LB.example."}]))
+    assert [one["spec"]["name"] for one in made] == ["a.test"]
+
+
+def test_who_wants_a_record_acted_upon_says_so_and_when() -> None:
+    [record] = wanted.records(ingress(HOST, at=[{"ip": "10.0.0.1"}]))
+    asked = wanted.asking(record, datetime(2026, 9, 1, 10, 0, 0, 250000, tzinfo=UTC))
+    assert asked["metadata"]["annotations"] == {
+        "confirmation.gardener.cloud/deletion": "true",
+        "gardener.cloud/operation": "reconcile",
+        "gardener.cloud/timestamp": "2026-09-01T10:00:00.250000Z",
+    }
+    assert record["metadata"]["annotations"] == {"confirmation.gardener.cloud/deletion": "true"}

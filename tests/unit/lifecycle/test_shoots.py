@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.rules import rule
+from windowbox.models.objects import Object
+from workers.lifecycle.shoots import Blocked, ShootFacts, blocked, facts, is_shoot_namespace
+
+
+def cluster(**shoot: Any) -> Object:
+    return Object({"metadata": {"name": "shoot--local--local"}, "spec": {"shoot": shoot}})
+
+
+def forced(value: object) -> dict[str, Any]:
+    return {"annotations": {"confirmation.gardener.cloud/force-deletion": value}}
+
+
+FAILED = cluster(status={"lastOperation": {"state": "Failed"}, "observedGeneration": 7})
+
+
+@pytest.mark.parametrize(
+    ("shoot", "found"),
+    [
+        pytest.param({}, ShootFacts(), id="C-3-empty"),
+        pytest.param(
+            {"status": {"lastOperation": {"state": "Failed"}}}, ShootFacts(failed=True), id="C-6-failed"
+        ),
+        pytest.param(
+            {"status": {"lastOperation": {"state": "Error"}}}, ShootFacts(), id="C-6-error-is-not-failed"
+        ),
+        pytest.param(
+            {"spec": {"hibernation": {"enabled": True}}},
+            ShootFacts(hibernation_enabled=True),
+            id="C-7-going-to-sleep",
+        ),
+        pytest.param(
+            {"spec": {"hibernation": {"enabled": True}}, "status": {"isHibernated": True}},
+            ShootFacts(hibernation_enabled=True, hibernated=True),
+            id="C-7-asleep",
+        ),
+        pytest.param(
+            {"spec": {"hibernation": {"enabled": False}}, "status": {"isHibernated": True}},
+            ShootFacts(),
+            id="C-7-waking-up",
+        ),
+        pytest.param({"metadata": forced("true")}, ShootFacts(force_deletion=True), id="C-8-true"),
+        pytest.param({"metadata": forced("T")}, ShootFacts(force_deletion=True), id="C-8-T"),
+        pytest.param({"metadata": forced("1")}, ShootFacts(force_deletion=True), id="C-8-1"),
+        pytest.param({"metadata": forced("yes")}, ShootFacts(), id="C-8-yes-is-no-boolean"),
+        pytest.param({"metadata": forced("tRUE")}, ShootFacts(), id="C-8-odd-capitals-are-no-boolean"),
+        pytest.param({"metadata": forced("0")}, ShootFacts(), id="C-8-0"),
+        pytest.param(
+            {"spec": {"provider": {"workers": [{"name": "a"}, {"name": "b", "controlPlane": {}}]}}},
+            ShootFacts(self_hosted=True),
+            id="C-9-a-worker-pool-holds-the-control-plane",
+        ),
+        pytest.param(
+            {"spec": {"provider": {"workers": [{"name": "a", "controlPlane": None}]}}},
+            ShootFacts(),
+            id="C-9-hosted",
+        ),
+        pytest.param(
+            {"spec": {"credentialsBindingName": "local"}},
+            ShootFacts(managed_infrastructure=True),
+            id="C-9-credentials-binding",
+        ),
+        pytest.param(
+            {"spec": {"secretBindingName": "local"}},
+            ShootFacts(managed_infrastructure=True),
+            id="C-9-secret-binding",
+        ),
+        pytest.param(
+            {"status": {"technicalID": "shoot--local--local"}},
+            ShootFacts(technical_id="shoot--local--local"),
+            id="C-1-technical-id",
+        ),
+    ],
+)
+def test_what_a_cluster_tells(shoot: dict[str, Any], found: ShootFacts) -> None:
+    assert facts(cluster(**shoot)) == found
+
+
+_json: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["spec", "status", "metadata", "shoot", "annotations", "provider", "workers"]),
+            inner,
+        )
+    ),
+)
+
+
+@rule("C-3")
+@given(_json)
+def test_a_cluster_of_any_shape_is_understood(shoot: Any) -> None:
+    assert isinstance(facts(Object({"spec": {"shoot": shoot}})), ShootFacts)
+
+
+@rule("C-4")
+def test_a_shoot_namespace_is_known_by_its_label() -> None:
+    assert is_shoot_namespace({"gardener.cloud/role": "shoot"})
+    assert not is_shoot_namespace({"gardener.cloud/role": "project"})
+    assert not is_shoot_namespace({})
+
+
+SHOOT = {"gardener.cloud/role": "shoot"}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "found", "held"),
+    [
+        pytest.param("shoot--local--local", SHOOT, FAILED, Blocked.FAILED, id="T-8+C.5-15-shoot-failed"),
+        pytest.param("shoot--local--local", SHOOT, cluster(), None, id="T-8-shoot-fine"),
+        pytest.param("shoot--local--local", SHOOT, None, Blocked.UNKNOWN, id="T-8-no-cluster"),
+        pytest.param("garden", SHOOT, FAILED, None, id="T-8-namespace-garden"),
+        pytest.param("istio-ingress", {}, None, None, id="T-8+C-4-no-shoot-namespace"),
+        pytest.param("shoot--local--local", None, FAILED, None, id="T-8-namespace-unreadable"),
+    ],
+)
+def test_events_wait_while_the_shoot_has_failed(
+    namespace: str, labels: dict[str, str] | None, found: Object | None, held: Blocked | None
+) -> None:
+    assert blocked(namespace, labels, facts(found) if found else None) is held
+
+
+@pytest.mark.parametrize("labels", [SHOOT, {}, None], ids=["shoot", "kube-system", "unreadable"])
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        pytest.param(FAILED, Blocked.FAILED, id="T-9-failed"),
+        pytest.param(cluster(), None, id="T-9-fine"),
+        pytest.param(None, Blocked.UNKNOWN, id="C-3-no-cluster"),
+    ],
+)
+def test_what_needs_its_shoot_waits_for_it_in_any_namespace(
+    labels: dict[str, str] | None, found: Object | None, held: Blocked | None
+) -> None:
+    shoot = facts(found) if found else None
+    assert blocked("kube-system", labels, shoot, required=True) is held

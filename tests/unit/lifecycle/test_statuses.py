@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.lifecycleobjects import record
+from tests.support.rules import rule
+from windowbox.errors import Conflict, Malformed, Refused, Unreachable
+from windowbox.models.dnsrecord import DNSRecordStatus
+from workers.lifecycle import statuses
+from workers.lifecycle.operations import Flow, Operation
+from workers.lifecycle.statuses import Condition, Phrases
+
+NOW = datetime(2026, 9, 1, 10, 15, 31, 999999, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=1)
+RECONCILING = statuses.words_for_kind("DNSRecord").reconcile
+
+
+@rule("U-1", "V-6")
+def test_while_processing_generation_and_old_error_stay_as_they_are() -> None:
+    assert statuses.processing(Operation.CREATE, RECONCILING, NOW) == {
+        "lastOperation": {
+            "type": "Create",
+            "state": "Processing",
+            "progress": 1,
+            "description": "Reconciling the DNSRecord",
+            "lastUpdateTime": "2026-09-01T10:15:31Z",
+        }
+    }
+
+
+@rule("S-1", "S-2", "S-3", "W-1", "W-2", "W-4", "W-8")
+def test_success_reports_the_generation_and_takes_the_error_away() -> None:
+    assert statuses.succeeded(Operation.RECONCILE, RECONCILING, 4, NOW) == {
+        "observedGeneration": 4,
+        "lastOperation": {
+            "type": "Reconcile",
+            "state": "Succeeded",
+            "progress": 100,
+            "description": "Successfully reconciled DNSRecord",
+            "lastUpdateTime": "2026-09-01T10:15:31Z",
+        },
+        "lastError": None,
+    }
+
+
+@rule("U-1", "S-1", "S-2")
+def test_failure_tells_the_same_in_both_places() -> None:
+    error = Unreachable("DNS update exchange failed: no such host")
+    description = "Error reconciling DNSRecord: DNS update exchange failed: no such host"
+    assert statuses.failed(Operation.CREATE, RECONCILING, error, 1, NOW) == {
+        "observedGeneration": 1,
+        "lastOperation": {
+            "type": "Create",
+            "state": "Error",
+            "progress": 50,
+            "description": description,
+            "lastUpdateTime": "2026-09-01T10:15:31Z",
+        },
+        "lastError": {"description": description, "codes": None, "lastUpdateTime": "2026-09-01T10:15:31Z"},
+    }
+
+
+@rule("U-1")
+@pytest.mark.parametrize(
+    ("headline", "begins"),
+    [("could not", "Could not"), ("Error", "Error"), ("élan", "élan"), ("ßharp", "ßharp")],
+    ids=["ascii", "capital", "two-bytes", "two-letters"],
+)
+def test_only_a_first_letter_of_one_byte_is_made_a_capital(headline: str, begins: str) -> None:
+    phrases = Phrases("", "", headline)
+    found = statuses.failed(Operation.CREATE, phrases, Refused("no"), 1, NOW)
+    assert found["lastError"]["description"] == f"{begins}: no"
+
+
+def caused(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "codes"),
+    [
+        pytest.param(Refused("no"), [], id="U-2+E-2-none"),
+        pytest.param(Malformed("what?"), ["ERR_CONFIGURATION_PROBLEM"], id="U-2-of-its-class"),
+        pytest.param(Refused("no", codes=("A", "B")), ["A", "B"], id="U-2+E-1-its-own"),
+        pytest.param(caused(Refused("no"), Refused("why", codes=("A",))), ["A"], id="U-2-of-its-cause"),
+        pytest.param(
+            caused(Refused("no", codes=("A",)), Refused("why", codes=("B",))), ["A"], id="U-2-the-nearest"
+        ),
+        pytest.param(
+            caused(OSError("no"), Malformed("why")), ["ERR_CONFIGURATION_PROBLEM"], id="U-2-foreign"
+        ),
+        pytest.param(
+            ExceptionGroup("all", [Refused("a", codes=("A",)), OSError(), Refused("b", codes=("A", "B"))]),
+            ["A", "A", "B"],
+            id="U-2-of-several-nothing-de-duplicated",
+        ),
+    ],
+)
+def test_codes_of_an_error(error: Exception, codes: list[str]) -> None:
+    assert statuses.codes(error) == codes
+
+
+@rule("U-2")
+def test_codes_of_the_error_before_are_gone() -> None:
+    first = statuses.failed(Operation.CREATE, RECONCILING, Refused("no", codes=("A",)), 1, NOW)
+    second = statuses.failed(Operation.CREATE, RECONCILING, Conflict("no"), 1, LATER)
+    assert statuses.merge({}, first)["lastError"]["codes"] == ["A"]
+    assert "codes" not in statuses.merge(statuses.merge({}, first), second)["lastError"]
+
+
+@rule("F-4")
+def test_reports_say_nothing_of_state_resources_and_provider_status() -> None:
+    reports = [
+        statuses.processing(Operation.CREATE, RECONCILING, NOW),
+        statuses.succeeded(Operation.CREATE, RECONCILING, 1, NOW),
+        statuses.failed(Operation.CREATE, RECONCILING, Refused("no"), 1, NOW),
+    ]
+    fields = {field for report in reports for field in report}
+    assert fields == {"observedGeneration", "lastOperation", "lastError"}
+
+
+@rule("U-1")
+def test_errors_without_words_and_errors_of_several_are_told() -> None:
+    assert statuses.text(TimeoutError()) == "TimeoutError"
+    assert statuses.text(ExceptionGroup("all", [Refused("one"), TimeoutError()])) == "one; TimeoutError"
+
+
+@pytest.mark.parametrize("kind", ["DNSRecord", "ControlPlane", "Network"])
+@pytest.mark.parametrize(
+    ("flow", "processing", "success", "error"),
+    [
+        pytest.param(
+            Flow.RECONCILE,
+            "Reconciling the ",
+            "Successfully reconciled ",
+            "Error reconciling ",
+            id="U-1-reconcile",
+        ),
+        pytest.param(
+            Flow.DELETE, "Deleting the ", "Successfully deleted ", "Error deleting ", id="U-1-delete"
+        ),
+        pytest.param(
+            Flow.MIGRATE, "Migrating the ", "Successfully migrated ", "Error migrating ", id="U-1-migrate"
+        ),
+        pytest.param(
+            Flow.RESTORE, "Restoring the ", "Successfully restored ", "Error restoring ", id="U-1-restore"
+        ),
+    ],
+)
+def test_words(kind: str, flow: Flow, processing: str, success: str, error: str) -> None:
+    found = statuses.words_for_kind(kind).of(flow)
+    assert found == Phrases(processing + kind, success + kind, error + kind)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reported"),
+    [
+        pytest.param(None, "2026-09-01T10:15:31Z", id="V-6-never-asked"),
+        pytest.param("2026-09-01T10:15:30.5Z", "2026-09-01T10:15:31Z", id="V-6-asked-before"),
+        pytest.param("2026-09-01T10:15:33.5Z", "2026-09-01T10:15:33Z", id="W-5+W-7-clock-ahead-of-ours"),
+        pytest.param("2026-09-01T10:30:00Z", "2026-09-01T10:15:31Z", id="W-7-clock-is-wrong"),
+        pytest.param("soon", "2026-09-01T10:15:31Z", id="W-7-unreadable"),
+    ],
+)
+def test_the_time_reported_is_not_before_the_client_asked(asked: str | None, reported: str) -> None:
+    moment = statuses.moment(record(timestamp=asked), NOW)
+    success = statuses.succeeded(Operation.CREATE, RECONCILING, 1, moment)
+    assert success["lastOperation"]["lastUpdateTime"] == reported
+
+
+def delays(count: int) -> list[float]:
+    return [statuses.retry_delay(attempt) for attempt in range(count)]
+
+
+@rule("B-1", "V-9")
+def test_delays_double_from_five_milliseconds_to_a_thousand_seconds() -> None:
+    assert delays(4) == [0.005, 0.01, 0.02, 0.04]
+    assert delays(20)[16:] == [327.68, 655.36, 1000, 1000]
+
+
+@rule("B-1", "V-9")
+@given(st.integers(0, 10**9), st.floats(0, 1))
+def test_delays_never_end_and_never_shrink_by_jitter(attempt: int, jitter: float) -> None:
+    plain = statuses.retry_delay(attempt)
+    assert plain <= statuses.retry_delay(attempt, jitter) <= plain * 1.1 + 1e-9
+
+
+T0, T1 = "2026-09-01T10:15:31Z", "2026-09-01T10:16:31Z"
+
+
+@pytest.mark.parametrize(
+    ("said", "transition", "update"),
+    [
+        pytest.param(Condition("Created", "True", "R", "M"), T0, T0, id="S-5-nothing-new"),
+        pytest.param(Condition("Created", "False", "R", "M"), T1, T0, id="S-5-other-status"),
+        pytest.param(Condition("Created", "True", "R2", "M"), T0, T1, id="S-5-other-reason"),
+        pytest.param(Condition("Created", "True", "R", "M2"), T0, T1, id="S-5-other-message"),
+        pytest.param(Condition("Created", "True", "R", "M", ("A",)), T0, T1, id="S-5-other-codes"),
+        pytest.param(Condition("Created", "Unknown", "R2", "M"), T1, T1, id="S-4+S-5-all-other"),
+    ],
+)
+def test_the_times_of_a_condition_move_with_what_they_are_about(
+    said: Condition, transition: str, update: str
+) -> None:
+    before = statuses.with_condition([], Condition("Created", "True", "R", "M"), NOW)
+    (after,) = statuses.with_condition(before, said, LATER)
+    assert (after["lastTransitionTime"], after["lastUpdateTime"]) == (transition, update)
+
+
+@rule("S-5")
+def test_a_condition_without_reason_and_message_says_so() -> None:
+    (found,) = statuses.with_condition([], Condition("Created", "True", "", ""), NOW)
+    assert (found["reason"], found["message"]) == ("Unspecified", "No message given.")
+
+
+@rule("S-5")
+def test_codes_are_not_inherited_from_the_condition_before() -> None:
+    before = statuses.with_condition([], Condition("Created", "False", "R", "M", ("A",)), NOW)
+    (after,) = statuses.with_condition(before, Condition("Created", "False", "R", "M"), LATER)
+    assert "codes" not in after
+
+
+@rule("V-8")
+def test_conditions_of_others_stay_in_their_places() -> None:
+    other = {"type": "ControlPlaneHealthy", "status": "True"}
+    before = [*statuses.with_condition([], Condition("Created", "False", "R", "M"), NOW), other]
+    after = statuses.with_condition(before, Condition("Created", "True", "R", "M"), LATER)
+    assert [condition["type"] for condition in after] == ["Created", "ControlPlaneHealthy"]
+    assert after[1] == other
+
+
+TRUE = {
+    "type": "Created",
+    "status": "True",
+    "reason": "Success",
+    "message": "Record was created successfully in infrastructure at least once",
+    "lastTransitionTime": T0,
+    "lastUpdateTime": T0,
+}
+FALSE = TRUE | {
+    "status": "False",
+    "reason": "Error",
+    "message": "Error on initial record creation in infrastructure",
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "flow", "succeeded", "after"),
+    [
+        pytest.param([], Flow.RECONCILE, True, [TRUE], id="D-1-first-success"),
+        pytest.param([], Flow.RESTORE, True, [TRUE], id="D-1-restored"),
+        pytest.param([], Flow.RECONCILE, False, [FALSE], id="D-1-first-error"),
+        pytest.param([], Flow.RESTORE, False, [FALSE], id="D-1-not-restored"),
+        pytest.param([TRUE], Flow.RECONCILE, False, [TRUE], id="D-1-never-downgraded"),
+        pytest.param([FALSE], Flow.RECONCILE, False, [FALSE], id="D-1-still-not"),
+        pytest.param([], Flow.DELETE, True, [], id="D-1-nothing-on-delete"),
+        pytest.param([TRUE], Flow.MIGRATE, False, [TRUE], id="D-1-nothing-on-migrate"),
+    ],
+)
+def test_the_condition_created(
+    before: list[dict[str, Any]], flow: Flow, succeeded: bool, after: list[dict[str, Any]]
+) -> None:
+    assert statuses.created_condition(before, flow, succeeded, NOW) == after
+
+
+@rule("D-1", "S-5")
+def test_the_first_success_after_an_error_moves_both_times() -> None:
+    (found,) = statuses.created_condition([FALSE], Flow.RECONCILE, True, LATER)
+    assert found == TRUE | {"lastTransitionTime": T1, "lastUpdateTime": T1}
+
+
+@rule("D-1")
+def test_only_a_record_known_never_to_have_existed_needs_no_deletion() -> None:
+    assert statuses.never_created([FALSE])
+    assert not statuses.never_created([TRUE])
+    assert not statuses.never_created([])
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "merged"),
+    [
+        pytest.param({"a": "b"}, {"a": "c"}, {"a": "c"}, id="replace"),
+        pytest.param({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}, id="add"),
+        pytest.param({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}, id="remove"),
+        pytest.param({"a": ["b"]}, {"a": ["c", None]}, {"a": ["c", None]}, id="lists-as-a-whole"),
+        pytest.param({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}, id="nested"),
+        pytest.param({"a": "b"}, ["c"], ["c"], id="not-an-object"),
+        pytest.param({"e": None}, {"a": 1}, {"e": None, "a": 1}, id="untouched-null"),
+        pytest.param([1, 2], {"a": "b", "c": None}, {"a": "b"}, id="onto-a-list"),
+        pytest.param({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}, id="nulls-of-new-parts"),
+    ],
+)
+def test_merge_patches_as_in_the_examples_of_rfc_7396(target: Any, patch: Any, merged: Any) -> None:
+    assert statuses.merge(target, patch) == merged
+
+
+_json = st.recursive(
+    st.booleans() | st.integers() | st.text(),
+    lambda inner: (
+        st.dictionaries(st.text(max_size=2), st.none() | inner, max_size=3) | st.lists(inner, max_size=2)
+    ),
+)
+
+
+@given(_json, _json)
+def test_merging_twice_is_merging_once(target: Any, patch: Any) -> None:
+    once = statuses.merge(target, patch)
+    assert statuses.merge(once, patch) == once
+
+
+@rule("S-1", "U-3")
+@given(st.sampled_from(Operation), st.text(), st.integers(1))
+def test_every_report_is_a_status_that_the_api_accepts(type_: Operation, words: str, generation: int) -> None:
+    conditions = statuses.created_condition([], Flow.RECONCILE, False, NOW)
+    failure = statuses.failed(type_, RECONCILING, Refused(words), generation, NOW)
+    found = statuses.merge({"conditions": conditions}, failure)
+    status = DNSRecordStatus.model_validate(found)
+    assert status.last_error is not None
+    assert status.last_operation is not None
+    assert status.last_error.description == status.last_operation.description

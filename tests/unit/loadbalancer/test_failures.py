@@ -1,0 +1,134 @@
+"""What a run of a Service makes of a world that does not do as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from bus.messages import Wish
+from tests.support.lbobjects import service
+from tests.support.rules import rule
+from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.service.addresses import Addresses
+from workers.loadbalancer.service.runs import ServiceRuns
+from workers.loadbalancer.service.world import ServiceWorld
+from workers.loadbalancer.spec.selection import FINALIZER
+
+T = TypeVar("T")
+
+WEB = ObjectRef(RUNTIME, SERVICES.id, "default", "web")
+NOWHERE = cast(Any, None)
+"""Nothing is asked but through the doors."""
+LEFT = service(type="ClusterIP", metadata={"finalizers": [FINALIZER, "other"], "resourceVersion": "7"})
+"""No load balancer any more, and not cleaned up yet."""
+
+
+@dataclass
+class World:
+    """Answers at the doors of a run, with what went wrong where something does."""
+
+    found: Object
+    broken: dict[str, WindowboxError] = field(default_factory=dict)
+    version: str = ""
+    """Since when it has addresses; nothing if it never had any."""
+    said: list[tuple[str, Any]] = field(default_factory=list)
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        return self.found
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        if door in self.broken:
+            raise self.broken[door]
+        if effect:
+            self.said.append((door, request))
+        match door:
+            case "reported":
+                return {"intent": None, "sequence": 0}
+            case "clock":
+                return "2026-01-01T00:00:00+00:00"
+            case "addresses" if "version" in request:
+                return self.version
+            case _:
+                return None
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
+        return None
+
+    @property
+    def events(self) -> list[str]:
+        """What people are told."""
+        reports = [request for door, request in self.said if door == "report"]
+        return [event["note"] for report in reports for event in report.get("events", ())]
+
+
+@pytest.fixture
+def runs() -> ServiceRuns:
+    world = ServiceWorld(NOWHERE, NOWHERE, NOWHERE)
+    return ServiceRuns(world, Addresses(NOWHERE, NOWHERE), LoadBalancerSettings())
+
+
+@rule("LB-2-failed", "LB-3-syncfailed")
+async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> None:
+    world = World(LEFT, {"patch": Refused("patch status of default/web: forbidden")})
+    outcome = await runs.run(WEB, Wish(reason="event"), world)
+    assert outcome.requeue is not None
+    assert outcome.requeue.after == 5
+    assert world.events == [
+        "Error syncing load balancer: failed to delete load balancer: patch status of default/web: forbidden"
+    ]
+
+
+@rule("LB-6-retry", "LB-16-backoff")
+async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None:
+    world = World(LEFT, {"patch": Refused("forbidden")})
+    outcome = await runs.run(WEB, Wish(reason="retry", attempt=2), world)
+    assert outcome.requeue is not None
+    assert (outcome.requeue.wish.attempt, outcome.requeue.after) == (3, 20)
+
+
+@rule("LB-6-delay")
+async def test_an_error_that_names_its_own_delay_is_obeyed(runs: ServiceRuns) -> None:
+    world = World(LEFT, {"edge": Unreachable("the bus is away", retry_after=7)})
+    outcome = await runs.run(WEB, Wish(reason="event", attempt=4), world)
+    assert outcome.requeue is not None
+    assert outcome.requeue.after == 7
+    assert world.events == []
+
+
+@rule("LB-6-reset")
+async def test_a_success_leaves_nothing_to_count_on_from(runs: ServiceRuns) -> None:
+    deleted = service(metadata={"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"})
+    outcome = await runs.run(WEB, Wish(reason="retry", attempt=3), World(deleted))
+    assert outcome.requeue is None
+
+
+@pytest.mark.parametrize(
+    ("version", "events"),
+    [
+        pytest.param("", ["Deleted load balancer"], id="LB-2-nothing"),
+        pytest.param("5", ["Deleting load balancer", "Deleted load balancer"], id="LB-3-deleting"),
+    ],
+)
+async def test_what_was_never_made_is_not_said_to_be_deleted_first(
+    runs: ServiceRuns, version: str, events: list[str]
+) -> None:
+    world = World(LEFT, version=version)
+    outcome = await runs.run(WEB, Wish(reason="event"), world)
+    assert outcome.word == "let go"
+    assert world.said[0] == ("patch", {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
+    assert world.events == events
+
+
+@rule("LB-2-lost")
+async def test_that_it_is_gone_already_is_nobodys_error(runs: ServiceRuns) -> None:
+    world = World(LEFT, {"patch": Missing("default/web is gone")})
+    outcome = await runs.run(WEB, Wish(reason="event"), world)
+    assert (outcome.requeue, world.events) == (None, [])

@@ -1,0 +1,113 @@
+"""What marks on Namespaces ask for, and what that means for those who take part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bus.registry import MachinePlace, Member, SecretKey
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
+from workers.membership import joinannotations
+from workers.membership.joinannotations import Unusable
+from workers.membership.joining import Change, changes
+
+NAME = "shoot--local--a"
+KUBECONFIG, MACHINES, JOIN = (
+    "cluster.windowbox/kubeconfig",
+    "cluster.windowbox/machines",
+    "cluster.windowbox/join",
+)
+
+
+def namespace(
+    annotations: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **metadata: str
+) -> Object:
+    found: dict[str, Any] = {"name": NAME, "annotations": annotations, "labels": labels}
+    return Object({"metadata": found | metadata})
+
+
+def member(secret: str = "kubeconfig", key: str = "kubeconfig", machines: str = NAME) -> Member:
+    place = SecretKey(namespace=NAME, name=secret, key=key)
+    return Member(id=NAME, secret=place, machines=MachinePlace(namespace=machines), origin="namespace")
+
+
+@pytest.mark.parametrize(
+    ("found", "asked"),
+    [
+        pytest.param(namespace(), None, id="no-mark"),
+        pytest.param(namespace({KUBECONFIG: "admin"}), member("admin"), id="annotation"),
+        pytest.param(namespace({KUBECONFIG: " admin/config "}), member("admin", "config"), id="with-a-key"),
+        pytest.param(namespace(labels={JOIN: "true"}), member("usual"), id="label"),
+        pytest.param(namespace(labels={JOIN: "false"}), None, id="label-that-says-no"),
+        pytest.param(namespace({KUBECONFIG: "admin"}, {JOIN: "true"}), member("admin"), id="both"),
+        pytest.param(
+            namespace({KUBECONFIG: "admin", MACHINES: "infra-a"}),
+            member("admin", machines="infra-a"),
+            id="machines-elsewhere",
+        ),
+        pytest.param(
+            namespace({KUBECONFIG: "admin"}, deletionTimestamp="2026-01-01T00:00:00Z"),
+            None,
+            id="being-deleted",
+        ),
+    ],
+)
+def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
+    assert joinannotations.asked(found, "usual") == asked
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(namespace({KUBECONFIG: ""}), "write SECRET or SECRET/KEY", id="empty"),
+        pytest.param(namespace({KUBECONFIG: "other/ad/min"}), "write SECRET or SECRET/KEY", id="a-path"),
+        pytest.param(namespace({KUBECONFIG: "admin/"}), "write SECRET or SECRET/KEY", id="half-a-key"),
+        pytest.param(namespace({KUBECONFIG: "x" * 10_000}), "'" + "x" * 64 + "…'", id="very-long"),
+        pytest.param(namespace({KUBECONFIG: "UPPER"}), "'UPPER'", id="upper-case"),
+        pytest.param(
+            namespace({KUBECONFIG: "admin", MACHINES: "a/b"}), "write the name of a Namespace", id="machines"
+        ),
+        pytest.param(namespace({KUBECONFIG: "admin"}, name="runtime"), "can be called runtime", id="runtime"),
+    ],
+)
+def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) -> None:
+    asked = joinannotations.asked(found, "usual")
+    assert isinstance(asked, Unusable)
+    assert why in asked.why
+    assert len(asked.why) < 200
+
+
+def test_services_and_nodes_are_watched_and_slices_where_pods_can_be_reached() -> None:
+    assert joinannotations.with_kinds(member(), direct=False).kinds == (SERVICES.id, NODES.id)
+    assert joinannotations.with_kinds(member(), direct=True).kinds == (
+        SERVICES.id,
+        NODES.id,
+        ENDPOINT_SLICES.id,
+    )
+
+
+OURS, MOVED = member(), member("another")
+THEIRS = Member(id=NAME, file="kubeconfig")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "all_known", "change"),
+    [
+        pytest.param(OURS, None, True, Change(NAME, None, OURS), id="joins"),
+        pytest.param(OURS, None, False, Change(NAME, None, OURS), id="joins-though-not-all-is-known"),
+        pytest.param(OURS, OURS, True, None, id="stays"),
+        pytest.param(MOVED, OURS, True, Change(NAME, OURS, MOVED), id="moves"),
+        pytest.param(None, OURS, True, Change(NAME, OURS, None), id="leaves"),
+        pytest.param(None, OURS, False, None, id="is-not-taken-for-gone"),
+        pytest.param(None, THEIRS, True, None, id="a-person-let-it-join"),
+        pytest.param(OURS, THEIRS, True, None, id="a-person-let-it-join-before"),
+    ],
+)
+def test_who_joins_and_who_leaves(
+    wanted: Member | None, found: Member | None, all_known: bool, change: Change | None
+) -> None:
+    asked = {NAME: wanted} if wanted else {}
+    there = {NAME: found} if found else {}
+    assert changes(asked, there, all_known=all_known) == ([change] if change else [])

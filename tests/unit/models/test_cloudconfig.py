@@ -1,0 +1,96 @@
+"""The file of cloud-controller-manager-local, decoded strictly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox.errors import Malformed
+from windowbox.models import cloudconfig
+
+HEAD = "apiVersion: local.provider.gardener.cloud/v1alpha1\nkind: CloudProviderConfig\n"
+
+
+@rule("LB-8-config")
+def test_a_file_is_understood(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        f"{HEAD}runtimeCluster:\n  namespace: infra-a\n  kubeconfig: /var/run/kubeconfig\n"
+        "loadBalancer:\n  image: registry.example/envoy:v1.37.0\n"
+    )
+    config = cloudconfig.load(file)
+    assert config.runtime_cluster is not None
+    assert config.runtime_cluster.namespace == "infra-a"
+    assert config.runtime_cluster.kubeconfig == "/var/run/kubeconfig"
+    assert config.load_balancer.image == "registry.example/envoy:v1.37.0"
+
+
+@rule("LB-8-config")
+def test_all_but_the_head_may_be_left_out() -> None:
+    config = cloudconfig.parsed(HEAD.encode(), "config")
+    assert config.runtime_cluster is None
+    assert config.load_balancer.image is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            f"{HEAD}colour: red",
+            "colour is unknown (it is 'red'): take it out",
+            id="LB-8-config-unknown",
+        ),
+        pytest.param(
+            f"{HEAD}loadBalancer: {{images: [a]}}",
+            "loadBalancer.images is unknown (it is ['a']): take it out, or correct its name",
+            id="LB-8-config-unknown-within",
+        ),
+        pytest.param(f"{HEAD}loadbalancer: {{}}", "loadbalancer is unknown", id="LB-8-config-case"),
+        pytest.param(
+            f"{HEAD}load_balancer: {{}}",
+            "load_balancer is unknown",
+            id="LB-8-config-our-spelling",
+        ),
+        pytest.param(
+            f"{HEAD}runtimeCluster: {{}}",
+            "runtimeCluster.namespace is missing: add it",
+            id="LB-8-config-missing",
+        ),
+        pytest.param(
+            f"{HEAD}runtimeCluster: {{namespace: ''}}",
+            "runtimeCluster.namespace is empty",
+            id="LB-8-config-empty",
+        ),
+        pytest.param(
+            f"{HEAD}loadBalancer: {{image: 1}}",
+            "loadBalancer.image is 1: ",
+            id="LB-8-config-type",
+        ),
+        pytest.param(
+            "kind: CloudProviderConfig",
+            "apiVersion is missing: add it",
+            id="LB-8-config-version",
+        ),
+        pytest.param(
+            HEAD.replace("v1alpha1", "v2"),
+            "cloud/v2': make it 'local.provider.gardener.cloud/v1alpha1'",
+            id="LB-8-config-other-version",
+        ),
+        pytest.param(f"{HEAD}kind: Other", "kind is given twice", id="LB-8-config-twice"),
+        pytest.param("[]", "config has to be a mapping", id="LB-8-config-list"),
+        pytest.param("", "config has to be a mapping", id="LB-8-config-nothing"),
+        pytest.param("a: [", "config is not YAML", id="LB-8-config-no-yaml"),
+    ],
+)
+def test_what_is_wrong_is_told_by_field_value_and_remedy(text: str, told: str) -> None:
+    with pytest.raises(Malformed) as error:
+        cloudconfig.parsed(text.encode(), "config")
+    assert told in str(error.value)
+
+
+@rule("LB-8-config")
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Malformed, match=r"config\.yaml cannot be read: .*; set loadbalancer\.cloud_config"):
+        cloudconfig.load(tmp_path / "config.yaml")

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.rules import rule
+from windowbox.models import crds
+from windowbox.models.crds import DEFINITIONS, Definition
+from windowbox.models.dnsrecord import DNSRecordStatus
+
+GIVEN = Path(__file__).resolve().parents[3].parent / "shared" / "crds"
+
+each = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.resource.kind)
+
+
+@each
+def test_the_files_are_what_the_models_say(definition: Definition) -> None:
+    found = crds.path(definition).read_text()
+    assert found == crds.text(definition), "run `python -m windowbox.models.crds`"
+
+
+def test_there_are_no_other_files() -> None:
+    assert {crds.path(definition) for definition in DEFINITIONS} == set(crds.DIRECTORY.iterdir())
+
+
+@each
+def test_the_definitions_are_those_of_gardener(definition: Definition) -> None:
+    given = GIVEN / f"10-crd-{definition.resource.group}_{definition.resource.plural}.yaml"
+    if not given.exists():
+        pytest.skip("the CustomResourceDefinitions to compare with are not here")
+    assert bare(crds.manifest(definition)) == bare(yaml.safe_load(given.read_text()))
+
+
+@rule("C-2")
+def test_a_cluster_lives_in_no_namespace() -> None:
+    scopes = {d.resource.kind: crds.manifest(d)["spec"]["scope"] for d in DEFINITIONS}
+    assert (scopes["DNSRecord"], scopes["Cluster"]) == ("Namespaced", "Cluster")
+
+
+@rule("S-1")
+def test_the_status_has_one_last_error_and_no_list_of_them() -> None:
+    properties = crds.structural(DNSRecordStatus)["properties"]
+    assert "lastError" in properties
+    assert "lastErrors" not in properties
+
+
+def bare(node: Any) -> Any:
+    """`node` without what is only there for people, and sorted where order means nothing."""
+    match node:
+        case list():
+            return [bare(item) for item in node]
+        case dict():
+            # A property may be called "description" too; that one is a schema, not a text.
+            kept = {key: value for key, value in node.items() if key != "annotations"}
+            found = {key: bare(value) for key, value in kept.items() if not _is_text(key, value)}
+            return found | {"required": sorted(node["required"])} if "required" in node else found
+        case _:
+            return node
+
+
+def _is_text(key: str, value: object) -> bool:
+    return key == "description" and isinstance(value, str)

@@ -1,0 +1,205 @@
+"""What is wrong with a spec is told by field, value and remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.rules import rule
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from workers.operatingsystemconfig import specs
+
+INLINE = {"inline": {"encoding": "", "data": "x"}}
+
+
+def parsed(purpose: str = "reconcile", **spec: Any) -> Any:
+    return specs.parsed(Object({"spec": {"type": "local", "purpose": purpose, **spec}}))
+
+
+def a_file(path: str = "/a", content: Any = INLINE, **more: Any) -> dict[str, Any]:
+    return {"files": [{"path": path, "content": content, **more}]}
+
+
+def inline(data: str, encoding: str, **more: Any) -> dict[str, Any]:
+    return a_file(content={"inline": {"encoding": encoding, "data": data}, **more})
+
+
+def from_secret(name: str, key: str) -> dict[str, Any]:
+    return a_file(content={"secretRef": {"name": name, "dataKey": key}})
+
+
+def a_unit(name: str = "a.service", **more: Any) -> dict[str, Any]:
+    return {"units": [{"name": name, **more}]}
+
+
+def cri(**containerd: Any) -> dict[str, Any]:
+    return {"criConfig": {"name": "containerd", "containerd": {"sandboxImage": "pause:3", **containerd}}}
+
+
+def registries(*upstreams: str) -> dict[str, Any]:
+    return cri(registries=[{"upstream": upstream} for upstream in upstreams])
+
+
+def twice(*hosts: str | None) -> dict[str, Any]:
+    return {"files": [{"path": "/a", "content": INLINE, "hostName": host} for host in hosts]}
+
+
+IMAGE = {"imageRef": {"image": "i", "filePathInImage": "/f"}}
+FILE, UNIT = "spec.files[0]", "spec.units[0]"
+REGISTRY = "spec.criConfig.containerd.registries"
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        pytest.param(a_file(""), f"{FILE}.path is empty", id="A-6-no-path"),
+        pytest.param(a_file("etc/motd"), f"{FILE}.path is 'etc/motd'", id="A-6-relative"),
+        pytest.param(a_file("/a/../../etc"), f"{FILE}.path is '/a/../../etc'", id="A-6-upwards"),
+        pytest.param(a_file("/a\nrm -rf /"), f"{FILE}.path is '/a\\nrm -rf /'", id="A-6-line-break"),
+        pytest.param(a_file("/a\0"), f"{FILE}.path is '/a\\x00'", id="A-6-nul"),
+        pytest.param(a_file("/etc/"), f"{FILE}.path is '/etc/', which names a folder", id="A-6-folder"),
+        pytest.param(a_file("/"), f"{FILE}.path is '/', which names a folder", id="A-6-root"),
+        pytest.param(a_file(permissions=-1), f"{FILE}.permissions is -1", id="A-6-negative"),
+        pytest.param(a_file(permissions=4096), f"{FILE}.permissions is 4096", id="A-6-too-much"),
+        pytest.param(a_file(content={}), f"{FILE}.content holds nothing", id="A-6-no-content"),
+        pytest.param(
+            a_file(content=INLINE | IMAGE), f"{FILE}.content holds inline and imageRef", id="A-6-two-contents"
+        ),
+        pytest.param(inline("", ""), f"{FILE}.content.inline.data is empty", id="A-6-empty"),
+        pytest.param(inline("x", "gzip"), f"{FILE}.content.inline.encoding is 'gzip'", id="A-6-encoding"),
+        pytest.param(inline("x", "b64"), f"{FILE}.content.inline.data is not base64", id="A-6-base64"),
+        pytest.param(inline("ä", "b64"), f"{FILE}.content.inline.data is not base64", id="A-6-not-ascii"),
+        pytest.param(from_secret("", "k"), f"{FILE}.content.secretRef.name is ''", id="A-6-no-secret"),
+        pytest.param(
+            from_secret("../secrets/b", "k"),
+            f"{FILE}.content.secretRef.name is '../secrets/b'",
+            id="A-6-another-path",
+        ),
+        pytest.param(from_secret("a", ""), f"{FILE}.content.secretRef.dataKey is ''", id="A-6-no-key"),
+        pytest.param(twice(None, None), "spec.files[0].path is '/a', which is there more", id="A-6-twice"),
+        pytest.param(twice("a", None), "spec.files[1].path is '/a'", id="A-6-one-without-host"),
+        pytest.param(twice("a", "b", "a"), "spec.files[2].path is '/a'", id="A-6+B.11-host-twice"),
+        pytest.param(twice("a", "b", "b"), "for host 'b': take one out", id="A-6+B.11-second-host-twice"),
+        pytest.param(a_unit(""), f"{UNIT}.name is ''", id="A-6-no-unit-name"),
+        pytest.param(a_unit("../a"), f"{UNIT}.name is '../a'", id="A-6-unit-upwards"),
+        pytest.param(a_unit("a'; id; '"), f"{UNIT}.name is \"a'; id; '\"", id="A-6-unit-with-quotes"),
+        pytest.param(a_unit("--now"), f"{UNIT}.name is '--now'", id="A-6-unit-as-option"),
+        pytest.param(a_unit("a\n"), f"{UNIT}.name is 'a\\n'", id="A-6-unit-line-break"),
+        pytest.param(a_unit("a" * 256), f"{UNIT}.name is 'aaa", id="A-6-unit-too-long"),
+        pytest.param(
+            a_unit(dropIns=[{"name": "", "content": "x"}]), f"{UNIT}.dropIns[0].name is ''", id="A-6-drop-in"
+        ),
+        pytest.param(
+            a_unit(dropIns=[{"name": "a/b", "content": "x"}]),
+            f"{UNIT}.dropIns[0].name is 'a/b'",
+            id="A-6-drop-in-elsewhere",
+        ),
+        pytest.param(
+            a_unit(dropIns=[{"name": "a.conf", "content": ""}]),
+            f"{UNIT}.dropIns[0].content is empty",
+            id="A-6-drop-in-empty",
+        ),
+        pytest.param(
+            a_unit(filePaths=["/b"]) | a_file(), f"{UNIT}.filePaths[0] is '/b'", id="A-6-file-of-unit"
+        ),
+        pytest.param(
+            cri(sandboxImage=""), "spec.criConfig.containerd.sandboxImage is empty", id="A-6-no-sandbox"
+        ),
+        pytest.param(registries("a", "a"), f"{REGISTRY}[1].upstream is 'a'", id="A-6-upstream-twice"),
+        pytest.param(registries("a/b"), f"{REGISTRY}[0].upstream is 'a/b'", id="A-6-upstream-with-path"),
+        pytest.param(registries("a:0"), f"{REGISTRY}[0].upstream is 'a:0'", id="A-6-upstream-port"),
+        pytest.param(registries("a:65536"), f"{REGISTRY}[0].upstream is 'a:65536'", id="A-6-high-port"),
+        pytest.param(
+            cri(registries=[{"upstream": "a", "hosts": [{"url": "https://b", "capabilities": ["own"]}]}]),
+            f"{REGISTRY}[0].hosts[0].capabilities: 'own' is none of pull, resolve, push",
+            id="A-6-capability",
+        ),
+        pytest.param(
+            cri(plugins=[{"op": "change", "path": ["a"]}]), "plugins[0].op is 'change'", id="A-6-plugin"
+        ),
+        pytest.param(
+            cri(plugins=[{"op": "remove", "path": ["a"], "values": {}}]),
+            "plugins[0].values is set",
+            id="A-6-plugin-removed",
+        ),
+        pytest.param(
+            {"inPlaceUpdates": {"kubelet": "1", "operatingSystemVersion": '1/e; s/"/x'}},
+            "spec.inPlaceUpdates.operatingSystemVersion is '1/e; s/\"/x'",
+            id="X-8-version",
+        ),
+        pytest.param({"purpose": ""}, "unknown purpose: ; set spec.purpose", id="A-6+X-9-none"),
+    ],
+)
+def test_what_is_wrong_is_told(spec: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Malformed) as raised:
+        parsed(**spec)
+    assert complaint in str(raised.value)
+    assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        pytest.param(a_file(content=IMAGE), f"{FILE}.content.imageRef is 'i'", id="X-1+B.9-image"),
+        pytest.param(cri(), "spec.criConfig.containerd is set", id="A-6-containerd"),
+        pytest.param(
+            inline("AA==", "b64", transmitUnencoded=True),
+            f"{FILE}.content.inline.data holds a NUL byte",
+            id="X-3-nul",
+        ),
+    ],
+)
+def test_for_new_machines_more_is_wrong(spec: dict[str, Any], complaint: str) -> None:
+    parsed("reconcile", **spec)
+    with pytest.raises(Malformed) as raised:
+        parsed("provision", **spec)
+    assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize("purpose", ["provision", "reconcile"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({}, id="A-6-nothing"),
+        pytest.param(twice("a", "b", "c"), id="A-6+B.11-hosts"),
+        pytest.param({"files": None, "units": None, "criConfig": {"name": "containerd"}}, id="A-6-empty"),
+        pytest.param(a_unit("var-a\\x2db@x:y_z.mount", filePaths=["/a"]) | a_file(), id="A-6-unit"),
+        pytest.param(inline("eA==\n", "b64", transmitUnencoded=True), id="A-6-base64-of-several-lines"),
+        pytest.param(a_file('/opt/"a b"/$c', permissions=0o7777), id="A-6-unusual-path"),
+    ],
+)
+def test_what_is_sound_is_taken(purpose: str, spec: dict[str, Any]) -> None:
+    assert parsed(purpose, **spec).purpose == purpose
+
+
+@rule("A-6")
+def test_registries_are_hosts_with_or_without_port() -> None:
+    given = ("_default", "docker.io", "registry.local:5001", "10.0.0.1", "[fd00::1]:5000")
+    spec = parsed(
+        **registries(*given), inPlaceUpdates={"kubelet": "1", "operatingSystemVersion": "1.2.0-a+b"}
+    )
+    assert tuple(one.upstream for one in spec.cri_config.containerd.registries) == given
+
+
+def test_all_that_is_wrong_is_told_at_once_but_not_without_end() -> None:
+    with pytest.raises(Malformed) as raised:
+        parsed(files=[{"path": "", "content": INLINE}] * 2, units=[{"name": "/"}] * 9)
+    assert str(raised.value).count("spec.") == 5
+
+
+@given(st.text(min_size=8, alphabet="0123456789abcdef"), st.sampled_from(["b64", "", "other"]))
+def test_data_is_never_told(data: str, encoding: str) -> None:
+    secret = f"!{data}!"
+    with pytest.raises(Malformed) as raised:
+        parsed("provision", **inline(secret, encoding), units=[{"name": ""}])
+    assert secret not in str(raised.value)
+
+
+def test_what_is_no_spec_at_all_is_told_without_its_data() -> None:
+    with pytest.raises(Malformed, match=r"^spec\.files\.0\.content\.inline\.encoding: ") as raised:
+        parsed(files=[{"path": "/a", "content": {"inline": {"data": "password"}}}])
+    assert "password" not in str(raised.value)

@@ -1,0 +1,98 @@
+"""What is made of a spec, and what is reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec
+from workers.operatingsystemconfig import wanted
+
+SED = (
+    's/^PRETTY_NAME="[^"]*"/PRETTY_NAME="Machine Image Version 2.0.0 '
+    '(version overwritten for tests, check VERSION_ID for actual version)"/'
+)
+
+
+def spec(**given: object) -> OperatingSystemConfigSpec:
+    return OperatingSystemConfigSpec.model_validate({"type": "local", "purpose": "reconcile", **given})
+
+
+@rule("X-6", "X-7", "X-8", "C.2")
+def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
+    updates = {"operatingSystemVersion": "2.0.0", "kubelet": "1.36.0"}
+    content = (
+        "[Unit]\nWants=systemd-tmpfiles-setup.service\nAfter=systemd-tmpfiles-setup.service\n"
+        "[Install]\nWantedBy=multi-user.target"
+    )
+    drop_in = {"name": "dependencies.conf", "content": content}
+    assert wanted.kept(spec(inPlaceUpdates=updates)) == {
+        "extensionUnits": [{"name": "systemd-user-sessions.service", "dropIns": [drop_in]}],
+        "extensionFiles": None,
+        "inPlaceUpdates": {"osUpdate": {"command": "sed", "args": ["-i", "-E", SED, "/etc/os-release"]}},
+    }
+
+
+@rule("X-5")
+def test_reports_take_away_what_belongs_to_the_other_purpose() -> None:
+    assert wanted.kept(spec())["inPlaceUpdates"] is None
+    assert wanted.provisioned("shoot--a", "osc-result-a") == {
+        "cloudConfig": {"secretRef": {"name": "osc-result-a", "namespace": "shoot--a"}},
+        "extensionUnits": None,
+        "extensionFiles": None,
+        "inPlaceUpdates": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "reported", "result"),
+    [
+        pytest.param("a", None, "osc-result-a", id="X-4-new"),
+        pytest.param("a", "former", "former", id="X-4-reported"),
+        pytest.param("a", "", "osc-result-a", id="X-4-nothing-reported"),
+    ],
+)
+def test_the_secret_keeps_its_name(name: str, reported: str | None, result: str) -> None:
+    status = {} if reported is None else {"cloudConfig": {"secretRef": {"name": reported}}}
+    assert wanted.result_name(Object({"metadata": {"name": name}, "status": status})) == result
+
+
+@pytest.mark.parametrize(
+    ("name", "reported", "complaint"),
+    [
+        pytest.param("a" * 250, "", r"^metadata\.name is ", id="too-long"),
+        pytest.param("a", "../b", r"^status\.cloudConfig\.secretRef\.name is '\.\./b'", id="another-path"),
+    ],
+)
+def test_a_secret_that_cannot_be_called_so_is_told(name: str, reported: str, complaint: str) -> None:
+    status = {"cloudConfig": {"secretRef": {"name": reported}}}
+    with pytest.raises(Malformed, match=complaint):
+        wanted.result_name(Object({"metadata": {"name": name}, "status": status}))
+
+
+@rule("X-2")
+def test_scripts_start_all_units_and_write_the_files_of_all_hosts() -> None:
+    unit = {"name": "a.service", "enable": False, "command": "stop", "content": "", "filePaths": ["/a"]}
+    hosts = [
+        {"path": "/a", "hostName": host, "content": {"inline": {"encoding": "", "data": host}}}
+        for host in ("one", "two")
+    ]
+    cri = {"name": "containerd", "cgroupDriver": "systemd"}
+    given = spec(purpose="provision", units=[unit], files=hosts, criConfig=cri)
+    plain = spec(
+        purpose="provision",
+        units=[{"name": "a.service", "content": ""}],
+        files=[{"path": "/a", "content": file["content"]} for file in hosts],
+    )
+    made = wanted.script(given, lambda _: b"")
+    assert made == wanted.script(plain, lambda _: b"")
+    assert b"systemctl enable 'a.service' && systemctl restart --no-block 'a.service'\n" in made
+
+
+def test_a_script_that_no_secret_can_hold_is_told() -> None:
+    content = {"inline": {"encoding": "", "data": "x" * 800_000}}
+    large = spec(purpose="provision", files=[{"path": "/a", "content": content}])
+    with pytest.raises(Malformed, match="a Secret holds 1048576"):
+        wanted.script(large, lambda _: b"")

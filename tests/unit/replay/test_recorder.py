@@ -1,0 +1,154 @@
+"""What one run gets to see when it is played back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from bus.connection import WrongSequence
+from bus.messages import Call, Wish
+from bus.pool import DeliveryHold, Item
+from tests.support.samples import KEY, recording, run, seen
+from windowbox import errors
+from windowbox.errors import Conflict, Malformed, Missing, TransientError, Unreachable, WindowboxError
+from windowbox.models.refs import DNSRECORDS, ObjectRef
+from workers.recorder import described
+from workers.recorder_live import LiveRecorder
+from workers.replay import ReplayRecorder, Unanswered, Unforeseen
+
+WEB = ObjectRef("runtime", DNSRECORDS.id, "demo", "web")
+ERRORS = [
+    found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, WindowboxError)
+]
+
+
+async def nothing() -> None:
+    raise AssertionError("a call was made when it should have been answered from the recording")
+
+
+def playing(*calls: Call) -> ReplayRecorder:
+    return ReplayRecorder(recording([]), run(calls=calls))
+
+
+async def raised(error: BaseException) -> Exception:
+    """What a door raises when played back, at which `error` was raised."""
+    noted = Call.model_validate_json(Call(door="dns", request={}, error=described(error)).encoded())
+    with pytest.raises(Exception) as caught:
+        await playing(noted).call("dns", {}, nothing)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+async def test_every_error_comes_back_as_what_it_was(kind: type[WindowboxError]) -> None:
+    error = await raised(kind("no", codes=("ERR_INFRA_QUOTA_EXCEEDED",)))
+    assert (type(error), str(error)) == (kind, "no")
+    assert isinstance(error, WindowboxError)
+    assert error.codes == ("ERR_INFRA_QUOTA_EXCEEDED",)
+
+
+async def test_an_adapters_own_error_comes_back_as_what_it_means() -> None:
+    assert type(await raised(WrongSequence("taken"))) is Conflict
+
+
+async def test_how_long_to_wait_comes_back() -> None:
+    error = await raised(Unreachable("away", retry_after=7.5))
+    assert isinstance(error, TransientError)
+    assert error.retry_after == 7.5
+
+
+async def test_the_codes_of_an_errors_cause_come_back() -> None:
+    error = TransientError("later")
+    error.__cause__ = Malformed("nonsense")
+    again = await raised(error)
+    assert isinstance(again, TransientError)
+    assert again.codes == ("ERR_CONFIGURATION_PROBLEM",)
+
+
+async def test_a_bug_does_not_come_back_as_something_that_was_foreseen() -> None:
+    assert type(await raised(KeyError("spec"))) is Unforeseen
+
+
+async def test_what_a_deadline_cut_short_is_cut_short_again() -> None:
+    item = Item(KEY, Wish(reason="event"), 1, 1, DeliveryHold(10))
+    recorder = LiveRecorder(cast(Any, None), cast(Any, None), item)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await recorder.call("dns", {"do": "delete"}, asyncio.Event().wait, effect=True)
+
+    again = ReplayRecorder(recording([]), run(calls=tuple(item.calls)))
+    with pytest.raises(TimeoutError):
+        await again.call("dns", {"do": "delete"}, nothing, effect=True)
+
+
+async def test_equal_questions_are_answered_in_turn_and_then_alike() -> None:
+    recorder = playing(
+        Call(door="clock", request=None, answer="first"), Call(door="clock", request=None, answer="second")
+    )
+    answers = [await recorder.call("clock", None, nothing) for _ in range(3)]
+    assert answers == ["first", "second", "second"]
+
+
+async def test_a_changed_effect_is_answered_like_the_recorded_one() -> None:
+    recorder = playing(Call(door="patch", request={"a": 1}, answer={"version": 8}, effect=True))
+    assert await recorder.call("patch", {"a": 2}, nothing, effect=True) == {"version": 8}
+    assert recorder.effects == [("patch", {"a": 2})]
+
+
+async def test_a_question_that_was_not_asked_then_stops_the_run() -> None:
+    with pytest.raises(Unanswered, match="twin"):
+        await playing().call("twin", {"name": "web"}, nothing)
+    recorder = playing(Call(door="twin", request={"name": "api"}, answer=None))
+    with pytest.raises(Unanswered, match="twin"):
+        await recorder.call("twin", {"name": "web"}, nothing)
+
+
+async def test_a_question_that_has_become_more_precise_is_answered() -> None:
+    recorder = playing(Call(door="twin", request={"name": "web"}, answer="dnsrecords demo/other"))
+    answer = await recorder.call("twin", {"zone": "local.gardener.cloud", "name": "web"}, nothing)
+    assert answer == "dnsrecords demo/other"
+
+
+async def test_an_effect_that_was_not_there_then_is_noted_before_it_stops_the_run() -> None:
+    recorder = playing()
+    with pytest.raises(Unanswered):
+        await recorder.call("dns", {"values": ("10.0.0.1",)}, nothing, effect=True)
+    assert recorder.effects == [("dns", {"values": ["10.0.0.1"]})]
+
+
+async def test_a_secret_is_not_played_back_but_its_absence_is() -> None:
+    asked = {"namespace": "demo", "name": "key"}
+    ref = ObjectRef("runtime", "secrets", "demo", "key")
+    there = playing(Call(door="secret", request=asked, answer="«secret demo/key»"))
+    assert await there.secret(ref, lambda data: data) is None
+    away = playing(Call(door="secret", request=asked, error=described(Missing("no Secret"))))
+    with pytest.raises(Missing):
+        await away.secret(ref, lambda data: data)
+
+
+async def test_who_asks_the_api_where_the_bus_was_enough_then_is_told_what_the_bus_knew() -> None:
+    recorder = ReplayRecorder(recording([], seen(3, body={"spec": {"ttl": 1}})), run((3,)))
+    assert await recorder.call("get", "dnsrecords demo/web", nothing) == {"spec": {"ttl": 1}}
+    with pytest.raises(Unanswered):
+        await recorder.call("get", "dnsrecords demo/other", nothing)
+
+
+async def test_each_reading_sees_the_version_that_it_saw_then() -> None:
+    versions = seen(3, body={"spec": {"ttl": 1}}), seen(4, body={"spec": {"ttl": 2}})
+    recorder = ReplayRecorder(recording([], *versions), run((3, 4)))
+    found = [await recorder.read(WEB) for _ in range(3)]
+    assert [object and object.spec["ttl"] for object in found] == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "reads", [pytest.param((0,), id="was-not-there"), pytest.param((5,), id="was-deleted")]
+)
+async def test_what_was_not_there_then_is_not_there_now(reads: tuple[int, ...]) -> None:
+    recorder = ReplayRecorder(recording([], seen(5, "DELETED")), run(reads))
+    assert await recorder.read(WEB) is None
+
+
+async def test_an_object_that_was_not_read_then_stops_the_run() -> None:
+    with pytest.raises(Unanswered, match="dnsrecords demo/web"):
+        await playing().read(WEB)

@@ -1,0 +1,175 @@
+"""Recorded days, run again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from bus import recordings
+from bus.messages import BODY, Call, Wish
+from bus.pool import Outcome
+from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
+from windowbox.models.dnsrecord import DNSRecordSpec
+from windowbox.models.recordsets import RecordKey, RecordSet
+from workers import replay
+from workers.dnsrecord import records
+from workers.dnsrecord.actuator import DNSRecordActuator
+from workers.lifecycle.kinds import Run, Status
+from workers.loadbalancer.service import eventmessages
+from workers.loadbalancer.service.runs import Seen, ServiceRuns
+from workers.recorder import Recorder
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+async def test_todays_code_does_what_was_done_then(file: Path) -> None:
+    result = await replay.replayed(recordings.read(file))
+    assert result.differences == []
+    assert result.replayed >= 50
+    assert result.replayed > 10 * sum(result.left_out.values())
+
+
+def test_the_demo_goes_through_every_operation() -> None:
+    notes = {(run.outcome, run.note) for run in recordings.read(DEMO).runs}
+    succeeded = {note for outcome, note in notes if outcome == "succeeded"}
+    assert succeeded == {"Create", "Reconcile", "Delete", "Migrate", "Restore"}
+    assert "error" in {outcome for outcome, _ in notes}
+
+
+async def test_another_ttl_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rightly = records.wanted
+
+    def wanted(spec: DNSRecordSpec, zone: str) -> RecordSet:
+        return dataclasses.replace(rightly(spec, zone), ttl=1)
+
+    monkeypatch.setattr(records, "wanted", wanted)
+    demo = recordings.read(DEMO)
+    changed = {id(d.run) for d in (await replay.replayed(demo)).differences}
+    assert changed == {id(r) for r in demo.runs if _wrote(r.calls) and id(r) in _playable(demo)}
+
+
+class Forgetful(DNSRecordActuator):
+    """Leaves behind what it should remove."""
+
+    async def delete(self, run: Run) -> None: ...
+
+
+async def test_a_forgotten_deletion_is_noticed() -> None:
+    demo = recordings.read(DEMO)
+    result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Forgetful)})
+    assert result.differences
+    for difference in result.differences:
+        assert difference.run.note in ("Delete", "Migrate")
+        gone = [effect for effect in difference.recorded if effect not in difference.now]
+        assert {effect.door for effect in gone} == {"dns"}
+
+
+class Sneaky(DNSRecordActuator):
+    """Changes the world behind the back of its run."""
+
+    async def reconcile(self, run: Run) -> Status:
+        await self._nameserver.delete("local.gardener.cloud", RecordKey("a", "A"))
+        return await super().reconcile(run)
+
+
+async def test_whoever_reaches_past_the_doors_is_noticed() -> None:
+    demo = recordings.read(DEMO)
+    result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Sneaky)})
+    assert "'delete' past its doors" in result.differences[0].stopped
+
+
+def test_the_load_balancers_go_from_their_first_day_to_their_last() -> None:
+    outcomes = {run.outcome for run in recordings.read(BALANCERS).runs}
+    assert {"ensured", "drained", "waiting", "let go", "deleted", "gone"} <= outcomes
+
+
+class Clinging(ServiceRuns):
+    """Never lets go of a Service that is deleted."""
+
+    async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
+        return Outcome("waiting for the edge to let go")
+
+
+class Hasty(ServiceRuns):
+    """Takes no address, and says that all is well."""
+
+    async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
+        await self._hold(seen, recorder)
+        return Outcome("ensured")
+
+
+@pytest.mark.parametrize(
+    ("broken", "door", "outcomes"),
+    [
+        pytest.param(Clinging, "patch", {"deleted", "let go"}, id="finalizers-stay"),
+        pytest.param(Hasty, "addresses", {"ensured", "waiting", "waiting for the edge", "drained"},
+                     id="no-addresses"),
+    ],
+)  # fmt: skip
+async def test_a_broken_run_of_a_service_is_noticed(
+    broken: type[ServiceRuns], door: str, outcomes: set[str]
+) -> None:
+    recorded = recordings.read(BALANCERS)
+    instead = {"loadbalancer": replay.service_runs(recorded.header.settings, broken)}
+    result = await replay.replayed(recorded, instead)
+    assert {difference.run.outcome for difference in result.differences} == outcomes
+    assert door in {
+        effect.door
+        for difference in result.differences
+        for effect in difference.recorded
+        if effect not in difference.now
+    }
+
+
+async def test_another_word_to_people_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventmessages, "ensured", eventmessages.updated)
+    result = await replay.replayed(recordings.read(BALANCERS))
+    assert result.differences
+    for difference in result.differences:
+        assert [effect.door for effect in difference.now if effect not in difference.recorded] == ["report"]
+
+
+REPORTED = Call(door="reported", request=None, answer={"intent": None, "sequence": 0})
+
+
+async def test_a_run_that_ends_otherwise_is_noticed_even_without_an_effect() -> None:
+    made = recording([run((0,), (REPORTED,), outcome="succeeded")])
+    [difference] = (await replay.replayed(made)).differences
+    assert (difference.run.outcome, difference.outcome) == ("succeeded", "gone")
+
+
+LARGE = seen(4)
+LARGE = LARGE.model_copy(update={"headers": LARGE.headers | {BODY: "omitted"}})
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        pytest.param(recording([run((3,))]), "object versions no longer on the bus", id="forgotten"),
+        pytest.param(recording([run((4,))], LARGE), "objects too large for the bus", id="large-object"),
+        pytest.param(
+            recording([run(calls_omitted=True)]), "their record was too large for the bus", id="large-record"
+        ),
+        pytest.param(
+            recording([run(pool="patch")]),
+            "of pool patch, whose runs only write down what others decided",
+            id="another-pool",
+        ),
+    ],
+)
+async def test_a_run_that_cannot_be_judged_is_left_out_and_counted(
+    made: recordings.Recording, reason: str
+) -> None:
+    result = await replay.replayed(made)
+    assert (result.replayed, result.differences) == (0, [])
+    assert result.left_out == {reason: 1}
+
+
+def _wrote(calls: list[Call]) -> bool:
+    return any(call.door == "dns" and call.request["do"] == "replace" for call in calls)
+
+
+def _playable(demo: recordings.Recording) -> set[int]:
+    return {id(run) for run in demo.runs if all(read.sequence in demo.objects for read in run.reads)}

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox import resolver
+from windowbox.errors import Malformed, Missing, Refused
+from windowbox.resolver import MARKER, Method
+
+ZONE = "local.gardener.cloud"
+V4 = resolver.target(ZONE, "127.0.0.1:5300")
+V6 = resolver.target(ZONE, "[::1]:5300")
+
+
+@rule("2.19-host-resolvers")
+@pytest.mark.parametrize(
+    ("method", "target", "lines"),
+    [
+        pytest.param(
+            Method.SYSTEMD,
+            V4,
+            ["[Resolve]", "DNS=127.0.0.1:5300", "Domains=~local.gardener.cloud"],
+            id="systemd",
+        ),
+        pytest.param(
+            Method.SYSTEMD,
+            V6,
+            ["[Resolve]", "DNS=[::1]:5300", "Domains=~local.gardener.cloud"],
+            id="systemd-ipv6",
+        ),
+        pytest.param(Method.MACOS, V4, ["nameserver 127.0.0.1", "port 5300"], id="macos"),
+        pytest.param(Method.MACOS, V6, ["nameserver ::1", "port 5300"], id="macos-ipv6"),
+        pytest.param(
+            Method.DNSMASQ,
+            V4,
+            ["server=/local.gardener.cloud/127.0.0.1#5300", "rebind-domain-ok=/local.gardener.cloud/"],
+            id="dnsmasq",
+        ),
+    ],
+)
+def test_what_is_written(method: Method, target: resolver.Target, lines: list[str]) -> None:
+    assert resolver.text(method, target) == "\n".join([MARKER, *lines, ""])
+
+
+@rule("2.19-host-resolvers")
+@pytest.mark.parametrize(
+    ("method", "file"),
+    [
+        pytest.param(
+            Method.SYSTEMD,
+            "/etc/systemd/resolved.conf.d/windowbox-local.gardener.cloud.conf",
+            id="systemd",
+        ),
+        pytest.param(Method.MACOS, "/etc/resolver/local.gardener.cloud", id="macos"),
+        pytest.param(Method.DNSMASQ, "/etc/dnsmasq.d/windowbox-local.gardener.cloud.conf", id="dnsmasq"),
+    ],
+)
+def test_where_it_is_written(method: Method, file: str) -> None:
+    assert resolver.path(method, ZONE, Path("/")) == Path(file)
+
+
+@pytest.mark.parametrize(
+    ("system", "folders", "method"),
+    [
+        pytest.param("Darwin", [], Method.MACOS, id="macos"),
+        pytest.param("Linux", ["run/systemd/resolve", "etc/dnsmasq.d"], Method.SYSTEMD, id="systemd-runs"),
+        pytest.param("Linux", ["etc/systemd", "etc/dnsmasq.d"], Method.DNSMASQ, id="dnsmasq-is-there"),
+        pytest.param("Linux", [], Method.HOSTS, id="neither"),
+    ],
+)
+def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], method: Method) -> None:
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    assert resolver.fitting(system, tmp_path) is method
+
+
+@pytest.mark.parametrize(
+    ("zone", "server"),
+    [
+        pytest.param("../../etc/passwd", "127.0.0.1", id="zone-that-is-a-path"),
+        pytest.param("local.gardener.cloud\nnameserver 6.6.6.6", "127.0.0.1", id="zone-of-two-lines"),
+        pytest.param("", "127.0.0.1", id="no-zone"),
+        pytest.param(ZONE, "ns.local.gardener.cloud:53", id="server-with-a-name"),
+        pytest.param(ZONE, "127.0.0.1:0", id="no-port"),
+        pytest.param(ZONE, "", id="no-server"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(zone: str, server: str) -> None:
+    with pytest.raises(Malformed):
+        resolver.target(zone, server)
+
+
+def test_a_zone_is_taken_in_any_spelling() -> None:
+    assert resolver.target("Local.Gardener.Cloud.", "127.0.0.1:5300") == V4
+    assert resolver.target(ZONE, "127.0.0.1").port == 53
+
+
+@pytest.mark.parametrize("method", list(resolver.FOLDERS))
+def test_writing_twice_is_writing_once(tmp_path: Path, method: Method) -> None:
+    assert resolver.install(method, V4, tmp_path) == resolver.path(method, ZONE, tmp_path)
+    assert resolver.install(method, V4, tmp_path) is None
+
+
+def test_another_port_replaces_what_we_wrote_before(tmp_path: Path) -> None:
+    resolver.install(Method.MACOS, V4, tmp_path)
+    written = resolver.install(Method.MACOS, resolver.target(ZONE, "127.0.0.1:5301"), tmp_path)
+    assert written is not None
+    assert "port 5301" in written.read_text()
+
+
+def test_what_somebody_else_wrote_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    theirs = resolver.path(Method.MACOS, ZONE, tmp_path)
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("nameserver 10.0.0.1\n")
+    with pytest.raises(Refused, match="not written by windowbox"):
+        resolver.install(Method.MACOS, V4, tmp_path)
+    assert list(resolver.installed(tmp_path)) == []
+    assert theirs.read_text() == "nameserver 10.0.0.1\n"
+
+
+def test_all_that_we_wrote_is_found_again(tmp_path: Path) -> None:
+    other = resolver.target("example.com", "127.0.0.1:5300")
+    for method in resolver.FOLDERS:
+        resolver.install(method, V4, tmp_path)
+    resolver.install(Method.MACOS, other, tmp_path)
+    (tmp_path / "etc/dnsmasq.d/README").write_text("not ours")
+    assert len(list(resolver.installed(tmp_path))) == 4
+    assert [method for method, _ in resolver.installed(tmp_path, ZONE)] == list(resolver.FOLDERS)
+
+
+def test_lines_for_a_hosts_file() -> None:
+    addresses = {"b.x": [ip_address("10.0.0.2")], "a.x": [ip_address("10.0.0.1"), ip_address("fd00::1")]}
+    assert resolver.hosts_block("x", addresses).splitlines() == [
+        "# windowbox: x",
+        "10.0.0.1\ta.x",
+        "fd00::1\ta.x",
+        "10.0.0.2\tb.x",
+        "# windowbox: end of x",
+    ]
+
+
+def test_without_a_sandbox_one_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
+    with pytest.raises(Missing, match="windowbox up"):
+        resolver.running_sandbox()

@@ -1,0 +1,131 @@
+"""Which program is taken, and how one is built that is not there."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from windowbox.errors import Missing, Unreachable
+from windowbox.sandbox import binaries, obtain
+from windowbox.sandbox.binaries import PROGRAMS, Found, TooOld
+
+MODULES = Path(__file__).parents[3] / "deploy" / "binaries"
+
+# Behaves like `go build -o FOLDER/ …/nats-server/v2`: counts, and makes a program of the version we ask for.
+GO = """#!/bin/sh
+echo built >> "$COUNT"
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\\necho nats-server: v2.15.2\\n' > "$2nats-server"
+/bin/chmod +x "$2nats-server"
+"""
+
+
+@pytest.fixture(autouse=True)
+def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with nothing on its PATH but the shell, and nothing in the cache."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_program_on_the_path_is_taken_if_it_is_new_enough(tmp_path: Path) -> None:
+    path = _program(tmp_path / "path" / "nats-server", "nats-server: v2.14.0")
+    assert binaries.look("nats-server") == Found(path, (2, 14, 0))
+
+
+def test_a_program_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    _program(tmp_path / "path" / "nats-server", "nats-server: v2.9.10")
+    kept = _program(binaries.cached(PROGRAMS["nats-server"]), "nats-server: v2.15.2")
+    assert binaries.find("nats-server") == kept
+
+
+def test_what_is_only_there_too_old_is_said_with_both_versions(tmp_path: Path) -> None:
+    path = _program(tmp_path / "path" / "nats-server", "nats-server: v2.9.10")
+    assert binaries.look("nats-server") == TooOld(path, (2, 9, 10))
+    with pytest.raises(Missing, match=r"is version 2\.9\.10, 2\.14 or newer is needed: run `make setup`"):
+        binaries.find("nats-server")
+
+
+def test_a_program_that_is_set_explicitly_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _program(tmp_path / "path" / "etcd", "etcd Version: 3.6.0")
+    mine = _program(tmp_path / "mine", "etcd Version: 3.5.1")
+    monkeypatch.setenv("WINDOWBOX_BIN_ETCD", str(mine))
+    assert binaries.find("etcd") == mine
+
+
+def test_an_explicit_setting_that_leads_nowhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDOWBOX_BIN_KUBE_APISERVER", "/nowhere")
+    with pytest.raises(Missing, match="WINDOWBOX_BIN_KUBE_APISERVER is /nowhere"):
+        binaries.find("kube-apiserver")
+
+
+def test_what_is_missing_is_said_with_the_remedy() -> None:
+    with pytest.raises(Missing, match="etcd is not installed: run `make setup`, or set WINDOWBOX_BIN_ETCD"):
+        binaries.find("etcd")
+
+
+def test_without_go_it_is_said_what_to_install() -> None:
+    with pytest.raises(Missing, match="to build it Go is needed"):
+        obtain.obtain(["nats-server"], lambda text: None)
+
+
+def test_two_who_build_at_once_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "path" / "go"
+    go.write_text(GO)
+    go.chmod(0o755)
+    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
+    builders = [
+        threading.Thread(target=obtain.obtain, args=(["nats-server"], lambda text: None)) for _ in range(2)
+    ]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(60)
+    assert (tmp_path / "count").read_text() == "built\n"
+    assert binaries.find("nats-server") == binaries.cached(PROGRAMS["nats-server"])
+
+
+def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    go = tmp_path / "path" / "go"
+    go.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
+    go.chmod(0o755)
+    with pytest.raises(Unreachable, match=r"could not build nats-server 2\.15\.2: no such module"):
+        obtain.obtain(["nats-server"], lambda text: None)
+    assert list((tmp_path / "cache" / "bin").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        pytest.param("nats-server", "github.com/nats-io/nats-server/v2", id="nats-server"),
+        pytest.param("etcd", "go.etcd.io/etcd/server/v3", id="etcd"),
+        pytest.param("kube-apiserver", "k8s.io/kubernetes", id="kube-apiserver"),
+        pytest.param("kubectl", "k8s.io/kubernetes", id="kubectl"),
+        pytest.param("kubelet", "k8s.io/kubernetes", id="kubelet"),
+        pytest.param("kwok", "sigs.k8s.io/kwok", id="kwok"),
+    ],
+)
+def test_the_version_is_the_one_in_go_mod(name: str, module: str) -> None:
+    program = PROGRAMS[name]
+    assert program.module is not None
+    text = (MODULES / program.module / "go.mod").read_text()
+    assert re.findall(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", text, re.M) == [program.version]
+
+
+def test_the_version_of_our_own_program_is_the_one_it_tells() -> None:
+    program = PROGRAMS["windowbox-echo"]
+    source = (MODULES / "echo" / "main.go").read_text()
+    assert re.findall(r'const version = "(.+)"', source) == [program.version]
+
+
+def _program(path: Path, says: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,106 @@
+"""What the children of a sandbox are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import servers
+from windowbox import settings
+from windowbox.errors import Malformed
+from windowbox.sandbox import controlplane, roles, stages
+from windowbox.sandbox import state as states
+from windowbox.sandbox.nodes import addresses
+from windowbox.sandbox.nodes.addresses import Plan
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.roles import Surroundings
+
+OPTIONS = Options(workers=2, ports={"named": 5399})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    folder = tmp_path / "stages"
+    stages.stages(folder, OPTIONS, stages.choose_ports(OPTIONS, {}))
+    return folder
+
+
+def test_each_process_is_named_by_its_role_and_number() -> None:
+    assert stages.role_processes(OPTIONS) == [
+        ("watcher", "watcher-1"),
+        ("worker", "worker-1"),
+        ("worker", "worker-2"),
+        ("patcher", "patcher-1"),
+    ]
+
+
+def test_a_port_that_was_asked_for_is_used_and_none_twice() -> None:
+    ports = stages.choose_ports(OPTIONS, {"etcd": 5399})
+    assert ports["named"] == 5399
+    assert len(set(ports.values())) == len(ports)
+
+
+@pytest.mark.parametrize(
+    ("ports", "complaint"),
+    [
+        pytest.param({"nobody": 5399}, "there is no such process", id="unknown-process"),
+        pytest.param({"named": 5399, "etcd": 5399}, "another process has it", id="one-port-twice"),
+    ],
+)
+def test_ports_that_cannot_be_given_are_refused(ports: dict[str, int], complaint: str) -> None:
+    with pytest.raises(Malformed, match=complaint):
+        stages.choose_ports(Options(ports=ports), {})
+
+
+@pytest.mark.parametrize("name", ["watcher-1", "worker-2", "patcher-1", "operator"])
+def test_a_process_understands_the_settings_written_for_it(name: str, folder: Path) -> None:
+    read = settings.load(roles.settings_file(folder, name))
+    assert read.nats.user == name.partition("-")[0]
+    assert read.cluster.kubeconfig == roles.kubeconfig(folder, name.partition("-")[0])
+
+
+def test_only_who_changes_dns_gets_the_key(folder: Path) -> None:
+    holders = {
+        name
+        for name in ("watcher-1", "worker-1", "patcher-1", "operator")
+        if "dns" in yaml.safe_load(roles.settings_file(folder, name).read_text())
+    }
+    assert holders == {"worker-1", "operator"}
+
+
+def test_workers_are_told_what_the_kinds_that_make_objects_need(folder: Path) -> None:
+    read = settings.load(roles.settings_file(folder, "worker-1")).kinds
+    assert read.backup.root == folder / "backups"
+    assert read.backup.root.stat().st_mode & 0o777 == 0o700
+    assert read.heartbeat.namespace == "windowbox-system"
+    [prefix] = read.infrastructure.external
+    assert str(prefix).startswith("127.")
+
+
+def test_the_policies_of_machines_fit_the_nodes_of_the_sandbox(folder: Path) -> None:
+    plan = Plan(*next(addresses.parts(OPTIONS.ranges)), addresses.names(1))
+    pki = folder / "pki"
+    api = controlplane.api(controlplane.identities(pki), 6443)
+    around = Surroundings(folder, api, 4222, {"worker": "x"}, 53, None, ("198.51.100.0/24",), plan)
+    read = settings.load(roles.write_settings(around, "worker", "worker-9", None)).kinds.infrastructure
+    assert read.node_networks == (plan.nodes_v4, plan.nodes_v6)
+    assert [str(one) for one in read.balancers] == [f"{plan.host_v4}/32", f"{plan.host_v6}/128"]
+    assert [str(one) for one in read.external] == ["198.51.100.0/24"]
+
+
+def test_settings_are_readable_by_their_owner_only(folder: Path) -> None:
+    for path in (*(folder / "settings").iterdir(), *folder.glob("*.kubeconfig"), folder / "dns.key"):
+        assert path.stat().st_mode & 0o777 == 0o600, path
+
+
+def test_sandboxes_are_found_from_folders_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".windowbox").mkdir()
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    monkeypatch.delenv("WINDOWBOX_HOME", raising=False)
+    assert states.folder("mine") == tmp_path / ".windowbox" / "mine"

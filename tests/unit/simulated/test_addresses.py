@@ -1,0 +1,32 @@
+"""Addresses of played nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from windowbox.errors import Malformed
+from windowbox.sandbox.simulated import children, nodes
+
+
+def test_nodes_are_counted_through_the_network() -> None:
+    assert nodes.addresses("127.77.0.0/24", 3) == ["127.77.0.1", "127.77.0.2", "127.77.0.3"]
+    assert nodes.addresses("127.77.0.0/24", 0) == []
+
+
+def test_two_sandboxes_share_no_addresses() -> None:
+    assert children.network(40001) == "127.156.65.0/24"
+    assert children.network(40002) == "127.156.66.0/24"
+
+
+@pytest.mark.parametrize(
+    ("network", "count", "reason"),
+    [
+        pytest.param("127.77.0.1/24", 1, "host bits", id="an-address"),
+        pytest.param("10.0.0.0/24", 1, "loopback", id="not-loopback"),
+        pytest.param("::1/128", 1, "write it like 127", id="ipv6"),
+        pytest.param("127.77.0.0/30", 3, "no room for 3", id="too-small"),
+    ],
+)
+def test_a_network_of_no_use_is_refused(network: str, count: int, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        nodes.addresses(network, count)

@@ -1,0 +1,154 @@
+"""Where a played node listens: the cases of kube-proxy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from windowbox.models.objects import Object
+from windowbox.sandbox.simulated import ports, seen
+from windowbox.sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
+from windowbox.sandbox.simulated.seen import Behaviour, Endpoint, Key, Node, Port, Service, Slice
+
+WEB = Key("default", "web")
+HTTP = Port("http", "TCP", 30080)
+ONE, TWO = Node("one", "127.77.0.1"), Node("two", "127.77.0.2")
+CLUSTER = Service(WEB, (HTTP,))
+LOCAL = Service(WEB, (HTTP,), local=True, health_port=31234)
+AT_ONE, AT_TWO = Place("127.77.0.1", 30080), Place("127.77.0.2", 30080)
+READY = Endpoint("one", ready=True, serving=True)
+ENDING = Endpoint("one", ready=False, serving=True)
+GONE = Endpoint("one", ready=False, serving=False)
+
+
+def slice_of(*endpoints: Endpoint, port: tuple[str, str] = ("http", "TCP")) -> Slice:
+    return Slice(WEB, frozenset([port]), endpoints)
+
+
+@pytest.mark.parametrize(
+    ("service", "part", "expected"),
+    [
+        pytest.param(CLUSTER, slice_of(READY), {AT_ONE: Echo("one"), AT_TWO: Echo("two")}, id="everywhere"),
+        pytest.param(CLUSTER, slice_of(), {}, id="no-endpoint-refuses"),
+        pytest.param(CLUSTER, slice_of(GONE), {}, id="no-ready-endpoint-refuses"),
+        pytest.param(CLUSTER, slice_of(ENDING), {AT_ONE: Echo("one"), AT_TWO: Echo("two")}, id="ending"),
+        pytest.param(CLUSTER, slice_of(READY, port=("other", "TCP")), {}, id="endpoints-of-another-port"),
+        pytest.param(CLUSTER, slice_of(READY, port=("http", "UDP")), {}, id="endpoints-of-another-protocol"),
+    ],
+)  # fmt: skip
+def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place, OpenPort]) -> None:
+    assert ports.of_service(service, [part], [ONE, TWO]) == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "one", "two", "counts"),
+    [
+        pytest.param(slice_of(READY), Echo("one"), Drop("two"), (1, 0), id="elsewhere-drops"),
+        pytest.param(slice_of(ENDING), Echo("one"), Drop("two"), (0, 0), id="ending-is-not-counted"),
+        pytest.param(slice_of(READY, READY), Echo("one"), Drop("two"), (2, 0), id="two-on-one-node"),
+        pytest.param(slice_of(), None, None, (0, 0), id="nowhere-refuses"),
+    ],
+)
+def test_local_doors(
+    part: Slice, one: OpenPort | None, two: OpenPort | None, counts: tuple[int, int]
+) -> None:
+    found = ports.of_service(LOCAL, [part], [ONE, TWO])
+    assert (found.get(AT_ONE), found.get(AT_TWO)) == (one, two)
+    assert found[Place("127.77.0.1", 31234)] == ServiceHealth("one", "default", "web", counts[0])
+    assert found[Place("127.77.0.2", 31234)] == ServiceHealth("two", "default", "web", counts[1])
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "expected"),
+    [
+        pytest.param("serve", {AT_ONE: Echo("one")}, id="serve"),
+        pytest.param("hang", {AT_ONE: Echo("one")}, id="hang-accepts"),
+        pytest.param("refuse", {}, id="refuse"),
+        pytest.param("drop", {AT_ONE: Drop("one")}, id="drop"),
+    ],
+)
+def test_a_node_behaves_as_told(behaviour: Behaviour, expected: dict[Place, OpenPort]) -> None:
+    node = replace(ONE, behaviour=behaviour)
+    assert ports.of_service(CLUSTER, [slice_of(READY)], [node]) == expected
+
+
+def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
+    played = {"labels": {"kwok.x-k8s.io/node": "fake"}}
+    return Object(
+        {
+            "metadata": {"name": "one", **played, **metadata},
+            "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+            "status": {"addresses": [{"type": "InternalIP", "address": "127.77.0.1"}]},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "eligible"),
+    [
+        pytest.param(raw_node(), True, id="healthy"),
+        pytest.param(raw_node(("ToBeDeletedByClusterAutoscaler",)), False, id="about-to-go"),
+        pytest.param(raw_node(("node.kubernetes.io/not-ready",)), True, id="another-taint"),
+        pytest.param(raw_node(deletionTimestamp="2026-01-01T00:00:00Z"), False, id="going"),
+    ],
+)
+def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool) -> None:
+    node = seen.node(found)
+    assert node is not None
+    assert ports.of_node(node) == {Place("127.77.0.1", 10256): NodeHealth("one", eligible)}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(raw_node(labels={}), id="not-played"),
+        pytest.param(Object({**raw_node().raw, "status": {}}), id="no-address"),
+        pytest.param(
+            Object(
+                {**raw_node().raw, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}
+            ),
+            id="not-of-this-machine",
+        ),
+    ],
+)
+def test_other_nodes_are_left_alone(found: Object) -> None:
+    assert seen.node(found) is None
+
+
+def test_an_unknown_behaviour_is_none() -> None:
+    node = seen.node(raw_node(annotations={"simulator.windowbox/behaviour": "sing"}))
+    assert node is not None
+    assert node.behaviour == "serve"
+
+
+def raw_service(**spec: Any) -> Object:
+    ports = [{"name": "http", "port": 80, "nodePort": 30080}]
+    return Object({"metadata": {"namespace": "default", "name": "web"}, "spec": {"ports": ports, **spec}})
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(raw_service(), CLUSTER, id="cluster"),
+        pytest.param(raw_service(externalTrafficPolicy="Local", healthCheckNodePort=31234), LOCAL, id="l"),
+        pytest.param(raw_service(healthCheckNodePort=31234), CLUSTER, id="health-port-of-another-time"),
+        pytest.param(raw_service(ports=[{"port": 80}]), None, id="no-node-port"),
+        pytest.param(raw_service(ipFamilies=["IPv6"]), None, id="ipv6-only"),
+        pytest.param(raw_service(ipFamilies=["IPv6", "IPv4"]), CLUSTER, id="both-families"),
+    ],
+)  # fmt: skip
+def test_services_as_they_are_seen(found: Object, expected: Service | None) -> None:
+    assert seen.service(found) == expected
+
+
+def test_endpoints_that_say_nothing_are_ready() -> None:
+    raw = {
+        "metadata": {"namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "http"}],
+        "endpoints": [{"nodeName": "one"}, {"nodeName": "one", "conditions": {"ready": False}}],
+    }
+    assert seen.endpoint_slice(Object(raw)) == slice_of(READY, GONE)
+    assert seen.endpoint_slice(Object({**raw, "addressType": "IPv6"})) is None

@@ -1,0 +1,203 @@
+"""What every load balancer ought to be, computed from the bus alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from bus.connection import Bus
+from bus.registry import Registry
+from bus.views import View
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
+from workers.edge import nodes, wanted
+from workers.edge.nodehealth import NodeHealth
+from workers.edge.nodes import Backend, Ineligible
+from workers.loadbalancer.ipam import ranges
+from workers.loadbalancer.ipam.entries import Held
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.spec import selection
+from workers.loadbalancer.spec.demands import Demand, demand_in
+
+LoadBalancers = Mapping[ObjectRef, LoadBalancer]
+
+_Entries = tuple[tuple[str, Held], ...]
+_Parts = tuple[Demand, _Entries, tuple[Backend, ...], tuple[Object, ...]]
+
+
+class _Made(NamedTuple):
+    """A load balancer, if there is one, and all that it was made of."""
+
+    parts: _Parts
+    balancer: LoadBalancer | None
+
+
+class DesiredState:
+    """Views of Services, nodes and addresses, for whoever owns an edge."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        registry: Registry,
+        store: AddressStore,
+        settings: LoadBalancerSettings,
+        changed: Callable[[], None],
+        health: NodeHealth | None = None,
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._settings = settings
+        self._health = health
+        self._services: View[Demand] = View(bus, SERVICES.id, self._demand, changed=changed)
+        self._nodes: View[Backend | Ineligible] = View(
+            bus, NODES.id, lambda _, node: nodes.backend(node), changed=changed
+        )
+        self._slices: View[Object] = View(
+            bus, ENDPOINT_SLICES.id, lambda _, slice: _slice(slice), index=_service_of, changed=changed
+        )
+        self._with_slices: set[str] = set()
+        self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
+        self._made: dict[ObjectRef, _Made] = {}
+        self._backends: dict[str, list[Backend]] = {}
+        self._last_judged: dict[str, list[Backend]] = {}
+
+    @property
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """What has to run meanwhile."""
+        return {"services": self._services.run, "nodes": self._nodes.run, "slices": self._slices.run}
+
+    async def complete(self) -> None:
+        """Wait until everything that the bus knew at the start has been seen."""
+        await self._services.complete.wait()
+        await self._nodes.complete.wait()
+        await self._slices.complete.wait()
+        await self._registry.complete.wait()
+
+    def clusters(self) -> set[str]:
+        return {RUNTIME, *self._registry.served()}
+
+    def unheard(self) -> set[str]:
+        """The clusters of which the bus does not know all: it was never told, or has forgotten."""
+        # Not of all clusters slices are watched: only those can be missed that were there.
+        self._with_slices |= self._slices.listed
+        heard = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
+        return self.clusters() - heard
+
+    def backends(self) -> dict[str, list[Backend]]:
+        """The nodes that traffic goes to, by cluster. Where the bus has forgotten them, as they were last."""
+        found: dict[str, list[Backend]] = {cluster: [] for cluster in self.clusters()}
+        for ref, node in sorted(self._nodes.items(), key=lambda one: one[0].name):
+            if ref.cluster in found and isinstance(node, Backend):
+                found[ref.cluster].append(node)
+        unheard = found.keys() - self._nodes.listed
+        self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
+        return self._backends
+
+    def _with_node_health(
+        self, backends: Mapping[str, Iterable[Backend]], health: NodeHealth
+    ) -> dict[str, list[Backend]]:
+        """The same nodes, and how they are. Of clusters without load balancers nobody asks."""
+        busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
+        health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
+        judged = {
+            cluster: [_with_health(node, health) for node in nodes] for cluster, nodes in backends.items()
+        }
+        # The same objects as before, where nothing has changed: a thousand load balancers compare them.
+        before = self._last_judged
+        self._last_judged = {c: before[c] if before.get(c) == now else now for c, now in judged.items()}
+        return self._last_judged
+
+    def lost(self, ref: ObjectRef) -> bool:
+        """Whether there is no such load balancer any more, as far as the bus tells."""
+        return ref.cluster not in self.unheard() and self._services.get(ref) is None
+
+    def load_balancers(self) -> LoadBalancers:
+        """All load balancers. Of clusters that were forgotten, as they were last: nothing is taken away
+        because of what one does not know."""
+        taking_part = self.clusters()
+        self._last = {c: found for c, found in self._last.items() if c in taking_part}
+        if self._store.settled():
+            heard = taking_part - self.unheard()
+            self._last |= self._computed(heard)
+        return {ref: balancer for found in self._last.values() for ref, balancer in found.items()}
+
+    def lacking(self, cluster: str) -> str:
+        """Why the cluster has no node to send traffic to, in plain words."""
+        return nodes.no_backends(self._nodes_of(cluster))
+
+    def _computed(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+        found = self._with_node_health(self.backends(), self._health) if self._health else self.backends()
+        backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
+        computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
+        made: dict[ObjectRef, _Made] = {}
+        for ref, asked in self._services.items():
+            entries = self._store.entries(ref)
+            if ref.cluster in clusters and entries:
+                pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
+                made[ref] = self._remade(ref, (asked, entries, backends[ref.cluster], pods))
+                if balancer := made[ref].balancer:
+                    computed[ref.cluster][ref] = balancer
+        self._made = made
+        return computed
+
+    def _remade(self, ref: ObjectRef, parts: _Parts) -> _Made:
+        # One of a thousand has changed: the others are as they were.
+        before = self._made.get(ref)
+        if before and before.parts == parts:
+            return before
+        asked, entries, backends, pods = parts
+        addresses = self._store.of(ref, asked.uid)
+        if not addresses:
+            return _Made(parts, None)
+        balancer = wanted.load_balancer(ref, asked, addresses, backends, pods)
+        return _Made(parts, _without_others(balancer, entries))
+
+    def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
+        found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
+        return [node for _, node in sorted(found, key=lambda one: one[0])]
+
+    def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
+        found = (self._slices.get(slice) for slice in self._slices.refs((ref.namespace, ref.name))
+                 if slice.cluster == ref.cluster)  # fmt: skip
+        return tuple(slice for slice in found if slice is not None)
+
+    def _knows_pods(self, cluster: str) -> bool:
+        # Of some clusters slices are not watched: then nodes are trusted to know where Pods are.
+        return cluster in self._slices.listed or ranges.is_direct(cluster, self._settings.direct)
+
+    def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
+        if not selection.wants(service, self._settings.classes) or service.deleting:
+            return None
+        return demand_in(ref.cluster, service, self._settings)
+
+
+def _without_others(balancer: LoadBalancer, entries: Iterable[tuple[str, Held]]) -> LoadBalancer:
+    """The same, but for ports that by the book are another's with whom it shares the address.
+
+    It may ask for them all the same: that its run will refuse them is of no use to clients of the other.
+    """
+    theirs = {
+        (address, place)
+        for address, held in entries
+        for other in held.others(balancer.ref)
+        for place in other.ports
+    }
+    ours = tuple(one for one in balancer.listeners if (one.address, one.place) not in theirs)
+    return replace(balancer, listeners=ours) if len(ours) < len(balancer.listeners) else balancer
+
+
+def _with_health(node: Backend, health: NodeHealth) -> Backend:
+    unhealthy = (of for of, address in node.addresses.items() if health.unhealthy(address))
+    return replace(node, unhealthy=frozenset(unhealthy))
+
+
+def _slice(slice: Object) -> Object | None:
+    return slice if _service_of(slice)[1] else None
+
+
+def _service_of(slice: Object) -> tuple[str, str]:
+    """Namespace and name of the Service whose endpoints these are."""
+    return slice.namespace, str(slice.labels.get("kubernetes.io/service-name", ""))

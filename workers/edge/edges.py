@@ -1,0 +1,142 @@
+"""The Envoys of this host: which there have to be, and what each carries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from windowbox.clients.envoy.attachments import Attachment
+from windowbox.clients.envoy.docker import boxes
+from windowbox.clients.envoy.edge import Edge
+from windowbox.errors import WindowboxError
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.loadbalancers import LoadBalancer
+from workers.edge import wanted
+from workers.edge.desired import LoadBalancers
+
+logger = logging.getLogger(__name__)
+
+_SHARED = "edge"
+"""The name of the Envoy that all Services share."""
+
+
+@dataclass
+class Kept:
+    """An edge, and what keeps it running."""
+
+    edge: Edge
+    keeping: asyncio.Task[None]
+    routes: Mapping[str, str] | None = None
+    """Those that it was given; None if that is not known."""
+
+
+class Edges:
+    """All edges, while this process is their owner. They outlive it."""
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        settings: LoadBalancerSettings,
+        group: asyncio.TaskGroup,
+        started: Callable[[], None],
+    ) -> None:
+        self._attachment = attachment
+        self._settings = settings
+        self._group = group
+        self._started = started
+        self._kept: dict[str, Kept] = {}
+        self._tidied = False
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._kept)
+
+    @property
+    def running(self) -> list[Edge]:
+        return [kept.edge for kept in self._kept.values() if kept.edge.running.is_set()]
+
+    async def resume(self) -> None:
+        """Have what was served before served again, should its Envoy have died while nobody owned it."""
+        if not self._isolated and await self._attachment.kept(_SHARED):
+            self._keep(_SHARED, ())
+
+    async def write(self, load_balancers: LoadBalancers) -> list[tuple[Edge, list[LoadBalancer]]]:
+        """Have all of it carried, and nothing else. Returns who carries what."""
+        groups = await self._grouped(load_balancers)
+        for name, group in groups.items():
+            kept = self._kept.get(name) or self._keep(name, group)
+            await kept.edge.write(group)
+        await self._end_others(groups)
+        return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
+
+    async def digested(self) -> None:
+        """Wait a while until all Envoys have done with what they were told last."""
+        await asyncio.gather(*(kept.edge.digested() for kept in self._kept.values()))
+
+    async def taken(self) -> bool:
+        """Wait until nothing is served any more that was taken away."""
+        if self._isolated:
+            return True  # what served it has ended
+        return all(await asyncio.gather(*(edge.taken() for edge in self.running)))
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        """Have nodes that run in Pods reached. Of an Envoy that starts later, `started` tells."""
+        for kept in self._kept.values():
+            if kept.edge.running.is_set() and kept.routes != routes:
+                await kept.edge.route(routes)
+                kept.routes = routes
+
+    async def _grouped(self, load_balancers: LoadBalancers) -> dict[str, list[LoadBalancer]]:
+        """Which Envoy carries which load balancers."""
+        if self._isolated:
+            return {wanted.box_name(one.uid): [one] for one in load_balancers.values()}
+        # Where nobody has ever asked for a load balancer, no Envoy need run.
+        needed = load_balancers or self._kept or _SHARED in await self._attachment.names()
+        return {_SHARED: list(load_balancers.values())} if needed else {}
+
+    @property
+    def _isolated(self) -> bool:
+        # Published ports belong to one container: shared, each new Service would cut all others.
+        return self._settings.isolation or self._attachment.fixed_ports
+
+    def _keep(self, name: str, load_balancers: Sequence[LoadBalancer]) -> Kept:
+        labels = None
+        if self._isolated:
+            labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
+        edge = Edge(self._attachment, name, labels=labels, on_start=self._restarted)
+        keeping = self._group.create_task(edge.keep(), name=f"edge: keep {name}")
+        self._kept[name] = Kept(edge, keeping)
+        if not self._attachment.fixed_ports:  # two could not have the same ports
+            self._group.create_task(_renew(edge), name=f"edge: renew {name}")
+        return self._kept[name]
+
+    def _restarted(self) -> None:
+        for kept in self._kept.values():
+            kept.routes = None
+        self._started()
+
+    async def _end_others(self, wanted_names: Mapping[str, object]) -> None:
+        """End the Envoys that have nothing to carry, also those that a former owner has left."""
+        for name in self._kept.keys() - wanted_names.keys():
+            kept = self._kept.pop(name)
+            self._tidied = False  # should it not end now, it is found again
+            kept.keeping.cancel()
+            await asyncio.wait([kept.keeping])
+            await kept.edge.end()
+        if not self._tidied:
+            for name in set(await self._attachment.names()) - wanted_names.keys():
+                logger.info("%s: nobody needs this Envoy any more", name)
+                await Edge(self._attachment, name).end()
+            self._tidied = True
+
+
+async def _renew(edge: Edge) -> None:
+    """Have a new Envoy in the place of one that an earlier version of windowbox, or of Envoy, has left."""
+    with contextlib.suppress(WindowboxError):
+        await edge.running.wait()
+        if await edge.outdated():
+            logger.info("%s: Envoy is not the one we would start; another takes over", edge.name)
+            await edge.replace()

@@ -1,0 +1,99 @@
+"""Which nodes take traffic, and where. Chapter 5 of the contract."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from windowbox.models.loadbalancers import Family, family
+from windowbox.models.objects import Object
+from workers.loadbalancer.spec import fields
+
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+DRAINED = "ToBeDeletedByClusterAutoscaler"
+
+_FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+"""What Go's strconv.ParseBool takes for false."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A node that takes traffic. Two are equal if traffic for them goes to the same place."""
+
+    name: str
+    addresses: Mapping[Family, str] = field(hash=False)
+    """Its first InternalIP of each family."""
+    unhealthy: frozenset[Family] | None = None
+    """The families whose address gets no traffic for now; None: Envoy is to find that out."""
+
+
+@dataclass(frozen=True)
+class Ineligible:
+    """A node that takes none."""
+
+    name: str
+    why: str
+    """Follows the node's name in a sentence: `is being deleted`."""
+
+
+_LABELLED = f"carries the label {EXCLUDED}"
+_TAINTED = f"has the taint {DRAINED}"
+_DELETED = "is being deleted"
+_NOWHERE = "has no InternalIP"
+
+_PLURAL = {
+    _LABELLED: f"carry the label {EXCLUDED}",
+    _TAINTED: f"have the taint {DRAINED}",
+    _DELETED: "are being deleted",
+    _NOWHERE: "have no InternalIP",
+}
+_REMEDY = {
+    _LABELLED: "remove the label (kubectl label node NAME {label}-) from a node that shall take traffic",
+    _TAINTED: "wait for new nodes, or remove the taint if the autoscaler has given up",
+    _DELETED: "wait for new nodes",
+    _NOWHERE: "wait for the kubelet to report one, or look at its option --node-ip",
+}
+
+
+def backend(node: Object) -> Backend | Ineligible:
+    """What `node` is to every Service, whatever its policy.
+
+    Ready is not asked: a node that is not may serve, and health checks find out.
+    """
+    if node.deleting:
+        return Ineligible(node.name, _DELETED)
+    # Any value but a false one excludes, also one that is neither.
+    if EXCLUDED in node.labels and fields.text(node.labels[EXCLUDED]) not in _FALSE:
+        return Ineligible(node.name, _LABELLED)
+    if any(taint.get("key") == DRAINED for taint in fields.mappings(node.spec.get("taints"))):
+        return Ineligible(node.name, _TAINTED)
+    addresses = _internal(node)
+    return Backend(node.name, addresses) if addresses else Ineligible(node.name, _NOWHERE)
+
+
+def no_backends(nodes: Collection[Backend | Ineligible]) -> str:
+    """Why none of `nodes` takes traffic, and what to do about it."""
+    reasons = Counter(one.why for one in nodes if isinstance(one, Ineligible)).most_common()
+    if not reasons:
+        return "the cluster has no nodes"
+    why, count = reasons[0]
+    remedy = _REMEDY[why].format(label=EXCLUDED)
+    if count < len(nodes):
+        parts = (f"{number} {_words(reason, number)}" for reason, number in reasons)
+        return f"of {len(nodes)} nodes, {fields.listed(parts, most=4)}: {remedy}"
+    who = "the only node" if count == 1 else f"all {count} nodes"
+    return f"{who} {_words(why, count)}: {remedy}"
+
+
+def _words(why: str, count: int) -> str:
+    return why if count == 1 else _PLURAL[why]
+
+
+def _internal(node: Object) -> dict[Family, str]:
+    found: dict[Family, str] = {}
+    for entry in fields.mappings(node.status.get("addresses")):
+        address = fields.address(entry.get("address")) if entry.get("type") == "InternalIP" else None
+        if address is not None:
+            found.setdefault(family(address), address)
+    return found

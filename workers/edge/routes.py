@@ -1,0 +1,154 @@
+"""The way to nodes that run in Pods: through the host of each Pod. Chapter 10 of the contract."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from bus.connection import Bus
+from bus.registry import MachinePlace, Registry
+from bus.views import View
+from windowbox.models.loadbalancers import Family, family
+from windowbox.models.objects import Object
+from windowbox.models.refs import PODS, RUNTIME, ObjectRef
+from workers.edge.nodes import Backend
+from workers.loadbalancer.spec import fields
+
+logger = logging.getLogger(__name__)
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class Node(NamedTuple):
+    """A node of a cluster."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"node {self.name} of cluster {self.cluster}"
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Where packets for nodes have to go."""
+
+    routes: Mapping[str, str]
+    """Prefix → next hop."""
+    missing: Mapping[Node, str]
+    """Nodes that traffic cannot be sent to, and why: follows the node in a sentence."""
+
+
+Hosts = Mapping[Family, str]
+
+
+def hosts(pod: Object) -> Hosts | None:
+    """The addresses of the host that a machine Pod runs on; None if it runs nowhere."""
+    listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("hostIPs"))]
+    found: dict[Family, str] = {}
+    for text in (*listed, pod.status.get("hostIP")):
+        address = fields.address(text)
+        if address is not None:
+            found.setdefault(family(address), address)
+    return found if found and fields.text(pod.status.get("phase")) not in _ENDED else None
+
+
+def ways(
+    nodes: Mapping[str, Iterable[Backend]],
+    places: Mapping[str, MachinePlace],
+    machine: Callable[[MachinePlace, str], Hosts | None],
+) -> Ways:
+    """The way to each of `nodes` (by cluster) whose cluster has machine Pods, at `places`."""
+    routes: dict[str, str] = {}
+    missing: dict[Node, str] = {}
+    for cluster in sorted(nodes.keys() & places.keys()):
+        place = places[cluster]
+        for backend in sorted(nodes[cluster], key=lambda node: node.name):
+            node, found = Node(cluster, backend.name), machine(place, backend.name)
+            if found is None:
+                missing[node] = f"has no machine Pod {place.namespace}/{backend.name} that runs on a host"
+                continue
+            for of, address in sorted(backend.addresses.items()):
+                if why := _add(routes, address, found.get(of)):
+                    missing[node] = why
+    return Ways(routes, missing)
+
+
+def _add(routes: dict[str, str], address: str, via: str | None) -> str | None:
+    """Add the route to `address`, or say why there is none."""
+    if via is None:
+        return f"has the address {address}, but the host of its machine Pod has none of this family"
+    if address == via or ip_address(address).is_loopback:
+        return f"calls {address} its own, which is no address of a machine Pod"
+    prefix = f"{address}/{ip_address(address).max_prefixlen}"
+    # Two routes to one place cannot be; a cluster must not draw the traffic of others to itself.
+    if routes.setdefault(prefix, via) != via:
+        return f"calls {address} its own, as another node does that is reached through another host"
+    return None
+
+
+class Machines:
+    """Where the machines of all clusters are, followed as they move."""
+
+    def __init__(
+        self, bus: Bus, registry: Registry, changed: Callable[[], None], runtime: MachinePlace | None = None
+    ) -> None:
+        self._registry = registry
+        self._runtime = runtime
+        self._pods: View[Hosts] = View(
+            bus,
+            PODS.id,
+            lambda _, pod: None if pod.labels.get("app") == "bastion" else hosts(pod),
+            changed=changed,
+        )
+        self._last: dict[ObjectRef, Hosts] = {}
+        self._asked: set[ObjectRef] = set()
+        self._told: Mapping[Node, str] = {}
+
+    async def run(self) -> None:
+        """Follow the machine Pods, for ever."""
+        await self._pods.run()
+
+    async def complete(self) -> None:
+        """Wait until everything that the bus knew at the start has been seen."""
+        await self._pods.complete.wait()
+
+    def routes(self, nodes: Mapping[str, Iterable[Backend]]) -> Mapping[str, str]:
+        """Prefix → next hop, for the nodes in use, by cluster."""
+        members = self._registry.members.values()
+        places = {member.id: member.machines for member in members if member.machines}
+        if self._runtime:
+            places[RUNTIME] = self._runtime
+        found = ways(nodes, places, self._machine)
+        self._forget_others()
+        self._tell(found.missing)
+        return found.routes
+
+    def _machine(self, place: MachinePlace, name: str) -> Hosts | None:
+        ref = ObjectRef(place.cluster, PODS.id, place.namespace, name)
+        self._asked.add(ref)
+        found = self._pods.get(ref)
+        if found is not None:
+            self._last[ref] = found
+        elif place.cluster in self._pods.listed:
+            self._last.pop(ref, None)
+        # What the bus has forgotten is where it was.
+        return self._last.get(ref)
+
+    def _forget_others(self) -> None:
+        """Machines come and go, each with a name of its own."""
+        asked, self._asked = self._asked, set()
+        self._last = {
+            ref: found
+            for ref, found in self._last.items()
+            if ref in asked or ref.cluster not in self._pods.listed
+        }
+
+    def _tell(self, missing: Mapping[Node, str]) -> None:
+        new = [f"{node}: it {why}" for node, why in missing.items() if self._told.get(node) != why]
+        if new:
+            logger.warning("no route to %s", fields.listed(new))
+        self._told = dict(missing)

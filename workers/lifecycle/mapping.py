@@ -1,0 +1,52 @@
+"""Which changes make a kind's objects be looked at."""
+
+from __future__ import annotations
+
+from bus import consumers, intents, streams, subjects
+from bus.connection import Bus
+from bus.messages import Announcement
+from bus.routing import PreviousVersion
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS
+from workers.lifecycle import predicates
+from workers.lifecycle.kinds import Kind
+from workers.lifecycle.predicates import Scope, Seen
+
+
+class LifeCycleMapping:
+    """The rules of the contract for one kind."""
+
+    def __init__(self, bus: Bus, kind: Kind, scope: Scope) -> None:
+        self._bus = bus
+        self.kind = kind
+        self._kind = kind.resource.id
+        self._scope = scope
+        # Where objects do not say themselves when to run, a change of their Shoot is a reason too.
+        extra = (CLUSTERS.id,) if scope.ignore_operation_annotation else ()
+        self.kinds: tuple[str, ...] = (self._kind, *extra)
+        self.owned: tuple[str, ...] = ()
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        key = subjects.without("object", change.stored.subject)
+        ref = subjects.ref(key)
+        if ref.kind != self._kind:
+            return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
+        if change.gone:
+            await intents.forget(self._bus, key, change.uid)
+            return []
+        if change.omitted:
+            return [key]
+        new, seen = self.kind.heard(change.object()), Seen[change.operation]
+        old = await before.object() if predicates.needs_old(seen, new, self._scope) else None
+        return [key] if predicates.triggers(seen, old, new, self._scope) else []
+
+    def unfinished(self, object: Object) -> bool:
+        object = self.kind.heard(object)
+        return predicates.responsible(object, self._scope) and (
+            predicates.wants_run(object) or predicates.overdue(object)
+        )
+
+    async def _in_namespace(self, cluster: str, namespace: str) -> list[str]:
+        subject = subjects.seen_namespace(cluster, self._kind, namespace)
+        found = consumers.snapshot(self._bus, streams.OBJECTS, [subject], headers_only=True)
+        return [subjects.without("object", s.subject) async for s in found if not Announcement(s).gone]

@@ -1,0 +1,118 @@
+"""What a Cluster object tells about its Shoot. Rules C-2 to C-9 and T-8 of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from windowbox.models.extensions import FORCE_DELETION, ROLE
+from windowbox.models.objects import Object
+
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+
+
+@dataclass(frozen=True, slots=True)
+class ShootFacts:
+    """What runs of extension objects want to know about their Shoot."""
+
+    failed: bool = False
+    """Nothing is done for it until its owner retries."""
+    force_deletion: bool = False
+    hibernation_enabled: bool = False
+    hibernated: bool = False
+    self_hosted: bool = False
+    managed_infrastructure: bool = False
+    technical_id: str = ""
+    ip_families: tuple[str, ...] = ("IPv4",)
+    nodes: tuple[str, ...] = ()
+    """CIDRs, as the Shoot's spec has it and, after that, as its status has them."""
+    pods: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    test_force_delete: bool = False
+    """An annotation by which tests of Gardener have something left over."""
+
+    @classmethod
+    def noted(cls, facts: Mapping[str, Any]) -> Self:
+        """The facts as a run's record has them: JSON knows no tuples."""
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
+        return cls(**known)
+
+
+def facts(cluster: Object) -> ShootFacts:
+    """What `cluster` tells about its Shoot. Whatever is missing in it is not so."""
+    shoot = Object(_mapping(cluster.spec.get("shoot")))
+    hibernation = _mapping(shoot.spec.get("hibernation"))
+    enabled = hibernation.get("enabled") is True
+    networking = _mapping(shoot.spec.get("networking"))
+    assigned = _mapping(shoot.status.get("networking"))
+    return ShootFacts(
+        failed=shoot.last_operation.get("state") == "Failed",
+        force_deletion=shoot.annotations.get(FORCE_DELETION) in _TRUE,
+        hibernation_enabled=enabled,
+        hibernated=enabled and shoot.status.get("isHibernated") is True,
+        self_hosted=_self_hosted(shoot),
+        managed_infrastructure=_managed(shoot),
+        technical_id=str(shoot.status.get("technicalID") or ""),
+        ip_families=_texts(networking.get("ipFamilies")) or ("IPv4",),
+        nodes=_cidrs("nodes", networking, assigned),
+        pods=_cidrs("pods", networking, assigned),
+        services=_cidrs("services", networking, assigned),
+        test_force_delete=shoot.annotations.get("test-force-delete") == "true",
+    )
+
+
+def is_shoot_namespace(labels: Mapping[str, Any]) -> bool:
+    return labels.get(ROLE) == "shoot"
+
+
+class Blocked(StrEnum):
+    """Why nothing is done for an object's Shoot."""
+
+    FAILED = "its Shoot has failed; the owner's retry brings it back"
+    UNKNOWN = "its Cluster is not there yet"
+
+
+def blocked(
+    namespace: str, labels: Mapping[str, Any] | None, shoot: ShootFacts | None, required: bool = False
+) -> Blocked | None:
+    """Why runs in `namespace` have to wait, if they have to.
+
+    What cannot be done without a Shoot (`required`) depends on it in any namespace: control planes of
+    self-hosted Shoots are in kube-system. `labels` of a namespace that could not be read: None, which holds
+    nothing else back.
+    """
+    if required:
+        return Blocked.UNKNOWN if shoot is None else Blocked.FAILED if shoot.failed else None
+    if namespace == "garden" or labels is None or not is_shoot_namespace(labels):
+        return None
+    if shoot is None:
+        return Blocked.UNKNOWN
+    return Blocked.FAILED if shoot.failed else None
+
+
+def _self_hosted(shoot: Object) -> bool:
+    workers = _mapping(shoot.spec.get("provider")).get("workers")
+    if not isinstance(workers, list):
+        return False
+    return any(_mapping(worker).get("controlPlane") is not None for worker in workers)
+
+
+def _managed(shoot: Object) -> bool:
+    return bool(shoot.spec.get("credentialsBindingName") or shoot.spec.get("secretBindingName"))
+
+
+def _cidrs(name: str, networking: Mapping[str, Any], assigned: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the Shoot asks for, and what it was given besides, each once."""
+    return tuple(dict.fromkeys((*_texts(networking.get(name)), *_texts(assigned.get(name)))))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,272 @@
+"""One Service's way through the address book: what it has, what its status shows, what is free."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bus.connection import WrongSequence
+from windowbox.models.loadbalancers import Family, family
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ipam import ranges, results
+from workers.loadbalancer.ipam.entries import Held, Holder, Waiter, conflict, port_conflicts
+from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer, Queued, Rejected
+
+if TYPE_CHECKING:
+    from workers.loadbalancer.ipam.store import AddressStore
+
+
+class StaleRead(Exception):
+    """The book says something else than it did when we began."""
+
+
+class Allocation:
+    """One look at the book for one Service. Writes that come too late raise WrongSequence or LookAgain."""
+
+    def __init__(self, store: AddressStore, request: AddressRequest) -> None:
+        self._store = store
+        self._request = request
+        self._ledger = store.index
+        self._readings = store.bucket.readings
+        self._known = store.index.addresses(request.ref)
+        self._found: dict[str, tuple[Held, int]] = {}
+        self._chosen: dict[Family, str] = {}
+        self._troubles: list[Queued | Rejected] = []
+        self._line = Waiter(uid=request.uid, since=time.time(), share=request.share, ports=request.ports)
+        self._awaits_book = False
+
+    async def answer(self) -> Answer:
+        if refused := self._impossible():
+            return refused
+        for address in sorted(self._known):
+            await self._look(address)
+        for wanted in self._request.families:
+            await self._serve(wanted)
+        waited = self._request.ref in self._ledger.waiters
+        waits = bool(self._line.families or self._line.addresses)
+        if waits:
+            await self._join_line()
+        freed = await self._give_back()
+        await self._store.hear_of_waiting(freed)
+        if not waits:
+            await self._store.leave_line(self._request.ref)
+        wake = self._store.wake(freed, self._request.ref) if freed or waited else ()
+        return self._told(wake)
+
+    def _impossible(self) -> Rejected | None:
+        for of, address in self._request.requested.items():
+            if of not in self._request.families:
+                return results.wrong_family(of, address)
+        return None
+
+    def _told(self, wake: tuple[ObjectRef, ...]) -> Answer:
+        # A refusal needs a person, and so is told first.
+        ordered = sorted(self._troubles, key=lambda trouble: isinstance(trouble, Queued))
+        match next(iter(ordered), None):
+            case Rejected(reason, note):
+                return Rejected(reason, note, wake)
+            case Queued(reason, note, since, place):
+                return Queued(reason, note, since, place, wake)
+            case _:
+                return Allocated(dict(self._chosen), wake)
+
+    async def _serve(self, wanted: Family) -> None:
+        requested = self._request.requested.get(wanted)
+        mine = self._mine(wanted)
+        preferred = requested or (self._best(mine) if mine else None)
+        if preferred in mine and await self._stay(wanted, preferred):
+            return
+        if requested is not None:
+            await self._fixed(wanted, requested)
+        elif not await self._adopted(wanted):
+            await self._new(wanted)
+
+    # What it has.
+
+    def _mine(self, wanted: Family) -> dict[str, Holder]:
+        found = ((a, held.of(self._request.ref)) for a, (held, _) in self._found.items())
+        return {address: holder for address, holder in found if holder and family(address) == wanted}
+
+    def _best(self, mine: dict[str, Holder]) -> str:
+        """Of several, which a crash may have left: the one that its status shows, else the older."""
+        return min(
+            mine, key=lambda address: (address not in self._request.adopt, mine[address].since, address)
+        )
+
+    async def _stay(self, wanted: Family, address: str) -> bool:
+        """Keep an address. False if it cannot be kept, and there is nothing against another."""
+        held, sequence = self._found[address]
+        if self._store.doubtful and address not in self._request.adopt:
+            await self._wait_for_the_book(wanted)
+            return True
+        before, others = held.of(self._request.ref), held.others(self._request.ref)
+        holder = self._request.holder(time.time(), before)
+        if other := conflict(holder, others):
+            if not port_conflicts(holder, other):
+                return False  # they no longer want to share
+            self._chosen[wanted] = address
+            self._troubles.append(results.port_conflict(address, self._request, holder, other))
+            self._wait_for(address)
+            return True
+        if holder != before:
+            await self._store.write(address, (*others, holder), sequence)
+        self._chosen[wanted] = address
+        return True
+
+    async def _adopted(self, wanted: Family) -> bool:
+        """Take back what its status shows, should the book have forgotten it."""
+        for address in self._request.adopt:
+            fits = family(address) == wanted and self._ledger.gives(self._request.ref.cluster, address)
+            requested = self._request.requested.get(wanted, address)
+            if fits and requested == address and await self._join(wanted, address):
+                return True
+        return False
+
+    # What it would like.
+
+    async def _fixed(self, wanted: Family, address: str) -> None:
+        """Give it the address that it asks for by name, or say why not."""
+        cluster = self._request.ref.cluster
+        if not self._ledger.gives(cluster, address):
+            self._troubles.append(self._nowhere(wanted, address))
+            return
+        if address in self._request.adopt and await self._adopted(wanted):
+            return
+        if not await self._relied_on(wanted):
+            return
+        held, _ = await self._look(address)
+        holder = self._request.holder(time.time(), held.of(self._request.ref))
+        if other := conflict(holder, held.others(self._request.ref)):
+            self._troubles.append(results.address_conflict(address, self._request, holder, other))
+            self._wait_for(address)
+        elif not held.holders and not self._room(wanted):
+            await self._wait(wanted)
+        elif not await self._join(wanted, address):
+            raise StaleRead
+
+    async def _new(self, wanted: Family) -> None:
+        """Find it an address, or its place in the line."""
+        if self._ledger.total(self._request.ref.cluster, wanted) == 0:
+            self._troubles.append(self._nowhere(wanted))
+            return
+        if not await self._relied_on(wanted):
+            return
+        for address in self._shareable(wanted):
+            await self._look(address)
+            if await self._join(wanted, address):
+                return
+        if self._room(wanted):
+            for address in self._free(wanted):
+                if await self._join(wanted, address):
+                    return
+        await self._wait(wanted)
+
+    def _shareable(self, wanted: Family) -> list[str]:
+        """Addresses whose holders would have it, in a certain order."""
+        if not self._request.share:
+            return []
+        holder = self._request.holder(0.0)
+        found = (address for address, _ in self._ledger.holders() if family(address) == wanted)
+        fits = {address for address in found if not conflict(holder, self._ledger.held(address).holders)}
+        return sorted(fits - self._known)
+
+    def _free(self, wanted: Family) -> Iterator[str]:
+        range_ = self._ledger.range_of(self._request.ref.cluster)
+        assert range_ is not None  # or there would have been no room
+        for address in ranges.candidates(range_, wanted, self._request.seed):
+            if not self._ledger.held(address).holders:
+                yield address
+
+    def _room(self, wanted: Family) -> bool:
+        """Whether there is more free than those want who have waited longer."""
+        return self._ledger.free(self._request.ref.cluster, wanted) > self._ahead(wanted)
+
+    def _ahead(self, wanted: Family) -> int:
+        return self._ledger.ahead(self._request.ref, wanted, self._since())
+
+    def _since(self) -> float:
+        before = self._ledger.waiters.get(self._request.ref)
+        return before.since if before and before.uid == self._request.uid else self._line.since
+
+    def _nowhere(self, wanted: Family, address: str | None = None) -> Rejected:
+        range_ = self._ledger.range_of(self._request.ref.cluster)
+        if range_ is None:
+            return results.no_range(self._request.ref.cluster)
+        if address is None:
+            return results.no_family(wanted)
+        return results.outside(address, ", ".join(map(str, range_.prefixes)))
+
+    # Waiting.
+
+    async def _relied_on(self, wanted: Family) -> bool:
+        """Know the book as it is now, and whether it may be relied on; if not, wait."""
+        await self._store.bucket.catch_up()
+        if not self._store.settled():
+            await self._wait_for_the_book(wanted)
+            return False
+        if self._ledger.addresses(self._request.ref) - self._found.keys() or self._changed():
+            raise StaleRead
+        return True
+
+    async def _wait(self, wanted: Family) -> None:
+        total = self._ledger.total(self._request.ref.cluster, wanted)
+        self._troubles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
+        self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
+
+    def _wait_for(self, address: str) -> None:
+        self._line = self._line.model_copy(update={"addresses": (*self._line.addresses, address)})
+
+    async def _join_line(self) -> None:
+        """Wait with the others, unless what it waits for came a moment ago: nobody would tell it again."""
+        ref = self._request.ref
+        await self._store.join_line(ref, self._line)
+        await self._store.bucket.catch_up()
+        if self._store.settled() and (self._awaits_book or ref in self._store.servable()):
+            raise StaleRead
+
+    async def _wait_for_the_book(self, wanted: Family) -> None:
+        if self._ledger.marker is None:
+            await self._store.report_loss()
+        self._awaits_book = True
+        self._troubles.append(results.rebuilding(self._since()))
+        self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
+
+    # Single entries.
+
+    async def _look(self, address: str) -> tuple[Held, int]:
+        self._found[address] = found = await self._store.read(address)
+        return found
+
+    async def _join(self, wanted: Family, address: str) -> bool:
+        """Have an address, together with those who have it already; False if they object."""
+        held, sequence = self._found.get(address, (Held(holders=()), 0))
+        for _ in range(3):
+            ref = self._request.ref
+            holder, others = self._request.holder(time.time(), held.of(ref)), held.others(ref)
+            if conflict(holder, others):
+                return False
+            if self._changed():
+                raise StaleRead
+            with contextlib.suppress(WrongSequence):
+                await self._store.write(address, (*others, holder), sequence)
+                self._chosen[wanted] = address
+                return True
+            held, sequence = await self._look(address)
+        return False
+
+    def _changed(self) -> bool:
+        """Whether the connection was lost since we began: the server may have forgotten what we go by."""
+        bucket = self._store.bucket
+        return bucket.readings != self._readings or not bucket.complete.is_set()
+
+    async def _give_back(self) -> list[str]:
+        """Take from the Service what it no longer wants. Where it got no other, it keeps what it has."""
+        freed = []
+        for address, (held, _) in self._found.items():
+            of = family(address)
+            unwanted = of not in self._request.families or self._chosen.get(of, address) != address
+            if held.of(self._request.ref) and unwanted and await self._store.free(address, self._request.ref):
+                freed.append(address)
+        return freed

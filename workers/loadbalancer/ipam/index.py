@@ -1,0 +1,175 @@
+"""What this process knows of the address book, sorted for those who ask."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from bus import subjects
+from windowbox.models.lbsettings import Range
+from windowbox.models.loadbalancers import Family, family
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ipam import entries, ranges
+from workers.loadbalancer.ipam.entries import FREE, Held, Holder, Marker, Waiter
+
+logger = logging.getLogger(__name__)
+
+MARKER = "book"
+
+_FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
+
+RangeKey = tuple[int, Family]
+"""The addresses of one range and family: the place of the range among all, and the family."""
+
+
+class Usage(NamedTuple):
+    """How much of a range is given away."""
+
+    range: str
+    family: Family
+    used: int
+    total: int
+
+
+class AddressIndex:
+    """Who holds and who waits, as the bucket told last."""
+
+    def __init__(self, all_ranges: Sequence[Range]) -> None:
+        self._ranges = tuple(all_ranges)
+        self._held: dict[str, Held] = {}
+        self._of: dict[ObjectRef, set[str]] = defaultdict(set)
+        self._used: dict[RangeKey, set[str]] = defaultdict(set)
+        self._homes: dict[str, int | None] = {}
+        self.waiters: dict[ObjectRef, Waiter] = {}
+        self.marker: Marker | None = None
+
+    def take(self, key: str, value: bytes | None) -> None:
+        """Note that something has changed."""
+        try:
+            if (address := subjects.address(key)) is not None:
+                self._note(address, entries.read(value))
+            elif (ref := subjects.waiting(key)) is not None:
+                self.waiters.pop(ref, None)
+                if value:
+                    self.waiters[ref] = Waiter.model_validate_json(value)
+            elif key == MARKER:
+                self.marker = Marker.model_validate_json(value) if value else None
+        except ValueError as error:
+            # What others wrote must not take us down.
+            logger.error("address book: %s is left out: %s", key, error)
+
+    def held(self, address: str) -> Held:
+        return self._held.get(address, FREE)
+
+    def addresses(self, ref: ObjectRef) -> set[str]:
+        """Those that a Service of this name holds."""
+        return set(self._of.get(ref, ()))
+
+    def holders(self) -> Iterator[tuple[str, Holder]]:
+        for address, held in list(self._held.items()):
+            for holder in held.holders:
+                yield address, holder
+
+    def range_of(self, cluster: str) -> Range | None:
+        home = self._home(cluster)
+        return None if home is None else self._ranges[home]
+
+    def gives(self, cluster: str, address: str) -> bool:
+        """Whether a Service of this cluster could get this address."""
+        range_ = self.range_of(cluster)
+        return range_ is not None and ranges.contains(range_, address)
+
+    def total(self, cluster: str, of: Family) -> int:
+        """How many addresses there are for the Services of this cluster."""
+        key = self._range_key(cluster, of)
+        return self._total(key) if key else 0
+
+    def free(self, cluster: str, of: Family) -> int:
+        """How many addresses a Service of this cluster could get."""
+        key = self._range_key(cluster, of)
+        return self._total(key) - len(self._used.get(key, ())) if key else 0
+
+    def ahead(self, ref: ObjectRef, of: Family, since: float) -> int:
+        """How many have waited longer for an address that `ref` could have too."""
+        key = self._range_key(ref.cluster, of)
+        return sum(1 for other in self._line(key) if other[1] != ref and other < (since, ref)) if key else 0
+
+    def servable(self, freed: Sequence[str] = (), besides: ObjectRef | None = None) -> list[ObjectRef]:
+        """Those who wait in vain: there is an address for them.
+
+        `freed` are free and `besides` has left the line, though that may not have been heard of yet.
+        """
+        if not self.waiters:
+            return []
+        keys = {p for r in self.waiters for f in _FAMILIES if (p := self._range_key(r.cluster, f))}
+        found: list[ObjectRef] = []
+        for key in sorted(keys):
+            still = {a for a in self._used.get(key, ()) if a not in freed}
+            line = [ref for _, ref in self._line(key) if ref != besides]
+            found += line[: self._total(key) - len(still)]
+        for ref, waiter in self.waiters.items():
+            if ref != besides and any(
+                address in freed or self._welcomes(address, ref, waiter)
+                for address in (*waiter.addresses, *self._shared(ref, waiter))
+            ):
+                found.append(ref)
+        return list(dict.fromkeys(found))
+
+    def usage(self) -> list[Usage]:
+        return [
+            Usage(",".join(map(str, one.prefixes)), of, len(self._used.get((at, of), ())), total)
+            for at, one in enumerate(self._ranges)
+            for of in _FAMILIES
+            if (total := ranges.size(one, of))
+        ]
+
+    def _welcomes(self, address: str, ref: ObjectRef, waiter: Waiter) -> bool:
+        """Whether nobody has the address who would not have it together with `ref`."""
+        return entries.conflict(waiter.holder(ref), self.held(address).others(ref)) is None
+
+    def _shared(self, ref: ObjectRef, waiter: Waiter) -> list[str]:
+        """Where others are with whom one that takes any address might be."""
+        if not waiter.share:
+            return []
+        mine = self.addresses(ref)
+        return [a for a in self._held if family(a) in waiter.families and a not in mine]
+
+    def _line(self, key: RangeKey) -> list[tuple[float, ObjectRef]]:
+        """Who waits for any address of a pool, the longest waiting first."""
+        return sorted(
+            (waiter.since, ref)
+            for ref, waiter in self.waiters.items()
+            if key[1] in waiter.families
+            and self._range_key(ref.cluster, key[1]) == key
+            and all(family(address) != key[1] for address in self._of.get(ref, ()))
+        )
+
+    def _note(self, address: str, held: Held) -> None:
+        before = self._held.pop(address, FREE)
+        for holder in before.holders:
+            self._of[holder.ref].discard(address)
+            if not self._of[holder.ref]:
+                del self._of[holder.ref]
+        if held.holders:
+            self._held[address] = held
+        for holder in held.holders:
+            self._of[holder.ref].add(address)
+        for at, one in enumerate(self._ranges):
+            if bool(before.holders) != bool(held.holders) and ranges.contains(one, address):
+                used = self._used[at, family(address)]
+                (used.add if held.holders else used.discard)(address)
+
+    def _range_key(self, cluster: str, of: Family) -> RangeKey | None:
+        home = self._home(cluster)
+        return None if home is None else (home, of)
+
+    def _home(self, cluster: str) -> int | None:
+        if cluster not in self._homes:
+            range_ = ranges.range_for(cluster, self._ranges)
+            self._homes[cluster] = None if range_ is None else self._ranges.index(range_)
+        return self._homes[cluster]
+
+    def _total(self, key: RangeKey) -> int:
+        return ranges.size(self._ranges[key[0]], key[1])

@@ -1,0 +1,176 @@
+"""What Services ask of the address book, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windowbox.models.loadbalancers import Family
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ipam.entries import Holder, port_conflicts
+
+_SHARE = "loadbalancer.windowbox/share"
+_FIXED = "annotation loadbalancer.windowbox/address (or spec.loadBalancerIP)"
+
+
+@dataclass(frozen=True)
+class AddressRequest:
+    """A Service that asks for addresses."""
+
+    ref: ObjectRef
+    uid: str
+    families: tuple[Family, ...]
+    requested: Mapping[Family, str]
+    """The one to have, and no other."""
+    share: str | None
+    ports: tuple[str, ...]
+    adopt: tuple[str, ...]
+    """What its own status shows: it has them, whatever the book has forgotten."""
+    version: str
+
+    @property
+    def seed(self) -> str:
+        return f"{self.ref.cluster}/{self.ref.namespace}/{self.ref.name}"
+
+    def holder(self, since: float, before: Holder | None = None) -> Holder:
+        """How it stands in the book; `since` it has the address, unless it had it `before`."""
+        same = before is not None and before.uid == self.uid
+        return Holder(
+            cluster=self.ref.cluster,
+            namespace=self.ref.namespace,
+            name=self.ref.name,
+            uid=self.uid,
+            since=before.since if before and same else since,
+            share=self.share,
+            ports=self.ports,
+            version=before.version or self.version if before and same else self.version,
+        )
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """It has all that it asked for."""
+
+    addresses: Mapping[Family, str]
+    wake: tuple[ObjectRef, ...] = ()
+    """Who waited for what it gave back meanwhile: they are to be looked at."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """It will have to wait. Whoever gives an address back is told to wake it."""
+
+    reason: str
+    note: str
+    since: float
+    place: int
+    """1 is the next."""
+    wake: tuple[ObjectRef, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """It cannot have what it asks for. What it had, it has still."""
+
+    reason: str
+    note: str
+    wake: tuple[ObjectRef, ...] = ()
+
+
+Answer = Allocated | Queued | Rejected
+
+
+@dataclass(frozen=True)
+class Released:
+    """What was given back."""
+
+    addresses: tuple[str, ...] = ()
+    wake: tuple[ObjectRef, ...] = ()
+
+
+def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
+    waits = f"{ahead} Services have waited longer" if ahead else "it gets the next that is given back"
+    return Queued(
+        "AddressRangeUsedUp",
+        f"all {total} {family} addresses of its range are in use; {waits}: "
+        "delete a Service that is no longer needed, or widen loadbalancer.ranges in windowbox's settings",
+        since,
+        ahead + 1,
+    )
+
+
+def rebuilding(since: float) -> Queued:
+    return Queued(
+        "AddressBookIncomplete",
+        "the address book is being rebuilt: a new address is given as soon as all that are in use are known",
+        since,
+        1,
+    )
+
+
+def no_range(cluster: str) -> Rejected:
+    return Rejected(
+        "NoAddressRange",
+        f"no range of addresses is for cluster {cluster!r}: add one to loadbalancer.ranges in "
+        "windowbox's settings",
+    )
+
+
+def no_family(family: Family) -> Rejected:
+    return Rejected(
+        "NoAddressRange",
+        f"its range has no {family} addresses: add an {family} prefix to loadbalancer.ranges in windowbox's "
+        f"settings, or take {family} out of spec.ipFamilies",
+    )
+
+
+def wrong_family(family: Family, address: str) -> Rejected:
+    return Rejected(
+        "AddressFamilyMismatch",
+        f"{_FIXED}: {address} is {family}, which spec.ipFamilies does not list: "
+        "ask for an address of a family that the Service has",
+    )
+
+
+def outside(address: str, range_: str) -> Rejected:
+    return Rejected(
+        "AddressOutsideRange",
+        f"{_FIXED}: {address} is none of the addresses that can be given away ({range_}): "
+        "choose one of these, or leave the choice to windowbox",
+    )
+
+
+def address_conflict(address: str, request: AddressRequest, holder: Holder, other: Holder) -> Rejected:
+    """Somebody else has the fixed address, and does not share it."""
+    whose = _name(request, other)
+    if ports := port_conflicts(holder, other):
+        return Rejected(
+            "AddressTaken",
+            f"{_FIXED}: {address} has {_ports(ports)} of {whose} already: change spec.ports of one of them, "
+            "or choose another address",
+        )
+    return Rejected(
+        "AddressTaken",
+        f"{_FIXED}: {address} belongs to {whose}: choose another, or give both Services of one cluster the "
+        f"same annotation {_SHARE} and different ports",
+    )
+
+
+def port_conflict(address: str, request: AddressRequest, holder: Holder, other: Holder) -> Rejected:
+    """A port was added that another Service has at the address that they share."""
+    return Rejected(
+        "PortTaken",
+        f"spec.ports: {_ports(port_conflicts(holder, other))} of {address} belongs to "
+        f"{_name(request, other)}, which shares it: use another port, or take annotation {_SHARE} away",
+    )
+
+
+def _ports(ports: list[str]) -> str:
+    return f"port {ports[0]}" if len(ports) == 1 else f"ports {', '.join(ports)}"
+
+
+def _name(request: AddressRequest, other: Holder) -> str:
+    # What runs in one cluster is nobody's business in another.
+    if other.cluster != request.ref.cluster:
+        return "a Service of another cluster"
+    return f"Service {other.namespace}/{other.name}"

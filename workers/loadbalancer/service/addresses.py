@@ -1,0 +1,139 @@
+"""The address book, as runs of Services see it through their doors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, assert_never
+
+from bus import subjects
+from bus.messages import Wish
+from bus.queue import Queue
+from windowbox.models.loadbalancers import Family
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected, Released
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.spec.demands import Demand
+from workers.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the book gave."""
+
+    addresses: dict[Family, str]
+    reason: str = ""
+    note: str = ""
+    """Why it gave nothing, in plain words."""
+
+
+class Addresses:
+    """Takes and gives back addresses, and wakes those who have waited for them."""
+
+    def __init__(self, store: AddressStore, queue: Queue) -> None:
+        self._store = store
+        self._queue = queue
+
+    async def take(
+        self, ref: ObjectRef, demand: Demand, adopt: tuple[str, ...], version: str, recorder: Recorder
+    ) -> Given:
+        """The addresses of the Service; what it has it keeps, if that is still what it wants."""
+        asked: dict[str, Any] = {
+            "families": list(demand.families),
+            "requested": list(demand.requested),
+            "share": demand.share,
+            "ports": [port.place for port in demand.ports],
+            "adopt": list(adopt),
+        }
+
+        async def act() -> dict[str, Any]:
+            answer = await self._store.take(
+                ref,
+                demand.uid,
+                demand.families,
+                requested=demand.requested,
+                share=demand.share,
+                ports=[port.place for port in demand.ports],
+                adopt=adopt,
+                version=version,
+            )
+            await self._wake(answer.wake)
+            match answer:
+                case Allocated():
+                    return {"addresses": dict(answer.addresses)}
+                case Queued() | Rejected():
+                    return {"addresses": {}, "reason": answer.reason, "note": answer.note}
+                case _:
+                    assert_never(answer)
+
+        return Given(**await recorder.call("addresses", {"take": asked}, act, effect=True))
+
+    async def version(self, ref: ObjectRef, uid: str, recorder: Recorder) -> str:
+        """Since which version the Service has had our finalizer; nothing if it has no address of ours."""
+
+        async def act() -> str:
+            return next((h.version for _, h in self._store.held(ref) if h.uid == uid and not h.until), "")
+
+        return str(await recorder.call("addresses", {"version": str(ref)}, act))
+
+    async def left(self, ref: ObjectRef, uid: str, recorder: Recorder) -> list[str] | None:
+        """What the Service has as a load balancer; None if it has nothing, and does not wait for it."""
+
+        async def act() -> list[str] | None:
+            has = [a for a, holder in self._store.held(ref) if holder.uid == uid and not holder.until]
+            waiter = self._store.waiting().get(ref)
+            return has if has or (waiter and waiter.uid == uid) else None
+
+        found: list[str] | None = await recorder.call("addresses", {"left": str(ref)}, act)
+        return found
+
+    async def step_back(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Wait no longer: who cannot be served must not hold up those behind it."""
+
+        async def act() -> None:
+            await self._released(await self._store.step_back(ref))
+
+        await recorder.call("addresses", {"step back": str(ref)}, act)
+
+    async def release(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Take back all that a Service of this name has."""
+
+        async def act() -> list[str]:
+            return list(await self._released(await self._store.release(ref)))
+
+        await recorder.call("addresses", {"release": str(ref)}, act, effect=True)
+
+    async def release_others(self, ref: ObjectRef, uid: str, recorder: Recorder) -> None:
+        """Take back what a former Service of this name has left."""
+
+        async def act() -> list[str]:
+            if all(holder.uid == uid for _, holder in self._store.held(ref)):
+                return []
+            return list(await self._released(await self._store.release(ref, keep_uid=uid)))
+
+        await recorder.call("addresses", {"release others": str(ref)}, act)
+
+    async def keep(self, ref: ObjectRef, uid: str, until: datetime, recorder: Recorder) -> None:
+        """Keep the addresses for a Service that is no load balancer for now."""
+
+        async def act() -> None:
+            await self._released(await self._store.keep(ref, uid, until.timestamp()))
+
+        await recorder.call("addresses", {"keep": str(ref)}, act, effect=True)
+
+    async def release_expired(self, ref: ObjectRef, now: datetime, recorder: Recorder) -> None:
+        """Give up what was kept long enough."""
+
+        async def act() -> list[str]:
+            return list(await self._released(await self._store.release_expired(ref, now.timestamp())))
+
+        await recorder.call("addresses", {"release expired": str(ref)}, act)
+
+    async def _released(self, released: Released) -> tuple[str, ...]:
+        await self._wake(released.wake)
+        return released.addresses
+
+    async def _wake(self, waiting: Iterable[ObjectRef]) -> None:
+        for ref in waiting:
+            await self._queue.wish(subjects.key(ref), Wish(reason="address"))

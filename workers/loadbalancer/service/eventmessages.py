@@ -1,0 +1,95 @@
+"""What people are told of a load balancer: the Events of chapter 3 of the contract, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from bus.messages import EventIntent
+from workers.loadbalancer.spec.refusals import Refusal
+
+Doing = Literal["ensure", "delete", "check", "hold", "let go", "status"]
+
+_FAILED: dict[Doing, str] = {
+    "ensure": "failed to ensure load balancer",
+    "delete": "failed to delete load balancer",
+    "check": "failed to check if load balancer exists before cleanup",
+    "hold": "failed to add load balancer cleanup finalizer",
+    "let go": "failed to remove load balancer cleanup finalizer",
+    "status": "failed to update load balancer status",
+}
+_MOST_NAMES = 20
+DRAINED = (
+    "No new connections are taken, as its annotation loadbalancer.windowbox/drain asks; those that are open "
+    "go on"
+)
+_LONGEST = 1024
+"""More than that, the API takes for no Event at all."""
+
+
+def ensuring() -> EventIntent:
+    return _normal("EnsuringLoadBalancer", "Ensuring load balancer")
+
+
+def ensured() -> EventIntent:
+    return _normal("EnsuredLoadBalancer", "Ensured load balancer")
+
+
+def updated() -> EventIntent:
+    """The nodes are others than before."""
+    return _normal("UpdatedLoadBalancer", "Updated load balancer with new hosts")
+
+
+def drained() -> EventIntent:
+    """Somebody wants it to take nothing new."""
+    return _normal("DrainedLoadBalancer", DRAINED)
+
+
+def unavailable(why: str = "") -> EventIntent:
+    """There is no node to send traffic to; `why` comes from `nodes.no_backends`."""
+    note = "There are no available nodes for LoadBalancer"
+    return _warning("UnAvailableLoadBalancer", f"{note}: {why}" if why else note)
+
+
+def update_failed(nodes: Collection[str], error: str) -> EventIntent:
+    """Other nodes did not reach the load balancer, which exists."""
+    names = sorted(nodes)
+    shown = names[:_MOST_NAMES] + [f"<{len(names) - _MOST_NAMES} more>"] * (len(names) > _MOST_NAMES)
+    note = (
+        f"Error updating load balancer with new hosts [{' '.join(shown)}] "
+        f"[node names limited, total number of nodes: {len(names)}], error: {error}"
+    )
+    return _warning("UpdateLoadBalancerFailed", note)
+
+
+def sync_failed(doing: Doing, cause: str) -> EventIntent:
+    return _warning("SyncLoadBalancerFailed", f"Error syncing load balancer: {_FAILED[doing]}: {cause}")
+
+
+def deleting() -> EventIntent:
+    return _normal("DeletingLoadBalancer", "Deleting load balancer")
+
+
+def deleted() -> EventIntent:
+    return _normal("DeletedLoadBalancer", "Deleted load balancer")
+
+
+def refused(refusal: Refusal) -> EventIntent:
+    return _warning(refusal.reason, refusal.note)
+
+
+def quarantine() -> EventIntent:
+    note = (
+        "Every run for this Service ended with its worker: it is left alone for ten minutes, or until it "
+        "changes. See the workers' logs"
+    )
+    return _warning("SetAside", note)
+
+
+def _normal(reason: str, note: str) -> EventIntent:
+    return EventIntent(type="Normal", reason=reason, note=note)
+
+
+def _warning(reason: str, note: str) -> EventIntent:
+    long = len(note) > _LONGEST
+    return EventIntent(type="Warning", reason=reason, note=f"{note[: _LONGEST - 1]}…" if long else note)

@@ -1,0 +1,47 @@
+"""Which changes make a Service be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bus import subjects
+from bus.messages import Announcement
+from bus.routing import PreviousVersion
+from windowbox.models.objects import Object
+from windowbox.models.refs import SERVICES, is_provider_cluster
+from workers.loadbalancer.service import predicates
+from workers.loadbalancer.spec import selection
+
+
+class ServiceMapping:
+    """The rules of the contract for Services. Nodes concern the edge, and through it the Services."""
+
+    kinds: tuple[str, ...] = (SERVICES.id,)
+    owned: tuple[str, ...] = ()
+
+    def __init__(self, classes: Collection[str]) -> None:
+        self._classes = classes
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        key = subjects.without("object", change.stored.subject)
+        if is_provider_cluster(subjects.ref(key).cluster):
+            return []
+        if change.omitted:
+            return [key]
+        if change.gone:
+            old = await before.object()
+            return [key] if old is None or self._ours(old) else []
+        new = change.object()
+        if change.operation != "MODIFIED":
+            return [key] if self._ours(new) else []
+        return [key] if predicates.counts(await before.object(), new, self._classes) else []
+
+    def unfinished(self, object: Object) -> bool:
+        if selection.needs_cleanup(object):
+            return True
+        balancer = object.status.get("loadBalancer")
+        served = isinstance(balancer, dict) and balancer.get("ingress")
+        return selection.wants(object, self._classes) and not served
+
+    def _ours(self, service: Object) -> bool:
+        return selection.wants(service, self._classes) or selection.needs_cleanup(service)

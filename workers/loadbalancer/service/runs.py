@@ -1,0 +1,285 @@
+"""One run of a Service: hold on to it, find it addresses, look at the edge, report; or let go of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bus.messages import EventIntent, StatusIntent, Wish
+from bus.pool import Outcome, RequeueAfter, backoff
+from windowbox.errors import Missing, PermanentError, TransientError, WindowboxError
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers import clock
+from workers.edge import wanted
+from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.service import eventmessages, statuses
+from workers.loadbalancer.service.addresses import Addresses, Given
+from workers.loadbalancer.service.statuses import Standing
+from workers.loadbalancer.service.world import ServiceWorld
+from workers.loadbalancer.spec import demands, fields, selection
+from workers.loadbalancer.spec.demands import Demand
+from workers.recorder import Recorder
+
+_LOOK_AGAIN = 60.0
+"""Seconds after which a Service that waits for an address asks again, should nobody have told it."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A Service as this run sees it, and what was said of it before."""
+
+    ref: ObjectRef
+    object: Object
+    reported: StatusIntent | None
+    sequence: int
+    now: datetime
+
+    @property
+    def remembered(self) -> Object:
+        """The Service as we have reported it, should it not show that yet."""
+        said = self.reported.patch if self.reported and self.memo else {}
+        return statuses.remembered(self.object, said)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses that its status shows, or will once our report is written."""
+        said = self.reported.patch if self.reported and self.memo else {}
+        return statuses.addresses(self.object) or statuses.addresses(Object({"status": said}))
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """What the last run left for us, if it spoke of this very Service."""
+        return self.reported.memo if self.reported and self.reported.uid == self.object.uid else {}
+
+
+class ServiceRuns:
+    """What becomes of Services. Safe to repeat, and to be stopped anywhere."""
+
+    def __init__(self, world: ServiceWorld, addresses: Addresses, settings: LoadBalancerSettings) -> None:
+        self._world = world
+        self._addresses = addresses
+        self._settings = settings
+
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        """Do what the Service asks for now, whatever the wish once meant."""
+        try:
+            return await self._run(ref, wish, recorder)
+        except TransientError as error:
+            return _again("waiting", wish, error, first=0.1)
+
+    async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        reported, sequence = await self._world.reported(ref, recorder)
+        found = None if await self._world.left(ref, recorder) else await recorder.read(ref)
+        if found is None:
+            return await self._forget(ref, reported, recorder)
+        seen = Seen(ref, found, reported, sequence, await clock.now(recorder))
+        try:
+            if selection.needs_cleanup(found):
+                return await self._clean_up(seen, recorder)
+            if self._wants(found):
+                return await self._ensure(seen, wish, recorder)
+            if (left := await self._addresses.left(ref, found.uid, recorder)) is not None:
+                # It was ours a moment ago: a run was cut off, or two changes came as one.
+                return await self._clean_up(seen, recorder, left)
+        except Missing:
+            return Outcome("gone")  # the bus will tell us
+        except PermanentError as error:
+            failed = eventmessages.sync_failed("ensure" if self._wants(found) else "delete", str(error))
+            await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
+            return _again("failed", wish, error, first=5.0)
+        await self._addresses.release_expired(ref, seen.now, recorder)
+        if reported and seen.memo.get("gone") and wish.reason != "event":
+            # It has been written long since, and nobody tells us when such a Service goes.
+            await self._world.forget(ref, reported.uid, recorder)
+        return Outcome("not ours")
+
+    def _wants(self, service: Object) -> bool:
+        return selection.wants(service, self._settings.classes) and not service.deleting
+
+    # What a Service asks for.
+
+    async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
+        demand = demands.demand_in(seen.ref.cluster, seen.object, self._settings)
+        if not demand.ports:
+            await self._addresses.step_back(seen.ref, recorder)
+            return await self._explain(
+                seen, demand, demand.refusals[0].note if demand.refusals else "", recorder
+            )
+        version = await self._hold(seen, recorder)
+        await self._addresses.release_others(seen.ref, demand.uid, recorder)
+        answer = await self._addresses.take(
+            seen.ref, demand, statuses.addresses(seen.object), version, recorder
+        )
+        if answer.note:
+            outcome = await self._explain(seen, demand, answer.note, recorder)
+            return Outcome(
+                outcome.word, RequeueAfter(Wish(reason="retry", insist=True), _LOOK_AGAIN), answer.note
+            )
+        state = await self._world.edge(seen.ref, recorder)
+        digest = wanted.digest(wanted.load_balancer(seen.ref, demand, answer.addresses, (), ()))
+        if state is None or state.uid != demand.uid or state.digest != digest:
+            return await self._await_edge(seen, demand, wish, recorder)
+        return await self._tell(seen, demand, answer, state, recorder)
+
+    async def _hold(self, seen: Seen, recorder: Recorder) -> str:
+        """Have our finalizer on, before anything exists outside. Returns since which version it is."""
+        held = await self._addresses.version(seen.ref, seen.object.uid, recorder)
+        if selection.held(seen.object):
+            return held or seen.object.resource_version
+        if held and int(held) >= int(seen.object.resource_version or 0):
+            return held  # we have put it on, and only not seen it yet
+        return await self._world.hold(seen.ref, recorder)
+
+    async def _await_edge(self, seen: Seen, demand: Demand, wish: Wish, recorder: Recorder) -> Outcome:
+        if wish.reason != "sweep":
+            return Outcome("waiting for the edge")  # which will wish for us
+        note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
+        return await self._explain(seen, demand, note, recorder)
+
+    async def _tell(
+        self, seen: Seen, demand: Demand, answer: Given, state: EdgeState, recorder: Recorder
+    ) -> Outcome:
+        standing = Standing(
+            demand,
+            answer.addresses,
+            state.problems,
+            bool(state.problems),
+            bool(state.backends),
+            state.lacking,
+        )
+        # What was drained before it ever served, shows no address yet.
+        status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch
+        patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
+        refused = [refusal.note for refusal in demand.refusals]
+        memo = {
+            "digest": state.digest,
+            "backends": list(state.backends),
+            "problems": dict(state.problems),
+            "serves": standing.serves,
+            **({"refused": refused} if refused else {}),
+        }
+        await self._say(seen, patch, memo, _events(seen.memo, memo, demand, state), recorder)
+        word = "drained" if demand.drained else "ensured" if standing.serves else "waiting"
+        return Outcome(word, note=" ".join(state.problems.values()))
+
+    async def _explain(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
+        """Tell why there is no load balancer yet. What was written before stays."""
+        standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
+        patch = statuses.waiting(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
+        events = [eventmessages.ensuring(), *(eventmessages.refused(r) for r in demand.refusals)]
+        if note and note not in {refusal.note for refusal in demand.refusals}:
+            events.append(eventmessages.sync_failed("ensure", note))
+        if seen.memo.get("waiting") == note:
+            events = []
+        await self._say(seen, patch, {"waiting": note}, events, recorder)
+        return Outcome("waiting", note=note)
+
+    # What a Service leaves behind.
+
+    async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
+        """Let go of it. If `ours` is given, other addresses that it shows are somebody else's."""
+        if await self._world.edge(seen.ref, recorder) is not None:
+            return Outcome("waiting for the edge to let go")  # which will wish for us
+        had = await self._addresses.version(seen.ref, seen.object.uid, recorder)
+        await self._world.let_go(seen.ref, recorder)
+        events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
+        if seen.object.deleting:
+            await self._addresses.release(seen.ref, recorder)
+            await self._say(seen, {}, {"gone": True}, events, recorder)
+            return Outcome("deleted")
+        until = seen.now + timedelta(seconds=self._settings.grace)
+        await self._addresses.keep(seen.ref, seen.object.uid, until, recorder)
+        patch = statuses.emptied(seen.object)
+        if ours is not None and not set(statuses.addresses(seen.object)) <= set(ours):
+            del patch["loadBalancer"]
+        await self._say(seen, patch, {"gone": True}, events, recorder)
+        return Outcome("let go", RequeueAfter(Wish(reason="grace is over"), self._settings.grace + 1))
+
+    async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, recorder: Recorder) -> Outcome:
+        if not await self._world.gone(ref, recorder):
+            return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
+        if await self._world.edge(ref, recorder) is not None:
+            return Outcome("waiting for the edge to let go")
+        await self._addresses.release(ref, recorder)
+        if reported and reported.patch:
+            await self._world.forget(ref, reported.uid, recorder)
+        return Outcome("gone")
+
+    async def _say(
+        self,
+        seen: Seen,
+        patch: dict[str, Any],
+        memo: dict[str, Any],
+        events: list[EventIntent],
+        recorder: Recorder,
+    ) -> None:
+        """Report, unless the same has been said."""
+        before = seen.reported if seen.memo else None
+        # What the Service shows may be older than what was reported last.
+        newest = before is None or before.patch == patch
+        shown = newest and statuses.shown(seen.object, patch)
+        if before and before.memo == memo and (before.patch == patch or not events):
+            if shown:
+                return
+            if before.patch == patch and not before.shown:  # wiped by somebody, or not yet written
+                await self._world.remind(seen.ref, recorder)
+                return
+        intent = StatusIntent(
+            uid=seen.object.uid,
+            patch=patch,
+            events=tuple(events),
+            version=seen.object.resource_version,
+            shown=shown,
+            memo=memo,
+        )
+        await self._world.report(seen.ref, intent, seen.sequence, recorder)
+
+
+def _events(
+    before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
+) -> list[EventIntent]:
+    """What a person should be told of a Service, given what was told before."""
+    # What is refused changes nothing of what Envoy does.
+    told = [
+        eventmessages.refused(one) for one in demand.refusals if one.note not in before.get("refused", ())
+    ]
+    if demand.drained:
+        return [*told, eventmessages.drained()] if before.get("digest") != memo["digest"] else told
+    others = before.get("backends") != memo["backends"]
+    if others and memo["problems"] and before.get("digest") == memo["digest"]:
+        return [*told, eventmessages.update_failed(state.backends, fields.listed(state.problems.values()))]
+    if before.get("digest") != memo["digest"] or before.get("problems") != memo["problems"]:
+        return [
+            eventmessages.ensuring(),
+            *_troubles(demand, state),
+            *([eventmessages.ensured()] if memo["serves"] else []),
+        ]
+    if others:
+        return [
+            *told,
+            eventmessages.updated() if state.backends else eventmessages.unavailable(state.lacking),
+        ]
+    return told
+
+
+def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
+    told = [eventmessages.refused(refusal) for refusal in demand.refusals]
+    if not state.backends:
+        told.append(eventmessages.unavailable(state.lacking))
+    by_reason: dict[str, list[str]] = {}
+    for place, reason in state.problems.items():
+        by_reason.setdefault(reason, []).append(place)
+    told += [
+        eventmessages.sync_failed("ensure", f"{', '.join(p)}: {reason}") for reason, p in by_reason.items()
+    ]
+    return told
+
+
+def _again(word: str, wish: Wish, error: WindowboxError, first: float) -> Outcome:
+    attempt = wish.attempt + 1
+    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=300.0)
+    return Outcome(word, RequeueAfter(Wish(reason="retry", attempt=attempt, insist=True), after), str(error))

@@ -1,0 +1,94 @@
+"""What a run of a Service asks of the world, through the doors of its run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus import intents, subjects
+from bus.connection import Bus
+from bus.messages import StatusIntent
+from windowbox.clients.clusters import Clusters
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers import reports
+from workers.loadbalancer.edgestate import EdgeState, States
+from workers.loadbalancer.spec.selection import FINALIZER
+from workers.recorder import Recorder
+
+
+class ServiceWorld:
+    """The bus and the clusters, as runs of Services see them."""
+
+    def __init__(self, bus: Bus, clusters: Clusters, states: States) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._states = states
+
+    async def reported(self, ref: ObjectRef, recorder: Recorder) -> tuple[StatusIntent | None, int]:
+        """The last report about the Service, and the sequence the next must expect."""
+        return await reports.last(self._bus, ref, recorder)
+
+    async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int, recorder: Recorder) -> None:
+        async def act() -> None:
+            await intents.report(self._bus, subjects.key(ref), intent, expected)
+
+        said = intent.model_dump(mode="json", exclude={"version", "shown"}, exclude_defaults=True)
+        await recorder.call("report", said, act, effect=True)
+
+    async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Have the last report written once more."""
+        await reports.remind(self._bus, ref, recorder)
+
+    async def forget(self, ref: ObjectRef, uid: str, recorder: Recorder) -> None:
+        async def act() -> None:
+            await intents.forget(self._bus, subjects.key(ref), uid)
+
+        await recorder.call("forget", uid, act)
+
+    async def edge(self, ref: ObjectRef, recorder: Recorder) -> EdgeState | None:
+        """What the edge says of this Service; None if it does not carry it."""
+
+        async def act() -> Any:
+            state = await self._states.get(ref)
+            return state.model_dump(mode="json") if state else None
+
+        answer = await recorder.call("edge", None, act)
+        return EdgeState.model_validate(answer) if answer else None
+
+    async def left(self, ref: ObjectRef, recorder: Recorder) -> bool:
+        """Whether the Service's cluster has left, whatever the bus may still hold of it."""
+        if ref.cluster == RUNTIME:
+            return False
+
+        async def act() -> bool:
+            return self._clusters.has_left(ref.cluster)
+
+        return bool(await recorder.call("left", ref.cluster, act))
+
+    async def gone(self, ref: ObjectRef, recorder: Recorder) -> bool:
+        """Whether the Service is really gone: the bus may only have forgotten it."""
+
+        async def act() -> bool:
+            if self._clusters.has_left(ref.cluster):
+                return True
+            kube = await self._clusters.get(ref.cluster)
+            return await kube.find(SERVICES, ref.namespace, ref.name) is None
+
+        return bool(await recorder.call("gone", str(ref), act))
+
+    async def hold(self, ref: ObjectRef, recorder: Recorder) -> str:
+        """Put our finalizer on. Returns the version of the Service that has it."""
+        return await self._patch(ref, {"metadata": {"finalizers": [FINALIZER]}}, recorder)
+
+    async def let_go(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Take our finalizer off; those of others stay."""
+        await self._patch(ref, {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}, recorder)
+
+    async def _patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> str:
+        # We have no right to patch Services themselves: as the service controller, only their status.
+        async def act() -> str:
+            kube = await self._clusters.get(ref.cluster)
+            patched = await kube.strategic_merge(SERVICES, ref.namespace, ref.name, patch, part="status")
+            return patched.resource_version
+
+        version: str = await recorder.call("patch", patch, act, effect=True)
+        return version

@@ -1,0 +1,174 @@
+"""What a Service asks for. Chapter 7 of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from windowbox.clients import kubeproxy
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.loadbalancers import FAMILIES, Family, Protocol, family
+from windowbox.models.objects import Json, Object
+from workers.loadbalancer.ipam import ranges
+from workers.loadbalancer.spec import fields, options
+from workers.loadbalancer.spec.refusals import Refusal
+
+Place = tuple[int, str]
+"""A port's number and protocol."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port that clients may be served at."""
+
+    name: str
+    port: int
+    protocol: Protocol
+    node_port: int | None
+    """None: traffic goes to the Pods."""
+    target: int | str
+    """The number or name of the Pods' port."""
+
+    @property
+    def place(self) -> str:
+        """`80/TCP`, as people write it."""
+        return f"{self.port}/{self.protocol}"
+
+
+@dataclass(frozen=True)
+class Demand:
+    """All that a Service asks of its load balancer, as far as it can be understood."""
+
+    uid: str
+    families: tuple[Family, ...]
+    """IPv4 first."""
+    ports: tuple[Port, ...]
+    """Those that can be served. Without any, the Service gets no address."""
+    local: bool
+    """Only nodes with Pods of the Service take its traffic (externalTrafficPolicy)."""
+    health_port: int
+    affinity: bool
+    allowed: tuple[str, ...] | None
+    """Whence clients may come, prefixes of both families; None: from everywhere."""
+    proxy_protocol: Literal[1, 2] | None
+    idle_timeout: float | None
+    """Seconds; None: the usual."""
+    max_connections: int | None
+    requested: tuple[str, ...]
+    """Addresses to have, and no others; at most one of each family."""
+    share: str | None
+    """Services of one cluster with the same word may share an address, if their ports differ."""
+    refusals: tuple[Refusal, ...]
+    drained: bool = False
+    """No new connections for now; what it has, it keeps."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its ports as `80/TCP`."""
+        return tuple(port.place for port in self.ports)
+
+
+def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> Demand:
+    """What a Service of `cluster` asks for."""
+    direct = ranges.is_direct(cluster, settings.direct)
+    return demand(service, direct=direct, offered=ranges.offered(cluster, settings.ranges))
+
+
+def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
+    """What `service` asks for; `direct` tells whether its Pods can be reached without a node port.
+
+    Who only prefers both families is content with what is `offered`.
+
+    What cannot be understood becomes a refusal: of its port, or of everything where guessing would open what
+    was meant to be closed or serve what was not asked for.
+    """
+    spec = service.spec
+    families = _families(spec, offered)
+    ports, refused = _ports(spec, direct=direct)
+    asked = options.options(service, families)
+    local = spec.get("externalTrafficPolicy") == "Local"
+    return Demand(
+        uid=fields.text(service.metadata.get("uid")),
+        families=families,
+        ports=() if asked.fatal else ports,
+        local=local,
+        health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or kubeproxy.PORT,
+        affinity=spec.get("sessionAffinity") == "ClientIP",
+        allowed=asked.allowed,
+        proxy_protocol=asked.proxy_protocol,
+        idle_timeout=asked.idle_timeout,
+        max_connections=asked.max_connections,
+        requested=asked.requested,
+        share=asked.share,
+        refusals=(*asked.refusals, *refused),
+        drained=asked.drained,
+    )
+
+
+def _families(spec: Json, offered: Collection[Family]) -> tuple[Family, ...]:
+    named: Collection[object] = fields.items(spec.get("ipFamilies"))
+    if not any(one in named for one in FAMILIES):
+        ips = (fields.address(ip) for ip in [*fields.items(spec.get("clusterIPs")), spec.get("clusterIP")])
+        named = [family(ip) for ip in ips if ip is not None] or ["IPv4"]
+    asked = tuple(one for one in FAMILIES if one in named)
+    content = spec.get("ipFamilyPolicy") == "PreferDualStack"
+    return (content and tuple(one for one in asked if one in offered)) or asked
+
+
+def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:
+    found: dict[Place, Port] = {}
+    refused: list[Refusal] = []
+    for index, given in enumerate(fields.items(spec.get("ports"))):
+        match _port(fields.mapping(given), f"spec.ports[{index}]", found, direct=direct):
+            case Port() as port:
+                found[port.port, port.protocol] = port
+            case Refusal() as refusal:
+                refused.append(refusal)
+    if not found and not refused:
+        refused.append(Refusal("NoPorts", "spec.ports is empty: add a port to serve"))
+    return tuple(found.values()), refused
+
+
+def _port(given: Json, where: str, taken: Iterable[Place], *, direct: bool) -> Port | Refusal:
+    number = fields.port_number(given.get("port"))
+    if number is None:
+        note = f"{where}.port is {fields.shown(given.get('port'))}: give a number of 1 to 65535"
+        return Refusal("InvalidPort", note)
+    protocol = given.get("protocol", "TCP")
+    if protocol == "SCTP":
+        return _sctp(number, fields.text(given.get("name")))
+    if protocol not in ("TCP", "UDP"):
+        note = f"{where}.protocol is {fields.shown(protocol)}: only TCP and UDP are served"
+        return Refusal("UnsupportedProtocol", note)
+    place = number, protocol
+    if place in taken:
+        return Refusal("DuplicatePort", f"{where} names port {number}/{protocol} again: remove one of them")
+    node_port = fields.port_number(given.get("nodePort"))
+    if node_port is None and not direct:
+        return _unreachable(place, where)
+    target = given.get("targetPort") or number
+    return Port(
+        name=fields.text(given.get("name")),
+        port=number,
+        protocol=cast(Protocol, protocol),
+        node_port=node_port,
+        target=fields.port_number(target) or fields.text(target) or number,
+    )
+
+
+def _sctp(number: int, name: str) -> Refusal:
+    called = f"{number}/SCTP" + (f" ({fields.shown(name)})" if name else "")
+    note = (
+        f"port {called} is not served: load balancers here carry TCP and UDP, not SCTP; "
+        "the Service's other ports are not affected. Use TCP, or reach the Pods by a node port"
+    )
+    return Refusal("SCTPNotSupported", note, (number, "SCTP"))
+
+
+def _unreachable(place: Place, where: str) -> Refusal:
+    note = (
+        f"port {place[0]}/{place[1]} is not served: {where}.nodePort is not set, and Pods of this cluster "
+        "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a nodePort"
+    )
+    return Refusal("NodePortMissing", note, place)

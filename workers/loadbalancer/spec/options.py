@@ -1,0 +1,209 @@
+"""What a Service asks for beside its ports, by annotations and by the fields that they stand in for."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from windowbox.models.loadbalancers import Family, family
+from windowbox.models.objects import Json, Object
+from workers.loadbalancer.spec import fields
+from workers.loadbalancer.spec.refusals import Refusal
+
+ADDRESS = "loadbalancer.windowbox/address"
+SHARE = "loadbalancer.windowbox/share"
+PROXY_PROTOCOL = "loadbalancer.windowbox/proxy-protocol"
+IDLE_TIMEOUT = "loadbalancer.windowbox/idle-timeout"
+CONNECTION_LIMIT = "loadbalancer.windowbox/connection-limit"
+DRAIN = "loadbalancer.windowbox/drain"
+SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+
+_EVERYWHERE = ("0.0.0.0/0",)
+"""The default of Kubernetes, from when there was no IPv6: it means everybody."""
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
+_PART = re.compile(r"([\d.]+)([a-zµμ]+)", re.ASCII)
+_LONGEST_TIMEOUT = 8760 * 3600.0
+_WORD = re.compile(r"\S{1,63}")
+_COUNT = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was understood of all that."""
+
+    allowed: tuple[str, ...] | None = None
+    proxy_protocol: Literal[1, 2] | None = None
+    idle_timeout: float | None = None
+    max_connections: int | None = None
+    requested: tuple[str, ...] = ()
+    share: str | None = None
+    drained: bool = False
+    refusals: tuple[Refusal, ...] = ()
+    fatal: bool = False
+    """What was not understood is such that nothing may be served."""
+
+
+class _NotUnderstood(Exception):
+    def __init__(self, reason: str, note: str) -> None:
+        super().__init__(note)
+        self.refusal = Refusal(reason, note)
+
+
+def options(service: Object, families: Collection[Family]) -> Options:
+    found = Options()
+    asked = service.annotations
+    try:
+        # Whatever is wrong here ends all: clients would be let in who must not be; servers that look for the
+        # client's address in a header would take one from the client; and an address that was not asked for
+        # is one that nobody knows.
+        found = replace(found, allowed=_allowed(service.spec, asked))
+        found = replace(found, proxy_protocol=_proxy_protocol(asked))
+        found = replace(found, requested=_requested(service.spec, asked, families), share=_share(asked))
+    except _NotUnderstood as error:
+        return replace(found, refusals=(error.refusal,), fatal=True)
+    try:
+        found = replace(found, idle_timeout=_idle_timeout(asked))
+    except _NotUnderstood as error:
+        found = replace(found, refusals=(error.refusal,))
+    try:
+        found = replace(found, max_connections=_max_connections(asked))
+    except _NotUnderstood as error:
+        found = replace(found, refusals=(*found.refusals, error.refusal))
+    try:
+        return replace(found, drained=_drained(asked))
+    except _NotUnderstood as error:
+        return replace(found, refusals=(*found.refusals, error.refusal))
+
+
+def _allowed(spec: Json, asked: Json) -> tuple[str, ...] | None:
+    field, given = "spec.loadBalancerSourceRanges", spec.get("loadBalancerSourceRanges")
+    if given is None or given == []:
+        field, given = f"annotation {SOURCE_RANGES}", asked.get(SOURCE_RANGES)
+        if given is None or (isinstance(given, str) and not given.strip()):
+            return None
+        given = given.split(",") if isinstance(given, str) else given
+    if not isinstance(given, list):
+        raise _bad_ranges(field, [given])
+    prefixes = {entry if isinstance(entry, str) else repr(entry)[:99]: _prefix(entry) for entry in given}
+    bad = [entry for entry, prefix in prefixes.items() if prefix is None]
+    if bad:
+        raise _bad_ranges(field, bad)
+    good = tuple(dict.fromkeys(prefix for prefix in prefixes.values() if prefix is not None))
+    return None if good == _EVERYWHERE else good
+
+
+def _prefix(entry: object) -> str | None:
+    address, slash, length = fields.text(entry).strip().partition("/")
+    # Python would also take netmasks, forwards and backwards, and addresses that count on one link only.
+    if "%" in address or (slash and not _COUNT.fullmatch(length)):
+        return None
+    try:
+        return str(ipaddress.ip_network(f"{address}{slash}{length}", strict=False))
+    except ValueError:
+        return None
+
+
+def _bad_ranges(field: str, bad: Iterable[object]) -> _NotUnderstood:
+    entries = fields.listed(fields.shown(entry) for entry in bad)
+    note = (
+        f"nothing is served, so that nobody gets in who should not: {field} holds {entries}; "
+        "give prefixes like 10.0.0.0/8 or fd00::/8"
+    )
+    return _NotUnderstood("InvalidSourceRanges", note)
+
+
+def _proxy_protocol(asked: Json) -> Literal[1, 2] | None:
+    match given := asked.get(PROXY_PROTOCOL):
+        case None:
+            return None
+        case "v1":
+            return 1
+        case "v2":
+            return 2
+    raise _NotUnderstood("InvalidProxyProtocol", _note(PROXY_PROTOCOL, given, "give v1 or v2, or remove it"))
+
+
+def _requested(spec: Json, asked: Json, families: Collection[Family]) -> tuple[str, ...]:
+    """The annotation's addresses and the field's, IPv4 first."""
+    found: dict[Family, str] = {}
+    for field, entry in _entries(spec, asked):
+        address = fields.address(entry)
+        if address is None:
+            raise _bad_address(
+                field, entry, "give an address, or one of each family with a comma between them"
+            )
+        of = family(address)
+        if of not in families:
+            raise _bad_address(field, entry, f"the Service has no {of}; see spec.ipFamilies")
+        if found.setdefault(of, address) != address:
+            raise _bad_address(field, entry, f"{found[of]} is asked for, too; give one address of {of}")
+    return tuple(found[one] for one in sorted(found))
+
+
+def _entries(spec: Json, asked: Json) -> list[tuple[str, object]]:
+    field, given = spec.get("loadBalancerIP"), asked.get(ADDRESS)
+    entries: list[object] = [*given.split(",")] if isinstance(given, str) else [given]
+    found = [(f"annotation {ADDRESS}", entry) for entry in entries if given not in (None, "")]
+    return found if field in (None, "") else [*found, ("spec.loadBalancerIP", field)]
+
+
+def _bad_address(field: str, entry: object, remedy: str) -> _NotUnderstood:
+    return _NotUnderstood("InvalidAddress", f"{field} asks for {fields.shown(entry)}: {remedy}")
+
+
+def _share(asked: Json) -> str | None:
+    given = asked.get(SHARE)
+    word = fields.text(given).strip()
+    if given is None or given == "":
+        return None
+    if not _WORD.fullmatch(word):
+        raise _NotUnderstood("InvalidShare", _note(SHARE, given, "give one word of at most 63 characters"))
+    return word
+
+
+def _idle_timeout(asked: Json) -> float | None:
+    given = asked.get(IDLE_TIMEOUT)
+    if given is None:
+        return None
+    seconds = _duration(fields.text(given).strip())
+    if seconds is None or not 1 <= seconds <= _LONGEST_TIMEOUT:
+        remedy = "give a duration of 1s to 8760h, like 90s or 1h30m; until then the usual one holds"
+        raise _NotUnderstood("InvalidIdleTimeout", _note(IDLE_TIMEOUT, given, remedy))
+    return seconds
+
+
+def _duration(written: str) -> float | None:
+    """Seconds of a duration as Go writes them: 90s, 1h30m, 1.5h."""
+    if len(written) > 99 or not _DURATION.fullmatch(written):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(written))
+
+
+def _max_connections(asked: Json) -> int | None:
+    given = asked.get(CONNECTION_LIMIT)
+    if given is None:
+        return None
+    written = fields.text(given).strip()
+    if not _COUNT.fullmatch(written) or int(written) == 0:
+        remedy = "give a number of 1 to 999999999; until then there is no limit"
+        raise _NotUnderstood("InvalidConnectionLimit", _note(CONNECTION_LIMIT, given, remedy))
+    return int(written)
+
+
+def _drained(asked: Json) -> bool:
+    match given := asked.get(DRAIN):
+        case None | "" | "false":
+            return False
+        case "true":
+            return True
+    remedy = "give true or false, or remove it; until then clients are served"
+    raise _NotUnderstood("InvalidDrain", _note(DRAIN, given, remedy))
+
+
+def _note(annotation: str, given: object, remedy: str) -> str:
+    return f"annotation {annotation} is {fields.shown(given)}: {remedy}"

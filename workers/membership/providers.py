@@ -1,0 +1,133 @@
+"""Has just those provider clusters take part that objects need, each by a Secret that lets us watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.connection import Bus
+from bus.registry import Member, Registry, SecretKey
+from bus.views import View
+from windowbox.clients import providers
+from windowbox.clients.providers import Providers
+from windowbox.errors import TransientError, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import BASTIONS, EXPOSURES, INFRASTRUCTURES, RUNTIME, ObjectRef
+
+logger = logging.getLogger(__name__)
+
+CLOUDPROVIDER = "cloudprovider"
+_MOST_AT_ONCE = 16
+
+
+def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
+    """The Secret with the kubeconfig of the cluster that the object's machines are in."""
+    if ref.cluster != RUNTIME:
+        return None  # the Secrets of other clusters are out of reach for those who watch
+    if object.spec.get("type") != "local":
+        return None  # what others serve is none of our business
+    match ref.kind:
+        case BASTIONS.id:
+            found: Any = {"name": CLOUDPROVIDER}
+        case EXPOSURES.id:
+            found = object.spec.get("credentialsRef")
+        case _:
+            found = object.spec.get("secretRef")
+    if not isinstance(found, Mapping) or not found.get("name"):
+        return None
+    return SecretKey(namespace=str(found.get("namespace") or ref.namespace), name=str(found["name"]))
+
+
+@dataclass
+class ProviderMembership:
+    """Looks after the provider clusters. For the holder of the lease `providers`."""
+
+    bus: Bus
+    registry: Registry
+    providers: Providers
+    interval: float
+    _views: list[View[SecretKey]] = field(default_factory=list)
+    _leads: dict[SecretKey, str | None] = field(default_factory=dict)
+    """Where each Secret led when it was last looked at."""
+    _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_AT_ONCE))
+    _unneeded: set[Member] = field(default_factory=set)
+    """For which there was no Secret the last time. What has just begun may not be known to the views."""
+
+    async def run(self) -> None:
+        """See to it for ever. Secrets are not watched, so it is looked at in intervals."""
+        kinds = (INFRASTRUCTURES, BASTIONS, EXPOSURES)
+        self._views = [View(self.bus, kind.id, secret_of) for kind in kinds]
+        async with asyncio.TaskGroup() as group:
+            for view, kind in zip(self._views, kinds, strict=True):
+                group.create_task(view.run(), name=f"providers: {kind.plural}")
+            for view in self._views:
+                await view.complete.wait()
+            await self.registry.complete.wait()
+            while True:
+                try:
+                    await self._look()
+                except WindowboxError as error:
+                    logger.info("provider clusters: %s; again in %.0f s", error, self.interval)
+                await asyncio.sleep(self.interval)
+
+    async def _look(self) -> None:
+        needed: set[SecretKey] = {secret for view in self._views for _, secret in view.items()}
+        self._leads = {secret: found for secret, found in self._leads.items() if secret in needed}
+        await asyncio.gather(*(self._look_at(secret) for secret in needed - self._leads.keys()))
+        members = [m for m in self.registry.members.values() if m.origin == "provider"]
+        for member in members:
+            await self._keep(member, needed)
+        self._unneeded.intersection_update(members)
+        for cluster in {found for found in self._leads.values() if found} - self.registry.members.keys():
+            if secret := await self._way_to(cluster):
+                await self._exchange(cluster, None, providers.member(cluster, secret))
+
+    async def _look_at(self, secret: SecretKey) -> None:
+        """Note where it leads, if that can be told."""
+        async with self._at_once:
+            with contextlib.suppress(TransientError):
+                self._leads[secret] = await self.providers.leads_to(secret)
+
+    async def _lets_watch(self, secret: SecretKey, cluster: str) -> bool | None:
+        """Whether it leads there now and lets us watch; None if that cannot be told."""
+        try:
+            self._leads[secret] = found = await self.providers.leads_to(secret, watched=True)
+        except TransientError as error:
+            logger.debug("provider clusters: %s", error)
+            return None
+        return found == cluster
+
+    async def _keep(self, member: Member, needed: set[SecretKey]) -> None:
+        assert member.secret
+        if member.secret in needed and await self._lets_watch(member.secret, member.id) is not False:
+            self._unneeded.discard(member)
+            return
+        if secret := await self._way_to(member.id):
+            self._unneeded.discard(member)
+            await self._exchange(member.id, member, providers.member(member.id, secret))
+        elif member not in self._unneeded:
+            self._unneeded.add(member)
+        elif all(RUNTIME in view.listed for view in self._views):
+            self._unneeded.discard(member)
+            await self._exchange(member.id, member, None)
+
+    async def _way_to(self, cluster: str) -> SecretKey | None:
+        """A Secret that leads there now. Those that led there before are asked first."""
+        for secret in sorted(self._leads, key=lambda one: (self._leads[one] != cluster, str(one))):
+            known = self._leads.get(secret)
+            if known in (None, cluster) and await self._lets_watch(secret, cluster):
+                return secret
+        return None
+
+    async def _exchange(self, cluster: str, before: Member | None, after: Member | None) -> None:
+        try:
+            await self.registry.exchange(cluster, before, after)
+        except WindowboxError as error:
+            logger.info("provider cluster %s: %s", cluster, error)
+            return
+        how = "leaves" if after is None else "is reached by another Secret" if before else "takes part"
+        logger.info("provider cluster %s %s", cluster, how)

@@ -1,0 +1,52 @@
+"""Which changes make a kind's objects be looked at: their own, and those of what they have made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from bus import subjects
+from bus.messages import Announcement
+from bus.routing import PreviousVersion
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef, Resource
+from workers.lifecycle.mapping import LifeCycleMapping
+from workers.owned import predicates
+
+Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
+"""The objects that may have made the one that is named."""
+Known = tuple[Callable[[], Awaitable[object]], ...]
+"""Wait until all owners are known: who asked earlier would take what they made for nobody's."""
+
+
+class OwnerMapping:
+    """The rules of the life cycle, and an eye on what was made. An object made by nobody concerns nobody."""
+
+    def __init__(
+        self,
+        own: LifeCycleMapping,
+        owners: Owners,
+        *,
+        made: tuple[Resource, ...],
+        awaited: tuple[Resource, ...] = (),
+        known: Known = (),
+    ) -> None:
+        self._own = own
+        self._owners = owners
+        self._known = known
+        self._awaited = frozenset(resource.id for resource in awaited)
+        self.owned: tuple[str, ...] = tuple(dict.fromkeys(resource.id for resource in (*made, *awaited)))
+        self.kinds: tuple[str, ...] = (*own.kinds, *self.owned)
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        ref = subjects.ref(subjects.without("object", change.stored.subject))
+        if ref.kind not in self.owned:
+            return await self._own.keys_for(change, before)
+        for all_are_known in self._known:
+            await all_are_known()
+        owners = [subjects.key(owner) for owner in self._owners(ref)]
+        # Only of what others make it is news that it has appeared.
+        appeared = ref.kind in self._awaited and change.operation == "ADDED"
+        return owners if owners and (appeared or await predicates.matters(ref.kind, change, before)) else []
+
+    def unfinished(self, object: Object) -> bool:
+        return self._own.unfinished(object)

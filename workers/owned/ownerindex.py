@@ -1,0 +1,60 @@
+"""Where the objects of a kind are at home, to find the owners of what was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bus.connection import Bus
+from bus.views import View
+from windowbox.models.refs import ObjectRef, Resource
+from workers.lifecycle.kinds import Run, shoot_of
+from workers.lifecycle.world import World
+
+INFRASTRUCTURE = "infra-"
+"""How the namespaces begin that Shoots have in provider clusters."""
+
+
+def infrastructure_namespace(technical_id: str) -> str:
+    return INFRASTRUCTURE + technical_id
+
+
+def home(run: Run) -> str:
+    """The namespace that the run's Shoot has in its provider cluster."""
+    return infrastructure_namespace(shoot_of(run).technical_id)
+
+
+class _Home(NamedTuple):
+    cluster: str
+    namespace: str
+
+
+class OwnerIndex:
+    """The objects of one kind, by namespace and by Shoot, as the bus tells of them."""
+
+    def __init__(self, bus: Bus, world: World, resource: Resource) -> None:
+        self._world = world
+        self._view: View[_Home] = View(
+            bus, resource.id, lambda ref, _: _Home(ref.cluster, ref.namespace), index=lambda home: home
+        )
+
+    async def run(self) -> None:
+        """Follow them, for ever."""
+        await self._view.run()
+
+    async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
+        await self._view.complete.wait()
+
+    def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
+        return self._view.refs(_Home(cluster, namespace))
+
+    def of_shoot(self, technical_id: str) -> Iterator[ObjectRef]:
+        """Those whose Shoot is called so; in whatever cluster its control plane is."""
+        for shoot in self._world.shoots.refs(technical_id):
+            yield from self.in_namespace(shoot.cluster, shoot.name)
+
+    def behind(self, infrastructure_namespace: str) -> Iterator[ObjectRef]:
+        """Those whose Shoot has this namespace in a provider cluster."""
+        if infrastructure_namespace.startswith(INFRASTRUCTURE):
+            yield from self.of_shoot(infrastructure_namespace.removeprefix(INFRASTRUCTURE))

@@ -1,0 +1,56 @@
+"""Which changes of an object of ours are worth another look at its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bus.messages import Announcement
+from bus.routing import PreviousVersion
+from windowbox.models.objects import Object
+from windowbox.models.refs import MANAGED_RESOURCES, PODS, SERVICES
+
+
+def ready(pod: Object) -> bool:
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in _conditions(pod))
+
+
+def _verdicts(object: Object) -> Any:
+    said = [(c.get("type"), c.get("status"), c.get("reason"), c.get("message")) for c in _conditions(object)]
+    return said, object.status.get("observedGeneration")
+
+
+_TELLING: dict[str, Callable[[Object], Any]] = {
+    MANAGED_RESOURCES.id: _verdicts,
+    PODS.id: ready,
+    SERVICES.id: lambda service: service.status.get("loadBalancer"),
+}
+"""What of a status is waited for."""
+
+_HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
+
+
+async def matters(kind: str, change: Announcement, before: PreviousVersion) -> bool:
+    """Whether somebody has changed what we made, or it has come to what was waited for.
+
+    That something has appeared is no news: it was most likely we who made it.
+    """
+    if change.gone or change.omitted or change.operation == "LISTED":
+        return True
+    if change.operation == "ADDED":
+        return False
+    old = await before.object()
+    return old is None or essence(kind, old) != essence(kind, change.object())
+
+
+def essence(kind: str, object: Object) -> Any:
+    """What of an object its owner cares about."""
+    telling = _TELLING.get(kind)
+    body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
+    head = [object.metadata.get(name) for name in _HEAD]
+    return body, head, telling(object) if telling else None
+
+
+def _conditions(object: Object) -> list[Mapping[str, Any]]:
+    found = object.status.get("conditions")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

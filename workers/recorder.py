@@ -1,0 +1,44 @@
+"""What one run can see and do. Every call is noted, so that the run can be done again later, elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from windowbox import errors
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
+from workers.lifecycle import statuses
+
+T = TypeVar("T")
+
+Json = Any
+
+
+class Recorder(Protocol):
+    """The world as one run sees it: the real one, or one played from a recording."""
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        """The object as the bus knows it; None if it is gone."""
+
+    async def call(
+        self, door: str, request: Json, act: Callable[[], Awaitable[Json]], *, effect: bool = False
+    ) -> Json:
+        """Do `act` at a door outside, and note the request and what came back (plain JSON, no secrets).
+
+        With `effect`, the call changes the world.
+        """
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
+        """What `parse` makes of a Secret's data. Noted is only that it was read; None when played back."""
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """An error as it is noted: by the class that tells what to do about it."""
+    known = next((c for c in type(error).__mro__ if c.__module__ == errors.__name__), type(error))
+    return {
+        "type": known.__name__,
+        "message": str(error),
+        "codes": statuses.codes(error),
+        "retry_after": getattr(error, "retry_after", None),
+    }
