@@ -15,8 +15,8 @@ from bus import consumers, streams, subjects
 from bus.connection import Bus, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from windowbox.clients import apiresponses
-from windowbox.clients.kube import Event, Kube
-from windowbox.errors import Superseded, Unreachable, WatchExpired
+from windowbox.clients.kube import Event, Kube, Page
+from windowbox.errors import Superseded, TooLarge, Unreachable, WatchExpired
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, Resource
 from windowbox.telemetry import metrics, tracing
@@ -126,8 +126,11 @@ class Mirror:
         """Announce what has changed since the bus last heard of it. Returns where a watch may begin."""
         listed: set[str] = set()
         more = version = ""
+        count = 0
         while True:
-            page = await self.kube.page(self.resource, limit=self.page, more=more, metadata_only=self._secret)
+            page = await self._page(more)
+            count += max(1, len(page.items))  # a server may go on with empty pages for ever
+            self._check_number(count)
             # The first page's version: a watch from there misses nothing of what later pages may not show.
             version = version or page.resource_version
             for raw in page.items:
@@ -142,6 +145,23 @@ class Mirror:
         # Whoever reads the stream from its beginning knows here that nothing is missing.
         await self.bus.publish(subjects.listed(self.cluster, self.resource.id), b"")
         return version
+
+    async def _page(self, more: str) -> Page:
+        """The next page; from now on with fewer objects if these are too much at once."""
+        while True:
+            try:
+                return await self.kube.page(
+                    self.resource, limit=self.page, more=more, metadata_only=self._secret
+                )
+            except TooLarge:
+                if self.page == 1:
+                    raise
+                self.page = max(1, self.page // 4)
+
+    def _check_number(self, objects: int) -> None:
+        if objects > self.kube.limits.objects:
+            most = self.kube.limits.objects
+            raise TooLarge(f"{self.cluster} has more than {most:,} {self.resource.id}: no more are watched")
 
     async def _watch(self) -> None:
         """Announce changes until the server ends the watch."""
@@ -164,6 +184,8 @@ class Mirror:
         object = Object(raw)
         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
         known = self._known.get(subject)
+        if known is None:
+            self._check_number(len(self._known) + 1)
         if not (known and known.version == object.resource_version and not known.gone):
             body = _written(presentable(raw, secret=self._secret))
             await self._enqueue(subject, Change(operation, object.uid, object.resource_version, body))

@@ -66,5 +66,9 @@ class Malformed(PermanentError):
     codes = ("ERR_CONFIGURATION_PROBLEM",)
 
 
+class TooLarge(PermanentError):
+    """There is more of it than is read."""
+
+
 class Refused(PermanentError):
     """Understood, and turned down."""

@@ -17,6 +17,7 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._stranded: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
         """Break all connections off. New ones are welcome."""
@@ -26,6 +27,10 @@ class Proxy:
     def hang(self) -> None:
         """Pass nothing on, and say nothing about it."""
         self._flowing.clear()
+
+    def strand(self) -> None:
+        """Pass nothing more on over the connections that there are, without closing them. New ones work."""
+        self._stranded |= self._writers
 
     def resume(self) -> None:
         self._flowing.set()
@@ -42,10 +47,13 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 await self._flowing.wait()
+                if writer in self._stranded:
+                    continue
                 writer.write(data)
                 await writer.drain()
         writer.close()
         self._writers.discard(writer)
+        self._stranded.discard(writer)
 
 
 @contextlib.asynccontextmanager

@@ -28,8 +28,15 @@ reads JSON here could take: one object would stop them for all others."""
 _QUOTA = "exceeded quota: "
 """An API server has nothing else by which to tell that a right is there, and only used up."""
 _FIELDS = {"labels": dict, "annotations": dict, "finalizers": list, "ownerReferences": list}
-_PLAIN = re.compile(r"[!-~]*")
-"""What may stand in a header of the bus."""
+_PARTS = {"labels": str, "annotations": str, "finalizers": str, "ownerReferences": dict}
+"""What those consist of."""
+_VERSION = re.compile(r"[!-~]{0,128}")
+"""A uid or a resourceVersion: it is a header on the bus."""
+_CONTINUE = re.compile(r"[!-~]{0,8192}")
+"""What asks for the next page: it is a part of a URL."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""Names become parts of subjects and paths. All kinds that are watched have names of this form."""
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
@@ -40,6 +47,11 @@ def decoded(what: str, answer: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         found = _decoded_in_part(answer)
     return _mapping(what, found)
+
+
+def shallowly_decoded(what: str, answer: bytes) -> dict[str, Any]:
+    """The JSON object that came, with null for what is nested too deep."""
+    return shallow(decoded(what, answer))  # type: ignore[no-any-return]
 
 
 def shallow(value: Any, depth: int = _DEEPEST) -> Any:
@@ -55,32 +67,48 @@ def sound(what: str, object: Any) -> dict[str, Any]:
     """The object, if everything in its metadata that is looked at has the form it ought to have."""
     metadata = _mapping(what, _mapping(what, object).get("metadata"))
     for name in ("uid", "resourceVersion"):
-        if not _PLAIN.fullmatch(_of(what, metadata.get(name), str, "")):
-            raise _foreign(what)
+        _spelled(what, metadata.get(name), _VERSION)
     for name, form in _FIELDS.items():
-        _of(what, metadata.get(name), form, form())
+        found = _of(what, metadata.get(name), form, form())
+        for part in found.values() if form is dict else found:
+            if not isinstance(part, _PARTS[name]):
+                raise _foreign(what)
     _of(what, metadata.get("generation"), int, 0)
     return object  # type: ignore[no-any-return]
 
 
-def listed(what: str, listing: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str]:
+def named(what: str, object: Any, *, namespaced: bool) -> dict[str, Any]:
+    """The object, if it is sound and has a name of its kind's form."""
+    metadata = sound(what, object)["metadata"]
+    if not _NAME.fullmatch(_of(what, metadata.get("name"), str, "")):
+        raise _foreign(what)
+    namespace = _of(what, metadata.get("namespace"), str, "")
+    if not (_NAMESPACE.fullmatch(namespace) if namespaced else namespace == ""):
+        raise _foreign(what)
+    return object  # type: ignore[no-any-return]
+
+
+def listed(what: str, listing: Mapping[str, Any], namespaced: bool) -> tuple[list[dict[str, Any]], str, str]:
     """The objects of a page, where it stands in time, and by what the next one is asked for."""
-    items = [sound(what, item) for item in _of(what, listing.get("items"), list, [])]
+    items = [named(what, item, namespaced=namespaced) for item in _of(what, listing.get("items"), list, [])]
     metadata = _of(what, listing.get("metadata"), dict, {})
-    version, more = (_of(what, metadata.get(name), str, "") for name in ("resourceVersion", "continue"))
-    return items, version, more
+    version = _spelled(what, metadata.get("resourceVersion"), _VERSION)
+    return items, version, _spelled(what, metadata.get("continue"), _CONTINUE)
 
 
-def event(what: str, line: bytes) -> tuple[str, dict[str, Any]]:
+def event(what: str, line: bytes, namespaced: bool) -> tuple[str, dict[str, Any]]:
     """A word of a watch, and the object it is about."""
     found = decoded(what, line)
     object = _mapping(what, found.get("object"))
-    if found.get("type") == "ERROR":
+    type = _of(what, found.get("type"), str, "")
+    if type == "ERROR":
         code = object.get("code")
         raise refusal(what, code if isinstance(code, int) else 500, orjson.dumps(shallow(object)))
     if not sound(what, object)["metadata"].get("resourceVersion"):
         raise _foreign(what)
-    return _of(what, found.get("type"), str, ""), object
+    if type != "BOOKMARK":  # which is about no object
+        named(what, object, namespaced=namespaced)
+    return type, object
 
 
 def refusal(what: str, status: int, body: bytes) -> Exception:
@@ -151,6 +179,13 @@ def _of(what: str, value: Any, form: type, absent: Any) -> Any:
     if not isinstance(value, form):
         raise _foreign(what)
     return value
+
+
+def _spelled(what: str, value: Any, form: re.Pattern[str]) -> str:
+    found = _of(what, value, str, "")
+    if not form.fullmatch(found):
+        raise _foreign(what)
+    return found  # type: ignore[no-any-return]
 
 
 def _foreign(what: str) -> Unreachable:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -16,7 +17,8 @@ import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
-from windowbox.clients import apiresponses, kubeconfigs
+from windowbox.clients import apireading, apiresponses, kubeconfigs
+from windowbox.clients.apireading import Limit, Limits
 from windowbox.errors import Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
@@ -25,9 +27,19 @@ TIMEOUT = 15.0
 """Seconds for one request."""
 
 _WATCH_SECONDS = 300
+_SILENCE = 90.0
+"""Seconds of silence after which a watch begins anew. An API server with a watch cache sends a bookmark about
+once a minute; where none comes, the connection is probably lost."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _CONNECTIONS = 32
+_BATCH = 256
+"""Events that are read at once."""
+_BIG = 1 << 18
+"""Bytes of an answer that is read in a thread."""
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
+
+
+T = TypeVar("T")
 
 
 class Page(NamedTuple):
@@ -48,8 +60,9 @@ class Event(NamedTuple):
 class Kube:
     """One cluster's API, over kept connections."""
 
-    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
+    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession, limits: Limits) -> None:
         self._configuration = configuration
+        self.limits = limits
         self._session = session
         self._host = str(self._configuration.host).rstrip("/")
         self._distrusted = False
@@ -71,9 +84,13 @@ class Kube:
     ) -> Page:
         query = {"limit": str(limit)} | ({"continue": more} if more else {}) | _selection(resource)
         listing = await self._request(
-            "GET", resource.path(), query=query, accept=_accept(metadata_only, listing=True)
+            "GET",
+            resource.path(),
+            query=query,
+            accept=_accept(metadata_only, listing=True),
+            limit=self.limits.page if limit > 1 else self.limits.object,
         )
-        return Page(*apiresponses.listed(f"list {resource.id}", listing))
+        return Page(*apiresponses.listed(f"list {resource.id}", listing, resource.namespaced))
 
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
@@ -97,16 +114,19 @@ class Kube:
                 params=query,
                 headers=headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_WATCH_SECONDS + 30),
+                timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_SILENCE),
             ) as response:
                 if response.status >= 300:
-                    raise apiresponses.refusal(what, response.status, await response.read())
-                async for lines in _lines(response.content):
-                    yield [Event(*apiresponses.event(what, line)) for line in lines]
+                    refusal = await apireading.body(what, response, self.limits.object)
+                    raise apiresponses.refusal(what, response.status, refusal)
+                async for lines in apireading.lines(what, response, self.limits.object):
+                    for first in range(0, len(lines), _BATCH):
+                        yield [await _event(what, line, resource) for line in lines[first : first + _BATCH]]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        found = await self._object("GET", resource.path(namespace, name))
-        return Object(apiresponses.shallow(found.raw))
+        return await self._object(
+            "GET", resource.path(namespace, name), decode=apiresponses.shallowly_decoded
+        )
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object, or None if there is none."""
@@ -176,6 +196,8 @@ class Kube:
             "json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"
         ] = "json",
         accept: str = "application/json",
+        decode: Callable[[str, bytes], dict[str, Any]] = apiresponses.decoded,
+        limit: Limit | None = None,
     ) -> dict[str, Any]:
         what = f"{method.lower()} {path}"
         headers = await self._headers(accept)
@@ -193,10 +215,10 @@ class Kube:
                 allow_redirects=False,
                 timeout=_LIMIT,
             ) as response:
-                answer = await response.read()
+                answer = await apireading.body(what, response, limit or self.limits.object)
             if response.status >= 300:
                 raise apiresponses.refusal(what, response.status, answer)
-            return apiresponses.decoded(what, answer)
+            return await _apart(decode, what, answer, size=len(answer))
 
     @contextlib.contextmanager
     def _noticing(self, what: str) -> Iterator[None]:
@@ -216,7 +238,7 @@ class Kube:
         self._distrusted = False
 
     async def _headers(self, accept: str) -> dict[str, str]:
-        headers = {"Accept": accept, "User-Agent": "windowbox"}
+        headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": "windowbox"}
         if "BearerToken" in self._configuration.api_key:
             headers["Authorization"] = await self._configuration.get_api_key_with_prefix("BearerToken")
         return headers
@@ -238,7 +260,7 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
     except (ConfigException, OSError, yaml.YAMLError) as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
         raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
-    async with _opened(client) as kube:
+    async with _opened(client, apireading.OWN) as kube:
         yield kube
 
 
@@ -273,7 +295,7 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
         except Malformed:
             await client.close()
             raise
-        async with _opened(client) as kube:
+        async with _opened(client, apireading.TENANT) as kube:
             yield kube
 
 
@@ -285,7 +307,7 @@ def _configuration() -> Configuration:
 
 
 @contextlib.asynccontextmanager
-async def _opened(client: ApiClient) -> AsyncIterator[Kube]:
+async def _opened(client: ApiClient, limits: Limits) -> AsyncIterator[Kube]:
     configuration = client.configuration
     # The client's own session looks into .netrc and the environment at each request.
     session = aiohttp.ClientSession(
@@ -293,11 +315,12 @@ async def _opened(client: ApiClient) -> AsyncIterator[Kube]:
         connector_owner=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=configuration.proxy or _proxy(configuration.host),
-        read_bufsize=1 << 21,
+        read_bufsize=1 << 18,
+        auto_decompress=False,
     )
     try:
         async with session:
-            yield Kube(configuration, session)
+            yield Kube(configuration, session, limits)
     finally:
         await client.close()
 
@@ -319,13 +342,13 @@ def _accept(metadata_only: bool, *, listing: bool) -> str:
     return _METADATA.format("List" if listing else "")
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
-    """Whole lines, as many at once as have arrived, of any length."""
-    rest = b""
-    async for chunk in stream.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        if lines:
-            yield lines
+async def _event(what: str, line: bytes, resource: Resource) -> Event:
+    return Event(*await _apart(apiresponses.event, what, line, resource.namespaced, size=len(line)))
+
+
+async def _apart(read: Callable[..., T], *arguments: Any, size: int) -> T:
+    """Read an answer; a big one in a thread, because it takes long."""
+    return await asyncio.to_thread(read, *arguments) if size > _BIG else read(*arguments)
 
 
 @contextlib.contextmanager

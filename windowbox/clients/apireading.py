@@ -1,0 +1,86 @@
+"""Bounded reading of what API servers send: tenants run some of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import aiohttp
+
+from windowbox.errors import TooLarge, Unreachable
+
+_REFUSAL = 1 << 16
+"""Bytes of an error's body: a Kubernetes API says what is wrong in a few hundred."""
+
+
+class Limit(NamedTuple):
+    """How long an answer may be, and of how many lists and mappings."""
+
+    size: int
+    parts: int
+    """Three bytes make a mapping that takes seventy in memory."""
+
+
+class Limits(NamedTuple):
+    """How much one answer of an API server may bring."""
+
+    object: Limit
+    """One object, which is also what one line of a watch may bring."""
+    page: Limit
+    """A page of a listing with several objects."""
+    objects: int
+    """Objects of one kind."""
+
+
+# etcd takes 1.5 MiB for one object by default; as JSON a built-in kind takes up to three times as much.
+OWN = Limits(Limit(16 << 20, 4_000_000), Limit(16 << 20, 200_000), objects=10_000_000)
+"""Of a cluster whose kubeconfig is in a file of this machine."""
+TENANT = Limits(Limit(4 << 20, 200_000), Limit(8 << 20, 200_000), objects=100_000)
+"""Of a cluster whose kubeconfig is in a Secret: its API server may be anything."""
+
+
+async def body(what: str, response: aiohttp.ClientResponse, limit: Limit) -> bytes:
+    """The whole body. TooLarge as soon as it is known to be longer than the limit."""
+    _check_encoding(what, response)
+    most = limit.size if response.status < 300 else _REFUSAL
+    if (response.content_length or 0) > most:
+        raise _too_long(what, most)
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > most:
+            raise _too_long(what, most)
+        chunks.append(chunk)
+    return _checked(what, b"".join(chunks), limit)
+
+
+async def lines(what: str, response: aiohttp.ClientResponse, limit: Limit) -> AsyncIterator[list[bytes]]:
+    """Whole lines, as many at once as have arrived. TooLarge if one is beyond the limit."""
+    _check_encoding(what, response)
+    begun: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        size += len(first)
+        if size > limit.size:
+            raise _too_long(what, limit.size)
+        if others:
+            yield [_checked(what, line, limit) for line in (b"".join(begun), *others[:-1])]
+            begun, size = [others[-1]], len(others[-1])
+
+
+def _checked(what: str, text: bytes, limit: Limit) -> bytes:
+    if len(text) > 2 * limit.parts and text.count(b"[") + text.count(b"{") > limit.parts:
+        raise TooLarge(f"{what}: the answer has more than {limit.parts:,} lists and mappings")
+    return text
+
+
+def _check_encoding(what: str, response: aiohttp.ClientResponse) -> None:
+    # A kilobyte of gzip can stand for a megabyte, so nothing compressed is asked for or read.
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise Unreachable(f"{what}: the answer is compressed, which was not asked for")
+
+
+def _too_long(what: str, most: int) -> TooLarge:
+    return TooLarge(f"{what}: the answer has more than {most:,} bytes")
