@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bus.connection import Stored
 from windowbox.models.objects import Object
+
+logger = logging.getLogger(__name__)
 
 # Headers of OBJECTS messages.
 OPERATION = "Wb-Operation"
@@ -40,6 +43,15 @@ class Wish(Message):
     """How many runs have failed in a row before this one."""
     insist: bool = False
     """The run before was cut off: run even if the object looks as if nothing were left to do."""
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Wish:
+        """The wish that `data` tells. One that nobody can read still asks for a run."""
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            logger.error("a wish cannot be read: %s", error)
+            return cls(reason="unreadable", insist=True)
 
 
 class StatusIntent(Message):

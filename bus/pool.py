@@ -161,7 +161,7 @@ class Pool:
     async def _fulfil(self, key: str, delivery: Delivery) -> None:
         """Run until no wish is left."""
         while wish := await self._wish(key):
-            asked = Wish.model_validate_json(wish.data)
+            asked = Wish.decoded(wish.data)
             item = Item(
                 key=key,
                 # What comes again was cut off, perhaps after it had taken the client's wish off the object.

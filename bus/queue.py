@@ -52,7 +52,7 @@ class Queue:
         headers = {TRACE: tracing.current() or tracing.fresh()}
         while True:
             last = await self.bus.last(streams.TRIGGERS, subject)
-            standing = Wish.model_validate_json(last.data) if last else Wish(reason=reason)
+            standing = Wish.decoded(last.data) if last else Wish(reason=reason)
             wish = standing.model_copy(update={"reason": reason})
             with contextlib.suppress(WrongSequence):
                 expected = last.sequence if last else 0
@@ -79,7 +79,7 @@ class Queue:
         """Turn a wish that has come due into one for now."""
         key = subjects.without(f"due.{self.pool}", due.subject)
         with tracing.span("due", due.headers.get(TRACE, "")):
-            await self.wish(key, Wish.model_validate_json(due.data))
+            await self.wish(key, Wish.decoded(due.data))
         await due.ack()
         await self.bus.delete(streams.LATER, due.sequence)
 

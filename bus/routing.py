@@ -14,9 +14,9 @@ from bus.connection import Bus
 from bus.consumers import Delivery
 from bus.messages import TRACE, Announcement, Wish
 from bus.queue import Queue
-from windowbox.errors import WindowboxError
+from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.objects import Object
-from windowbox.telemetry import tracing
+from windowbox.telemetry import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class EventMapping(Protocol):
     """What a pool has to say about the changes of its kinds."""
 
     kinds: tuple[str, ...]
+    """The first is the pool's own: the keys of its objects are the keys of the pool."""
 
     @property
     def owned(self) -> Collection[str]:
@@ -93,9 +94,22 @@ class Router:
     async def _route(self, delivery: Delivery) -> None:
         change = Announcement(delivery.stored)
         with tracing.span(f"route {self._queue.pool}", delivery.headers.get(TRACE, "")):
-            for key in await self._mapping.keys_for(change, PreviousVersion(self._bus, change)):
+            for key in await self._keys(change):
                 await self._queue.wish(key, Wish(reason=self._reason(change)))
         await delivery.settle()
+
+    async def _keys(self, change: Announcement) -> list[str]:
+        """The keys that `change` concerns. Where the mapping fails, the object's own key."""
+        try:
+            return await self._mapping.keys_for(change, PreviousVersion(self._bus, change))
+        except TransientError:
+            raise
+        except Exception:
+            # Delivered again, it would fail again, and some thousands of them would stop the pool.
+            logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
+            metrics.unmapped.labels(self._queue.pool).inc()
+            own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
+            return [subjects.without("object", change.stored.subject)] if own else []
 
     def _reason(self, change: Announcement) -> str:
         return "drift" if subjects.seen_of_kind(change.stored.subject) in self._mapping.owned else "event"
@@ -111,10 +125,18 @@ class Router:
         ):
             change = Announcement(stored)
             unfinished.pop(stored.subject, None)
-            if not change.gone and not change.omitted and self._mapping.unfinished(change.object()):
+            if self._unfinished(change):
                 unfinished[stored.subject] = stored.sequence, int(stored.time) / 1e9
         young = await self._ask_for(unfinished)
         return min([end, *(sequence - 1 for sequence in young)])
+
+    def _unfinished(self, change: Announcement) -> bool:
+        try:
+            return not change.gone and not change.omitted and self._mapping.unfinished(change.object())
+        except Exception:
+            # Nobody can tell, so its run has to.
+            logger.exception("%s: sweep failed in pool %s", change.stored.subject, self._queue.pool)
+            return True
 
     async def _ask_for(self, unfinished: dict[str, tuple[int, float]]) -> list[int]:
         """Ask for what nobody is about to look at. Returns the sequences of what is too young to ask for."""
@@ -135,16 +157,20 @@ async def run_due(bus: Bus, queue: Queue) -> None:
 
 
 async def _each(pull: consumers.Pull, act: Callable[[Delivery], Awaitable[None]]) -> None:
-    """`act` on every delivery, many at once. What fails is delivered again."""
+    """`act` on every delivery, many at once. Transient failures are delivered again, others settled."""
     running: set[asyncio.Task[None]] = set()
 
     async def one(delivery: Delivery) -> None:
         try:
             await act(delivery)
-        except WindowboxError as error:
+        except TransientError as error:
             logger.info("%s: again in %s s: %s", delivery.subject, _AGAIN, error)
             with contextlib.suppress(WindowboxError):
                 await delivery.give_back(_AGAIN)
+        except Exception:
+            logger.exception("%s: left out", delivery.subject)
+            with contextlib.suppress(WindowboxError):
+                await delivery.settle()
         finally:
             pull.done()
 

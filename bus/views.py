@@ -80,11 +80,19 @@ class View(Generic[T]):
             else:
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)
-                entry = None if seen.gone or seen.omitted else self._extract(ref, seen.object())
+                entry = self._entry(ref, seen)
                 different = fresh.put(stored.subject, entry, self._index)
             # Most versions of an object differ in what nobody here looks at.
             if self._replica is fresh and different:
                 self._changed()
+
+    def _entry(self, ref: ObjectRef, seen: Announcement) -> T | None:
+        try:
+            return None if seen.gone or seen.omitted else self._extract(ref, seen.object())
+        except Exception:
+            # One object that nobody foresaw must not take the view of the others away.
+            logger.exception("%s is left out of a view", ref)
+            return None
 
 
 class Replica(Generic[T]):

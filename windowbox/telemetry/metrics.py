@@ -22,6 +22,8 @@ quarantine = Counter("windowbox_set_aside_total", "Items that took their worker 
 superseded = Counter("windowbox_superseded_total", "Runs that came too late to report", ["pool"])
 swept = Counter("windowbox_swept_total", "Wishes that a sweep put back into the queue", ["pool"])
 
+unmapped = Counter("windowbox_unmapped_total", "Changes whose mapping to keys failed", ["pool"])
+
 waiting = Gauge("windowbox_queue_waiting", "Items waiting for a worker", ["pool"])
 oldest = Gauge("windowbox_queue_oldest_seconds", "Age of the oldest unfinished wish", ["pool"])
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from bus import subjects
-from bus.connection import Access, Bus, connected
+from bus.connection import Access, ApiError, Bus, connected
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Wish
 from bus.queue import Queue
-from bus.routing import PreviousVersion, Router
+from bus.routing import PreviousVersion, Router, run_due
 from tests.servers.bus.handlers import POOL
 from tests.servers.bus.test_pool import waiting
 from tests.support.natsserver import NatsServer, made_anew
@@ -49,18 +49,23 @@ class All:
     kinds: tuple[str, ...] = (NAMESPACES.id,)
     owned: tuple[str, ...] = ()
     failures: int = 0
+    bugs: bool = False
     seen: list[tuple[str, str | None]] = field(default_factory=list)
 
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         if self.failures:
             self.failures -= 1
             raise Unreachable("away")
+        if self.bugs:
+            raise KeyError("a field that nobody foresaw")
         old = await before.object() if self.asks else None
         state = change.object().status.get("state", "")
         self.seen.append((state, old.status["state"] if old else None))
         return [subjects.without("object", change.stored.subject)]
 
     def unfinished(self, object: Object) -> bool:
+        if self.bugs:
+            raise KeyError("a field that nobody foresaw")
         return object.status.get("state") == "unfinished"
 
 
@@ -142,6 +147,49 @@ async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch
         # The next rounds look at what has come since.
         await announce(bus, "newer", "unfinished")
         await eventually(lambda: is_wished(bus, "left", "newer"))
+
+
+@rule("V-9")
+async def test_a_change_whose_mapping_fails_is_routed_to_its_own_object(bus: Bus) -> None:
+    await announce(bus, "web")
+    async with running(Router(bus, Queue(bus, POOL), All(bugs=True)).run()):
+        await eventually(lambda: is_wished(bus, "web"))
+        await eventually(lambda: nothing_in_hand(bus))
+
+
+async def test_a_change_of_another_kind_whose_mapping_fails_is_settled(bus: Bus) -> None:
+    await announce(bus, "web")
+    interest = All(bugs=True, kinds=("others.example.com", NAMESPACES.id))
+    async with running(Router(bus, Queue(bus, POOL), interest).run()):
+        await eventually(lambda: nothing_in_hand(bus))
+        assert await is_wished(bus)
+
+
+async def test_a_sweep_asks_for_what_nobody_can_judge(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    await announce(bus, "web")
+    async with running(Router(bus, Queue(bus, POOL), All(bugs=True)).sweep(0.05)):
+        await eventually(lambda: is_wished(bus, "web"))
+
+
+async def test_a_due_wish_that_cannot_be_read_is_a_wish(bus: Bus) -> None:
+    await bus.publish(subjects.due(POOL, subjects.key(space("web"))), b"nonsense")
+    async with running(run_due(bus, Queue(bus, POOL))):
+        await eventually(lambda: is_wished(bus, "web"))
+        await eventually(lambda: nothing_is_due(bus))
+
+
+async def nothing_in_hand(bus: Bus) -> bool:
+    """Whether all changes have been handed to the router, and settled."""
+    try:
+        info = await bus.api(f"CONSUMER.INFO.OBJECTS.route-{POOL}")
+    except ApiError:
+        return False
+    return (info["num_pending"], info["num_ack_pending"]) == (0, 0)
+
+
+async def nothing_is_due(bus: Bus) -> bool:
+    return not await waiting(bus, "LATER")
 
 
 async def has_seen(interest: All, times: int) -> bool:
