@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT = 5.0
 """Seconds to wait for an answer of the server."""
+
+_LOOK = 1.0
 
 _WRONG_LAST_SEQUENCE = 10071
 _SUBJECT_FULL = 10077
@@ -83,6 +86,9 @@ class Bus:
         self.requests = Requests(client)
         self._reconnected: list[Callable[[], None]] = []
         self._disconnected: list[Callable[[], None]] = []
+        self._lost_at: float | None = None
+        self.closing = False
+        """Whether we are ending the connection ourselves."""
 
     @property
     def max_payload(self) -> int:
@@ -91,6 +97,32 @@ class Bus:
     @property
     def connected(self) -> bool:
         return bool(self.client.is_connected)
+
+    @property
+    def lost_for(self) -> float:
+        """Seconds since the connection was lost; 0 while there is one."""
+        if self.connected:
+            return 0.0
+        return time.monotonic() - self._lost_at if self._lost_at else 0.0
+
+    @property
+    def dead(self) -> str:
+        """Why the connection will never come back; empty as long as it may."""
+        if self.client.is_closed:
+            return str(self.client.last_error or "it was closed")
+        # nats-py connects again in a task of its own, which may end by an error that it did not foresee.
+        task = self.client._reconnection_task
+        if self.client.is_reconnecting and task is not None and task.done():
+            error = None if task.cancelled() else task.exception()
+            return f"connecting again ended: {error!r}"
+        return ""
+
+    async def watch(self) -> None:
+        """End by Unreachable when the connection is lost for ever: this process can do nothing without it."""
+        while True:
+            if why := self.dead:
+                raise Unreachable(f"the connection to the bus is closed for ever: {why}")
+            await asyncio.sleep(_LOOK)
 
     @contextlib.contextmanager
     def on_reconnect(self, act: Callable[[], None]) -> Iterator[None]:
@@ -109,6 +141,7 @@ class Bus:
             act()
 
     def disconnected(self) -> None:
+        self._lost_at = time.monotonic()
         self.requests.lose()
         for act in self._disconnected:
             act()
@@ -184,6 +217,7 @@ class Bus:
         await self.api(f"STREAM.PURGE.{stream}", {"filter": subject} | ({"seq": before} if before else {}))
 
     async def close(self) -> None:
+        self.closing = True
         with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
             async with asyncio.timeout(TIMEOUT):
                 await (self.client.drain() if self.connected else self.client.close())
@@ -228,9 +262,14 @@ class _Fate:
         self._bus.reconnected()
 
     async def disconnected(self) -> None:
-        if self.entered and not self._bus.client.is_closed:
+        if not self.entered:
+            return
+        if self._bus.client.is_closed:
+            if not self._bus.closing:
+                logger.error("the bus at %s has ended the connection: %s", self._access.url, self._bus.dead)
+        else:
             logger.warning("lost the bus at %s; connecting again", self._access.url)
-            self._bus.disconnected()
+        self._bus.disconnected()
 
     async def failed(self, error: Exception) -> None:
         first, self.last_error = self.last_error is None, error

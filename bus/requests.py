@@ -12,7 +12,11 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from windowbox.errors import Malformed
+
 _NOBODY = "503"
+_LONGEST_SUBJECT = 3840
+"""The server ends a connection whose line is longer than 4,096 bytes: with subject, inbox and sizes."""
 
 
 class Requests:
@@ -29,6 +33,8 @@ class Requests:
         self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
     ) -> Msg:
         """The answer to one question. Raises what nats raises."""
+        if len(subject) > _LONGEST_SUBJECT:
+            raise Malformed(f"subject {subject[:80]}… has {len(subject)} characters, too many for the bus")
         if not self._inbox:
             await self._open()
         loop = asyncio.get_running_loop()

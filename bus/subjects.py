@@ -5,6 +5,7 @@ Only the first token stands in other files, too: where it is said what streams h
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import lru_cache
 
@@ -15,6 +16,9 @@ from windowbox.models.refs import ObjectRef
 # Kubernetes names never hold; what is left (RBAC names are nearly free) is spelled as =XX.
 _PLAIN = re.compile(r"[A-Za-z0-9:-]+")
 _ESCAPED = re.compile(r"=([0-9A-F]{2})")
+_LONGEST = 768
+"""Characters of a token. Kubernetes names have at most 253, each spelled with at most three; four tokens and
+what stands around them stay below the 4,096 bytes of a line of NATS's protocol."""
 _NOTHING = "~"
 
 
@@ -151,9 +155,14 @@ def without(prefix: str, subject: str) -> str:
 def _token(name: str) -> str:
     if not name:
         return _NOTHING
-    if _PLAIN.fullmatch(name):
-        return name
-    return "".join(_escaped(c) for c in name)
+    token = name if _PLAIN.fullmatch(name) else "".join(_escaped(c) for c in name)
+    return token if len(token) <= _LONGEST else _hashed(token)
+
+
+def _hashed(token: str) -> str:
+    """A token for a name that no real object has. It cannot be turned back, but is its own spelling."""
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    return f"too-long-{digest}"
 
 
 def _escaped(c: str) -> str:

@@ -69,6 +69,14 @@ class Process:
         about = {"role": self.role, "process": PROCESS, "metrics": self.metrics, "ready": self.ready}
         return about | {name: tell() for name, tell in self.details.items()}
 
+    def health(self) -> http.Health:
+        """Whether a restart would help, and whether there is a bus."""
+        if why := self.bus.dead:
+            return http.Health(False, f"the connection to the bus is closed: {why}")
+        if lost := self.bus.lost_for:
+            return http.Health(True, f"ok, but without the bus for {lost:.0f} s")
+        return http.Health()
+
     async def refresh(self) -> None:
         """Bring the gauges up to date that nobody counts along the way."""
         with contextlib.suppress(WindowboxError):
@@ -96,9 +104,9 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
         registry = Registry(bus)
         opened = await stack.enter_async_context(clusters(runtime, registry))
         made = Process(settings, role, bus, Leases(bus, PROCESS), registry, opened)
-        made.tasks |= {"leases": made.leases.run, "clusters": registry.run}
+        made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
         made.metrics = await stack.enter_async_context(
-            http.served(settings.metrics, lambda: made.ready and bus.connected, made.refresh)
+            http.served(settings.metrics, lambda: made.ready and bus.connected, made.refresh, made.health)
         )
         await stack.enter_async_context(presence.answering(bus, made.describe))
         yield made

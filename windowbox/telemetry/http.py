@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -11,13 +12,23 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from windowbox.errors import Malformed
 
 
+class Health(NamedTuple):
+    """What /healthz answers."""
+
+    well: bool = True
+    words: str = "ok"
+
+
 @contextlib.asynccontextmanager
 async def served(
-    address: str, ready: Callable[[], bool], refresh: Callable[[], Awaitable[None]]
+    address: str,
+    ready: Callable[[], bool],
+    refresh: Callable[[], Awaitable[None]],
+    health: Callable[[], Health] = lambda: Health(),
 ) -> AsyncIterator[str]:
     """Serve at `host:port` (port 0: any); gives the address it became.
 
-    `refresh` is done before metrics are told.
+    `refresh` is done before metrics are told. /healthz fails only for what a restart of the process cures.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
@@ -30,7 +41,8 @@ async def served(
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        found = health()
+        return web.Response(text=f"{found.words}\n", status=200 if found.well else 503)
 
     async def readyz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n") if ready() else web.Response(status=503, text="not ready\n")

@@ -54,6 +54,20 @@ def test_how_a_name_is_spelled(name: str, token: str) -> None:
     assert subjects.key(ObjectRef("c", "k", "n", name)) == f"c.k.n.{token}"
 
 
+@pytest.mark.parametrize("name", ["x" * 769, "ü" * 200, "_" * 300], ids=["plain", "beyond-ascii", "escaped"])
+def test_a_name_too_long_for_a_token_is_hashed(name: str) -> None:
+    key = subjects.key(ObjectRef("c", "k", "n", name))
+    assert len(key) <= 768 + 6
+    assert key != subjects.key(ObjectRef("c", "k", "n", name + "x"))
+    # What runs make of the key leads to the same key again.
+    assert subjects.key(subjects.ref(key)) == key
+
+
+def test_the_longest_names_of_kubernetes_are_spelled_out() -> None:
+    longest = ObjectRef("c", "k", "n" * 63, "a." * 126 + "a")
+    assert subjects.ref(subjects.key(longest)) == longest
+
+
 def test_the_subjects_of_an_object() -> None:
     key = "runtime.dnsrecords_extensions_gardener_cloud.shoot--local--a.web_one"
     assert subjects.key(WEB) == key

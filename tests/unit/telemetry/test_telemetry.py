@@ -133,6 +133,18 @@ async def test_a_process_tells_its_metrics_and_its_health() -> None:
         assert (await session.get("/readyz")).status == 200
 
 
+async def test_a_process_that_a_restart_would_cure_is_not_healthy() -> None:
+    async def refresh() -> None: ...
+
+    health = serving.Health(False, "the connection to the bus is closed")
+    async with (
+        serving.served("127.0.0.1:0", lambda: True, refresh, lambda: health) as address,
+        aiohttp.ClientSession(f"http://{address}") as session,
+    ):
+        answer = await session.get("/healthz")
+        assert (answer.status, await answer.text()) == (503, "the connection to the bus is closed\n")
+
+
 @pytest.mark.parametrize("address", ["9101", "localhost:http", "127.0.0.1:99999x"])
 async def test_an_address_that_is_none_is_named(address: str) -> None:
     async def refresh() -> None: ...

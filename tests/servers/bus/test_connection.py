@@ -1,0 +1,79 @@
+"""What becomes of a connection that the server ends, or that breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus import streams, subjects
+from bus.connection import Access, Bus, connected
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually, running, soon
+from windowbox.errors import Malformed, Unreachable
+from windowbox.models.refs import ObjectRef
+
+
+async def test_a_connection_ended_by_a_protocol_error_ends_its_watch(nats_url: str) -> None:
+    async with connected(Access(nats_url)) as bus:
+        assert not bus.dead
+        await bus.client.publish("x" * 5000, b"")
+        with pytest.raises(Unreachable, match="maximum control line exceeded"):
+            await soon(bus.watch())
+        assert bus.lost_for > 0
+
+
+async def test_questions_fail_at_once_when_the_connection_is_closed(nats_url: str) -> None:
+    async with connected(Access(nats_url)) as bus:
+        await streams.ensure(bus)
+        await bus.client.publish("x" * 5000, b"")
+        await eventually(lambda: is_dead(bus))
+        with pytest.raises(Unreachable):
+            await bus.last(streams.OBJECTS, "object.a.b.c.d")
+
+
+async def test_a_server_that_is_away_is_waited_for(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus, running(bus.watch()):
+        nats.stop()
+        await eventually(lambda: is_lost(bus))
+        assert not bus.dead
+        nats.start()
+        await eventually(lambda: is_connected(bus))
+        assert bus.lost_for == 0.0
+
+
+async def test_connecting_again_that_was_given_up_is_noticed(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        nats.stop()
+        await eventually(lambda: is_lost(bus))
+        task = bus.client._reconnection_task
+        assert task
+        task.cancel()
+        with pytest.raises(Unreachable, match="closed for ever"):
+            await soon(bus.watch())
+
+
+async def test_a_subject_that_the_server_would_end_the_connection_for_is_never_sent(bus: Bus) -> None:
+    with pytest.raises(Malformed, match="too many"):
+        await bus.publish(f"object.{'x' * 4000}", b"")
+    assert not bus.dead
+
+
+async def test_an_object_with_the_longest_names_is_stored_and_found(bus: Bus) -> None:
+    ref = ObjectRef(*["." * 20_000] * 4)
+    subject = subjects.seen(ref)
+    sequence = await bus.publish(subject, b"{}")
+    stored = await bus.last(streams.OBJECTS, subject)
+    assert stored
+    assert (stored.sequence, stored.subject) == (sequence, subject)
+    assert await bus.publish(subjects.wish("local-ext-shoot-after-worker", subjects.key(ref)), b"{}")
+
+
+async def is_dead(bus: Bus) -> bool:
+    return bool(bus.dead)
+
+
+async def is_lost(bus: Bus) -> bool:
+    return bus.lost_for > 0
+
+
+async def is_connected(bus: Bus) -> bool:
+    return bus.connected
