@@ -55,7 +55,7 @@ chaos: programs ## Break things under load and see everything converge
 generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.models.crds
 	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
-	$(BIN)/python -m windowbox.sandbox.grants > deploy/rbac.yaml
+	$(BIN)/python -m windowbox.rbac > deploy/rbac.yaml
 	$(BIN)/python -m windowbox.commands.settings_page
 
 coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew

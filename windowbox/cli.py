@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
             "windowbox.commands.clusters:clusters", "Which clusters are served; add and remove them."
         ),
         "resolver": Entry(
-            "windowbox.commands.resolver:resolver", "Have this host resolve names in the zone."
+            "windowbox.commands.resolver.command:resolver", "Have this host resolve names in the zone."
         ),
     },
     "Looking: what happened, and why": {

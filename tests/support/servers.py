@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from windowbox import rbac
 from windowbox.errors import Missing
-from windowbox.sandbox import binaries, certificates, controlplane, files, grants, processes, zoneserver
+from windowbox.sandbox import binaries, certificates, controlplane, files, manifests, processes, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
 
@@ -110,7 +111,7 @@ def control_plane(folder: Path, *, controllers: bool = False, audit: bool = Fals
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(etcd, folder))
         stack.enter_context(running(server, folder))
-        grants.apply_all(api)
+        manifests.apply_all(api)
         if controllers:
             stack.enter_context(running(_controllers(folder, identity, port), folder))
         yield ControlPlane(api.url, _kubeconfig(folder, api), api, _role_kubeconfigs(folder, api))
@@ -196,8 +197,8 @@ def _kubeconfig(folder: Path, api: ApiServer) -> Path:
 
 def _role_kubeconfigs(folder: Path, api: ApiServer) -> dict[str, Path]:
     paths = {}
-    for role in grants.RULES:
+    for role in rbac.RULES:
         paths[role] = folder / f"{role}.kubeconfig"
-        user = certificates.client(api.ca, folder / "pki", grants.user(role))
+        user = certificates.client(api.ca, folder / "pki", rbac.user(role))
         files.write_private(paths[role], controlplane.kubeconfig_text(api.url, api.ca, user))
     return paths

@@ -12,7 +12,7 @@ import click
 from windowbox.commands.sandbox import name_option, output_option
 
 if TYPE_CHECKING:
-    from windowbox.sandbox.findings import Finding
+    from windowbox.doctor.findings import Finding
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
 
@@ -37,7 +37,7 @@ def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: 
 
     Changes nothing. Ends with 1 if something is wrong.
     """
-    from windowbox.sandbox import checks
+    from windowbox.doctor import checks
     from windowbox.sandbox import state as states
 
     findings = checks.examine(states.folder(name), settings)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windowbox.sandbox import controlplane, files, grants, tokens, zoneserver
+from windowbox import rbac
+from windowbox.sandbox import controlplane, files, manifests, tokens, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
@@ -60,8 +61,8 @@ def bus_url(port: int) -> str:
 
 
 def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
-    known = tokens.tokens(token_file(folder), map(grants.user, grants.RULES))
-    users: dict[str, Pair | str] = {role: known[grants.user(role)] for role in grants.RULES}
+    known = tokens.tokens(token_file(folder), map(rbac.user, rbac.RULES))
+    users: dict[str, Pair | str] = {role: known[rbac.user(role)] for role in rbac.RULES}
     for role, user in {**users, "operator": api.user}.items():
         files.write_private(kubeconfig(folder, role), controlplane.kubeconfig_text(api.url, api.ca, user))
 
@@ -118,7 +119,7 @@ def _kinds(around: Surroundings) -> dict[str, Any]:
     return {
         "infrastructure": networks,
         "backup": {"root": str(backups(around.folder))},
-        "heartbeat": {"namespace": grants.SYSTEM_NAMESPACE},
+        "heartbeat": {"namespace": manifests.SYSTEM_NAMESPACE},
     }
 
 

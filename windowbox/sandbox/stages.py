@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from windowbox.errors import Malformed
-from windowbox.sandbox import binaries, busserver, controlplane, grants, processes, roles, zoneserver
+from windowbox.sandbox import binaries, busserver, controlplane, manifests, processes, roles, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.controlplane import Identities
@@ -93,7 +93,7 @@ def dns_key_file(folder: Path) -> Path:
 
 def _fill(api: ApiServer, site: Site | None) -> None:
     """Bring into the cluster what has to be there before those come who need it."""
-    grants.apply_all(api)
+    manifests.apply_all(api)
     if site:
         site.admit(api)
 

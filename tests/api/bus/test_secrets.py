@@ -27,9 +27,10 @@ from tests.e2e.witness import witnessing
 from tests.support import servers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
+from windowbox import rbac
 from windowbox.errors import WindowboxError
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS, ObjectRef
-from windowbox.sandbox import grants, processes
+from windowbox.sandbox import processes
 
 COMMANDS = {"watch": "watcher", "work": "worker", "patch": "patcher"}
 
@@ -215,7 +216,7 @@ def _let_the_watcher_list_secrets(plane: ControlPlane) -> None:
     binding = {
         "kind": "ClusterRoleBinding",
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": grants.user("watcher")}],
+        "subjects": [{"apiGroup": group, "kind": "User", "name": rbac.user("watcher")}],
     }
     plane.api.apply(f"{path}/clusterrolebindings/{name}", head | binding)
 

@@ -25,10 +25,10 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.clients import kube
+from windowbox.doctor import kinds
+from windowbox.doctor.kinds import UNSERVED
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES, RUNTIME, Resource
-from windowbox.sandbox import kindcheck
-from windowbox.sandbox.kindcheck import UNSERVED
 from workers.pools import EXTENSIONS
 
 GIVEN = Path(__file__).resolve().parents[3].parent / "shared" / "crds"
@@ -179,13 +179,13 @@ def test_doctor_says_that_it_may_not_look(plane: ControlPlane, nats: NatsServer,
     [(1, "Bastion of type local: 1 process"), (3, "Bastion of type local: 3 processes")],
 )
 def test_a_pool_says_how_many_serve_it(processes: int, said: str) -> None:
-    found = kindcheck.pool_finding("bastion", "Bastion of type local", processes)
+    found = kinds.pool_finding("bastion", "Bastion of type local", processes)
     assert (found.verdict, found.said, found.mend) == ("ok", said, "")
 
 
 def test_doctor_and_documentation_know_every_pool() -> None:
-    assert set(kindcheck.SERVED) == set(POOLS)
-    assert set(EXTENSIONS) <= set(kindcheck.SERVED)
+    assert set(kinds.SERVED) == set(POOLS)
+    assert set(EXTENSIONS) <= set(kinds.SERVED)
     page = (Path(__file__).parents[3] / "docs" / "kinds.md").read_text()
     assert [pool for pool in POOLS if f"`{pool}`" not in page] == []
     assert [kind for kind in KINDS if f"`{kind}`" not in page] == []

@@ -20,12 +20,12 @@ from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
 from tests.support.running import running
 from tests.support.servers import ControlPlane
+from windowbox import rbac
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
-from windowbox.sandbox import grants
 from workers.membership.joining import Joining
 
 RUNTIME = "runtime"
@@ -151,7 +151,7 @@ async def many_shoots(
         await simulator.add(RUNTIME)
         kubeconfig = simulator.write_kubeconfig(RUNTIME, folder)
         runtime = dataclasses.replace(
-            plane, kubeconfig=kubeconfig, kubeconfigs=dict.fromkeys(grants.RULES, kubeconfig)
+            plane, kubeconfig=kubeconfig, kubeconfigs=dict.fromkeys(rbac.RULES, kubeconfig)
         )
         for shoot in shoots:
             await stack.enter_async_context(_node(shoot))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.servers import ControlPlane
-from windowbox.sandbox import grants
+from windowbox import rbac
 
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"/apis/{_GROUP}/v1"
@@ -21,8 +21,8 @@ def bound(plane: ControlPlane, role: str, to: str) -> Iterator[None]:
         "apiVersion": f"{_GROUP}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": f"test:{role}-as-{to}"},
-        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": grants.user(to)},
-        "subjects": [{"apiGroup": _GROUP, "kind": "User", "name": grants.user(role)}],
+        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": rbac.user(to)},
+        "subjects": [{"apiGroup": _GROUP, "kind": "User", "name": rbac.user(role)}],
     }
     plane.api.apply(path, binding)
     try:
@@ -34,10 +34,10 @@ def bound(plane: ControlPlane, role: str, to: str) -> Iterator[None]:
 @contextlib.contextmanager
 def changed(plane: ControlPlane, role: str, rules: list[dict[str, Any]]) -> Iterator[None]:
     """A role with other rules than it has."""
-    path = f"{_RBAC}/clusterroles/{grants.user(role)}"
-    head = {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": grants.user(role)}}
+    path = f"{_RBAC}/clusterroles/{rbac.user(role)}"
+    head = {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": rbac.user(role)}}
     plane.api.apply(path, {**head, "rules": rules})
     try:
         yield
     finally:
-        plane.api.apply(path, {**head, "rules": grants.RULES[role]})
+        plane.api.apply(path, {**head, "rules": rbac.RULES[role]})

@@ -14,10 +14,11 @@ from tests.api.providers.liar import liar
 from tests.support.kindworld import inline
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
+from windowbox import rbac
 from windowbox.clients import identities, kube
 from windowbox.clients.kube import Kube
 from windowbox.models.refs import NAMESPACES, is_provider_cluster
-from windowbox.sandbox import certificates, controlplane, grants
+from windowbox.sandbox import certificates, controlplane
 
 A, B = SecretKey(namespace="a", name="cloudprovider"), SecretKey(namespace="b", name="cloudprovider")
 
@@ -41,7 +42,7 @@ def of(plane: ControlPlane, role: str = "provider") -> bytes:
 
 def nobody(plane: ControlPlane) -> bytes:
     """A user who is known, and may do nothing."""
-    user = certificates.client(plane.api.ca, plane.kubeconfig.parent / "pki", grants.user("nobody"))
+    user = certificates.client(plane.api.ca, plane.kubeconfig.parent / "pki", rbac.user("nobody"))
     return inline(controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user).encode())
 
 

@@ -9,21 +9,21 @@ import pytest
 from tests.api.providers import rights
 from tests.api.providers.test_errors import infrastructure
 from tests.support.kindworld import KindWorld
+from windowbox import rbac
 from windowbox.models.refs import INFRASTRUCTURES
-from windowbox.sandbox import grants
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_file_of_rights_is_up_to_date() -> None:
-    assert (ROOT / "deploy" / "rbac.yaml").read_text() == grants.text(), "run `make generate`"
+    assert (ROOT / "deploy" / "rbac.yaml").read_text() == rbac.text(), "run `make generate`"
 
 
 @pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
 def test_namespaces_pods_and_services_are_made_by_nobody_but_provider_credentials(role: str) -> None:
     made = [
         f"{verb} {resource}"
-        for rule in grants.RULES[role]
+        for rule in rbac.RULES[role]
         for resource in rule["resources"]
         for verb in rule["verbs"]
         if resource in ("namespaces", "pods", "services") and verb not in ("get", "list", "watch")
@@ -32,7 +32,7 @@ def test_namespaces_pods_and_services_are_made_by_nobody_but_provider_credential
 
 
 def test_no_role_may_do_everything() -> None:
-    for role, rules in grants.RULES.items():
+    for role, rules in rbac.RULES.items():
         for rule in rules:
             assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), role
 
@@ -41,7 +41,7 @@ def test_no_role_may_do_everything() -> None:
 async def test_each_right_of_the_provider_is_needed(world: KindWorld, resource: str) -> None:
     rules = [
         {**rule, "resources": [one for one in rule["resources"] if one != resource]}
-        for rule in grants.RULES["provider"]
+        for rule in rbac.RULES["provider"]
     ]
     fewer = [rule for rule in rules if rule["resources"]]
     shoot = await world.shoot()

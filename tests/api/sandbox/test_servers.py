@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.sandbox import grants, zoneserver
+from windowbox.sandbox import manifests, zoneserver
 
 
 async def test_a_nats_server_of_the_tests_own_has_jetstream(nats_url: str) -> None:
@@ -29,7 +29,7 @@ def test_a_control_plane_serves_objects(control_plane: ControlPlane) -> None:
 
 
 def test_rights_and_kinds_are_applied_twice_without_harm(control_plane: ControlPlane) -> None:
-    grants.apply_all(control_plane.api)
+    manifests.apply_all(control_plane.api)
 
 
 def test_a_name_server_keeps_its_zone_over_a_restart(named: NameServer) -> None:

@@ -24,7 +24,7 @@ from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
-from windowbox.sandbox import binaries, controlplane, files, grants, processes
+from windowbox.sandbox import binaries, controlplane, files, manifests, processes
 
 _numbers = itertools.count(1)
 
@@ -125,5 +125,5 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForgetfulPla
         binaries.find("kube-apiserver"), identity, port, etcd_port, ["--watch-cache=false"]
     )
     with servers.running(etcd, folder), servers.running(server, folder):
-        grants.apply_all(controlplane.api(identity, port))
+        manifests.apply_all(controlplane.api(identity, port))
         yield ForgetfulPlane(port, etcd_port, identity)

@@ -12,8 +12,9 @@ import yaml
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from windowbox import rbac
 from windowbox.errors import Refused
-from windowbox.sandbox import certificates, controlplane, grants
+from windowbox.sandbox import certificates, controlplane
 from windowbox.sandbox import state as states
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.options import Options
@@ -113,7 +114,7 @@ def _conditions(sandbox: Supervisor) -> dict[str, str]:
 def _api(sandbox: Supervisor, role: str) -> ApiServer:
     pki = sandbox.folder / "pki"
     identity = controlplane.identities(pki)
-    user = certificates.client(identity.ca, pki, grants.user(role))
+    user = certificates.client(identity.ca, pki, rbac.user(role))
     return ApiServer(f"https://127.0.0.1:{sandbox.state.ports['kube-apiserver']}", identity.ca, user)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.support import servers
 from tests.support.servers import NameServer
-from windowbox.commands.resolver import resolver
+from windowbox.commands.resolver.command import resolver
 from windowbox.errors import Refused, Unreachable
 from windowbox.sandbox import processes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from windowbox.sandbox.grants import RULES
+from windowbox.rbac import RULES
 
 READING = {"get", "list", "watch"}
 

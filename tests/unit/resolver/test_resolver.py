@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.rules import rule
-from windowbox import resolver
+from windowbox.commands.resolver import hosts
+from windowbox.commands.resolver.hosts import MARKER, Method
 from windowbox.errors import Malformed, Missing, Refused
-from windowbox.resolver import MARKER, Method
 
 ZONE = "local.gardener.cloud"
-V4 = resolver.target(ZONE, "127.0.0.1:5300")
-V6 = resolver.target(ZONE, "[::1]:5300")
+V4 = hosts.target(ZONE, "127.0.0.1:5300")
+V6 = hosts.target(ZONE, "[::1]:5300")
 
 
 @rule("2.19-host-resolvers")
@@ -41,8 +41,8 @@ V6 = resolver.target(ZONE, "[::1]:5300")
         ),
     ],
 )
-def test_what_is_written(method: Method, target: resolver.Target, lines: list[str]) -> None:
-    assert resolver.text(method, target) == "\n".join([MARKER, *lines, ""])
+def test_what_is_written(method: Method, target: hosts.Target, lines: list[str]) -> None:
+    assert hosts.text(method, target) == "\n".join([MARKER, *lines, ""])
 
 
 @rule("2.19-host-resolvers")
@@ -59,7 +59,7 @@ def test_what_is_written(method: Method, target: resolver.Target, lines: list[st
     ],
 )
 def test_where_it_is_written(method: Method, file: str) -> None:
-    assert resolver.path(method, ZONE, Path("/")) == Path(file)
+    assert hosts.path(method, ZONE, Path("/")) == Path(file)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_where_it_is_written(method: Method, file: str) -> None:
 def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], method: Method) -> None:
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
-    assert resolver.fitting(system, tmp_path) is method
+    assert hosts.fitting(system, tmp_path) is method
 
 
 @pytest.mark.parametrize(
@@ -90,50 +90,50 @@ def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], metho
 )
 def test_what_makes_no_sense_is_refused(zone: str, server: str) -> None:
     with pytest.raises(Malformed):
-        resolver.target(zone, server)
+        hosts.target(zone, server)
 
 
 def test_a_zone_is_taken_in_any_spelling() -> None:
-    assert resolver.target("Local.Gardener.Cloud.", "127.0.0.1:5300") == V4
-    assert resolver.target(ZONE, "127.0.0.1").port == 53
+    assert hosts.target("Local.Gardener.Cloud.", "127.0.0.1:5300") == V4
+    assert hosts.target(ZONE, "127.0.0.1").port == 53
 
 
-@pytest.mark.parametrize("method", list(resolver.FOLDERS))
+@pytest.mark.parametrize("method", list(hosts.FOLDERS))
 def test_writing_twice_is_writing_once(tmp_path: Path, method: Method) -> None:
-    assert resolver.install(method, V4, tmp_path) == resolver.path(method, ZONE, tmp_path)
-    assert resolver.install(method, V4, tmp_path) is None
+    assert hosts.install(method, V4, tmp_path) == hosts.path(method, ZONE, tmp_path)
+    assert hosts.install(method, V4, tmp_path) is None
 
 
 def test_another_port_replaces_what_we_wrote_before(tmp_path: Path) -> None:
-    resolver.install(Method.MACOS, V4, tmp_path)
-    written = resolver.install(Method.MACOS, resolver.target(ZONE, "127.0.0.1:5301"), tmp_path)
+    hosts.install(Method.MACOS, V4, tmp_path)
+    written = hosts.install(Method.MACOS, hosts.target(ZONE, "127.0.0.1:5301"), tmp_path)
     assert written is not None
     assert "port 5301" in written.read_text()
 
 
 def test_what_somebody_else_wrote_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
-    theirs = resolver.path(Method.MACOS, ZONE, tmp_path)
+    theirs = hosts.path(Method.MACOS, ZONE, tmp_path)
     theirs.parent.mkdir(parents=True)
     theirs.write_text("nameserver 10.0.0.1\n")
     with pytest.raises(Refused, match="not written by windowbox"):
-        resolver.install(Method.MACOS, V4, tmp_path)
-    assert list(resolver.installed(tmp_path)) == []
+        hosts.install(Method.MACOS, V4, tmp_path)
+    assert list(hosts.installed(tmp_path)) == []
     assert theirs.read_text() == "nameserver 10.0.0.1\n"
 
 
 def test_all_that_we_wrote_is_found_again(tmp_path: Path) -> None:
-    other = resolver.target("example.com", "127.0.0.1:5300")
-    for method in resolver.FOLDERS:
-        resolver.install(method, V4, tmp_path)
-    resolver.install(Method.MACOS, other, tmp_path)
+    other = hosts.target("example.com", "127.0.0.1:5300")
+    for method in hosts.FOLDERS:
+        hosts.install(method, V4, tmp_path)
+    hosts.install(Method.MACOS, other, tmp_path)
     (tmp_path / "etc/dnsmasq.d/README").write_text("not ours")
-    assert len(list(resolver.installed(tmp_path))) == 4
-    assert [method for method, _ in resolver.installed(tmp_path, ZONE)] == list(resolver.FOLDERS)
+    assert len(list(hosts.installed(tmp_path))) == 4
+    assert [method for method, _ in hosts.installed(tmp_path, ZONE)] == list(hosts.FOLDERS)
 
 
 def test_lines_for_a_hosts_file() -> None:
     addresses = {"b.x": [ip_address("10.0.0.2")], "a.x": [ip_address("10.0.0.1"), ip_address("fd00::1")]}
-    assert resolver.hosts_block("x", addresses).splitlines() == [
+    assert hosts.hosts_block("x", addresses).splitlines() == [
         "# windowbox: x",
         "10.0.0.1\ta.x",
         "fd00::1\ta.x",
@@ -145,4 +145,4 @@ def test_lines_for_a_hosts_file() -> None:
 def test_without_a_sandbox_one_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
     with pytest.raises(Missing, match="windowbox up"):
-        resolver.running_sandbox()
+        hosts.running_sandbox()

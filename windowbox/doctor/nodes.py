@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from windowbox.doctor.findings import Finding
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.findings import Finding
 from windowbox.sandbox.nodes import addresses, leftovers, network, site
 from windowbox.sandbox.options import Options
 

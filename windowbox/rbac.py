@@ -1,24 +1,15 @@
-"""What the cluster has to hold before windowbox works in it: the kinds, and who may do what."""
+"""Who may do what in the cluster: the least rights of each role."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from windowbox.errors import Unreachable
 from windowbox.models.refs import HEARTBEATS
-from windowbox.sandbox.apiserver import ApiServer
-
-MANIFESTS = Path(__file__).parents[2] / "deploy" / "crds"
-
-SYSTEM_NAMESPACE = "windowbox-system"
-"""Where windowbox keeps what is its own, such as the Lease that tells that it is well."""
 
 _EXTENSIONS = "extensions.gardener.cloud"
 _WATCH = ["list", "watch"]
-_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RBAC = "rbac.authorization.k8s.io/v1"
 
 
@@ -100,26 +91,14 @@ def user(role: str) -> str:
     return f"system:windowbox:{role}"
 
 
-def rights() -> list[dict[str, Any]]:
-    """What gives each role its rights, as the API takes it."""
+def manifests() -> list[dict[str, Any]]:
+    """A ClusterRole and a ClusterRoleBinding for each role."""
     return [made for role, rules in RULES.items() for made in (_role(role, rules), _binding(role))]
 
 
 def text() -> str:
     """The file `deploy/rbac.yaml`, for clusters of one's own."""
-    return f"# Made by `make generate` from windowbox/sandbox/grants.py.\n{yaml.safe_dump_all(rights())}"
-
-
-def apply_all(api: ApiServer, manifests: Path = MANIFESTS) -> None:
-    """Bring kinds and rights into the cluster. Safe to repeat."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
-    api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
-    for made in rights():
-        api.apply(f"/apis/{_RBAC}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
-    for path in sorted(manifests.glob("*.yaml")):
-        for manifest in yaml.safe_load_all(path.read_text()):
-            if manifest:
-                _define(api, manifest)
+    return f"# Made by `make generate` from windowbox/rbac.py.\n{yaml.safe_dump_all(manifests())}"
 
 
 def _role(role: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
@@ -140,17 +119,6 @@ def _binding(role: str) -> dict[str, Any]:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user(role)},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user(role)}],
     }
-
-
-def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
-    name = manifest["metadata"]["name"]
-    api.apply(f"{_CRDS}/{name}", manifest)
-    for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=10):
-        # A definition just made has `conditions: null`.
-        conditions = (event["object"].get("status") or {}).get("conditions") or []
-        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-            return
-    raise Unreachable(f"the API server does not serve {name} after 10 seconds")
 
 
 if __name__ == "__main__":

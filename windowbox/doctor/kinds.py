@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from bus import presence
 from bus.connection import connected
+from windowbox import rbac
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
+from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
-from windowbox.sandbox import grants
-from windowbox.sandbox.findings import Finding
 from windowbox.settings import ClusterSettings, NatsSettings, Settings
 
 _PATIENCE = 15
@@ -66,7 +66,7 @@ UNSERVED = {
 
 def examine(settings: Settings) -> Iterator[Finding]:
     """Everything about kinds. Changes nothing."""
-    if settings.nats.user in grants.RULES:
+    if settings.nats.user in rbac.RULES:
         return  # a role may neither ask who is there, nor look at what is not its business
     yield from _pools(settings.nats)
     yield from _waiting(settings.cluster)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bus.connection import connected
+from windowbox import rbac
+from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.dnssettings import ZoneSettings, split_server
-from windowbox.sandbox import binaries, grants
-from windowbox.sandbox.findings import Finding
+from windowbox.sandbox import binaries
 from windowbox.sandbox.roles import kubeconfig
 from windowbox.settings import ClusterSettings, NatsSettings, Settings
 
@@ -37,7 +38,7 @@ def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
     except Missing as error:
         yield Finding("rights", "note", str(error), "make setup")
         return
-    roles = [settings.nats.user] if settings.nats.user in grants.RULES else grants.RULES
+    roles = [settings.nats.user] if settings.nats.user in rbac.RULES else rbac.RULES
     for role in roles:
         cluster = settings.cluster
         if sandbox:
@@ -60,7 +61,7 @@ def zone(settings: ZoneSettings) -> Iterator[Finding]:
 
 async def _ask_bus(settings: NatsSettings) -> str:
     async with connected(settings.access("windowbox doctor"), patience=5) as bus:
-        if settings.user in grants.RULES:
+        if settings.user in rbac.RULES:
             return f"entered as {settings.user}"  # a role may ask about its own streams alone
         account = await bus.api("INFO")
     return f"JetStream with {account['streams']} streams"
@@ -77,7 +78,7 @@ def _role_rights(kubectl: list[str], role: str) -> Finding:
     what = f"rights of the {role}"
     reviews = [
         _review(rule, resource, verb)
-        for rule in grants.RULES[role]
+        for rule in rbac.RULES[role]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
@@ -107,7 +108,7 @@ def _verdict(what: str, role: str, answer: str) -> Finding:
         for asked in [review["spec"]["resourceAttributes"]]
     ]
     if refused:
-        mend = f"grant the ClusterRole {grants.user(role)} these verbs"
+        mend = f"grant the ClusterRole {rbac.user(role)} these verbs"
         return Finding(what, "wrong", f"may not {', '.join(refused)}", mend)
     return Finding(what, "ok", "all there")
 

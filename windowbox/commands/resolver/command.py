@@ -12,9 +12,9 @@ from threading import Thread
 
 import click
 
-from windowbox import resolver as hosts
+from windowbox.commands.resolver import hosts
+from windowbox.commands.resolver.hosts import IPAddress, Method, Target
 from windowbox.errors import Malformed, Refused, Unreachable
-from windowbox.resolver import IPAddress, Method, Target
 
 _server = click.option(
     "--server",

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from windowbox.doctor import loadbalancers
+from windowbox.doctor.findings import Finding
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.sandbox import balancercheck
-from windowbox.sandbox.findings import Finding
 
 
 def examined(*prefixes: str, **settings: Any) -> dict[str, Finding]:
     ranges = [{"prefixes": prefixes}] if prefixes else []
     asked = LoadBalancerSettings.model_validate({"ranges": ranges, **settings})
-    return {finding.what: finding for finding in balancercheck.examine(asked)}
+    return {finding.what: finding for finding in loadbalancers.examine(asked)}
 
 
 def test_without_ranges_one_is_told_what_to_set() -> None:

@@ -11,10 +11,10 @@ from ipaddress import ip_address
 
 from windowbox.clients import docker
 from windowbox.clients.envoy import hostnetwork, inotify, process, resources
+from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings, Network
 from windowbox.models.loadbalancers import Listener
-from windowbox.sandbox.findings import Finding
 
 _PATIENCE = 15
 _FEW = 16

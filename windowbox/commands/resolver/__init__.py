@@ -1,0 +1,1 @@
+"""`windowbox resolver`: the command, and the files of the host that it writes."""

@@ -1,0 +1,1 @@
+"""Checks of this machine, a sandbox, and the servers of a deployment."""

@@ -1,0 +1,43 @@
+"""What the sandbox's cluster holds before windowbox works in it: the kinds, and the rights of each role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from windowbox import rbac
+from windowbox.errors import Unreachable
+from windowbox.sandbox.apiserver import ApiServer
+
+CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+
+SYSTEM_NAMESPACE = "windowbox-system"
+"""Where windowbox keeps what is its own, such as the heartbeat's Lease."""
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def apply_all(api: ApiServer, crds: Path = CRDS) -> None:
+    """Create or update the namespace, the rights and the kinds. Safe to repeat."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+    api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
+    for made in rbac.manifests():
+        api.apply(f"/apis/{made['apiVersion']}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
+    for path in sorted(crds.glob("*.yaml")):
+        for manifest in yaml.safe_load_all(path.read_text()):
+            if manifest:
+                _define(api, manifest)
+
+
+def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
+    """Create or update a CustomResourceDefinition, and wait until the API server serves it."""
+    name = manifest["metadata"]["name"]
+    api.apply(f"{_CRDS}/{name}", manifest)
+    for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=10):
+        # A definition just made has `conditions: null`.
+        conditions = (event["object"].get("status") or {}).get("conditions") or []
+        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+            return
+    raise Unreachable(f"the API server does not serve {name} after 10 seconds")
