@@ -1,7 +1,7 @@
 """The script that a new machine runs first: it writes files and units, and starts the units.
 
 Byte for byte as machines know it from Gardener's own provider, wherever the shell leaves that as it is; see
-docs/decisions/0015-what-the-shell-would-alter-is-quoted.md for where it would not.
+docs/decisions/0015-data-that-a-shell-would-change-is-quoted.md for where it would not.
 """
 
 from __future__ import annotations
