@@ -1,4 +1,4 @@
-"""Which nodes take traffic, and where. Chapter 5 of the contract."""
+"""Which nodes take traffic, and where. Rules LB-5-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to nodes that run in Pods: through the host of each Pod. Chapter 10 of the contract."""
+"""The way to nodes that run in Pods: through the host of each Pod. Rules LB-10-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cloud-controller-manager-local does wrong, as chapter 11 of the contract has it, and we do not."""
+"""What cloud-controller-manager-local does wrong, by rules LB-11-*, and windowbox does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are told of a load balancer: the Events of chapter 3 of the contract, word by word."""
+"""What people are told of a load balancer: the Events of rules LB-3-*, word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of a Service start a run. Chapter 4 of the contract, and a little more."""
+"""Which changes of a Service start a run. Rules LB-4-* of docs/contract-coverage.md, and more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Service's status shows of its load balancer. Chapter 7 of the contract, and KEP-4631."""
+"""What a Service's status shows of its load balancer. Rules LB-7-* of docs/contract-coverage.md, and KEP-4631."""
 
 from __future__ import annotations
 

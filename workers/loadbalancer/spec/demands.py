@@ -1,4 +1,4 @@
-"""What a Service asks for. Chapter 7 of the contract."""
+"""What a Service asks for. Rules LB-7-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Services are ours. Chapter 1 of the contract."""
+"""Which Services are ours. Rules LB-1-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 
