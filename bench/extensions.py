@@ -29,7 +29,7 @@ async def run(count: int, singles: int, say: Say) -> ExtensionFigures:
         Observer.watching(here.client, INFRASTRUCTURES, "") as observer,
     ):
         figures = await _infrastructures(here, observer, count, singles, say)
-    say("starting a sandbox with played nodes")
+    say("starting a sandbox with simulated nodes")
     return dataclasses.replace(figures, bastions=await extensions_bastions.run(min(singles, _BASTIONS), say))
 
 

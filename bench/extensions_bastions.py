@@ -1,4 +1,4 @@
-"""Bastions on played nodes: how long they take once what they wait for is there."""
+"""Bastions on simulated nodes: how long they take once what they wait for is there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODES = 2
 
 async def run(count: int, say: Callable[[str], None]) -> Bastions:
     """Make so many, one after the other, each for a Shoot of its own."""
-    async with world("bastions", Options(played_nodes=_NODES)) as here:
+    async with world("bastions", Options(simulated_nodes=_NODES)) as here:
         made = Shoots(here.client, kubeconfigs.provider(here.sandbox.folder))
         say(f"{count} Shoots with Infrastructures")
         async with Observer.watching(here.client, INFRASTRUCTURES, "") as infrastructures:
@@ -37,7 +37,7 @@ async def run(count: int, say: Callable[[str], None]) -> Bastions:
         await here.quiet(calm=0.3)
         requests = audit.without_events(here.audit.requests())
     writes = round(audit.writes(requests) / count, 2)
-    return Bastions(count, f"{_NODES} played nodes", Spread.of(took), writes)
+    return Bastions(count, f"{_NODES} simulated nodes", Spread.of(took), writes)
 
 
 async def _took(here: World, made: Shoots, count: int) -> list[float]:

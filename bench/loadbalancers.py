@@ -43,9 +43,9 @@ _PATIENCE = 30.0
 _ENOUGH = 3
 
 
-async def run(times: int, say: Say, *, played: bool = False) -> BalancerFigures:
+async def run(times: int, say: Say, *, simulated: bool = False) -> BalancerFigures:
     """Measure each `times` times."""
-    chosen = loadbalancers_nodes.options(_NODES, played=played)
+    chosen = loadbalancers_nodes.options(_NODES, simulated=simulated)
     untried = "" if chosen.nodes else loadbalancers_nodes.missing()
     say("starting a sandbox with nodes")
     async with opened(chosen) as bench:

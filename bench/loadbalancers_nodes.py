@@ -1,4 +1,4 @@
-"""The nodes behind load balancers: real ones where this machine can have them, else played ones."""
+"""The nodes behind load balancers: real ones where this machine can have them, else simulated ones."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Ground(Protocol):
         """Through which node a client came who was greeted like this."""
 
 
-def options(count: int, *, played: bool = False) -> Options:
-    """A sandbox with so many nodes, real if this machine can have them and nobody asked for played ones."""
-    if played or missing():
-        return Options(played_nodes=count)
+def options(count: int, *, simulated: bool = False) -> Options:
+    """A sandbox with so many nodes: real ones if this machine can have them and nothing else is asked."""
+    if simulated or missing():
+        return Options(simulated_nodes=count)
     return Options(nodes=count)
 
 
@@ -71,7 +71,7 @@ def missing() -> str:
 
 
 def ground(sandbox: Supervisor, client: Client, chosen: Options) -> Ground:
-    return Real(sandbox, client) if chosen.nodes else Played(client, chosen.played_nodes)
+    return Real(sandbox, client) if chosen.nodes else Simulated(client, chosen.simulated_nodes)
 
 
 class Real:
@@ -115,13 +115,13 @@ class Real:
         return bool(found.get("status", {}).get("readyReplicas") == count)
 
 
-class Played:
-    """Played nodes; the simulator answers in place of all Pods."""
+class Simulated:
+    """Simulated nodes; the simulator answers in place of all Pods."""
 
     def __init__(self, client: Client, count: int) -> None:
         self._client = client
         self.names = names(count)
-        self.kind = f"{count} played nodes"
+        self.kind = f"{count} simulated nodes"
 
     async def prepare(self) -> None:
         """The simulator is there."""

@@ -24,10 +24,10 @@ _SHOWN = 5
 
 
 async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[Crowd]:
-    """Measure with so many Services, one size after the other, before played nodes."""
-    chosen = loadbalancers_nodes.options(_NODES, played=True)
+    """Measure with so many Services, one size after the other, before simulated nodes."""
+    chosen = loadbalancers_nodes.options(_NODES, simulated=True)
     chosen = chosen.model_copy(update={"addresses": (_prefix(),)})
-    say("starting a sandbox with played nodes")
+    say("starting a sandbox with simulated nodes")
     async with opened(chosen) as bench:
         await bench.ground.prepare()
         found, there = [], 0

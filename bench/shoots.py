@@ -155,4 +155,4 @@ CLOUD_PROFILE = {
         },
     },
 }
-"""Names an image for Bastions, which nobody pulls where nodes are played."""
+"""Names an image for Bastions, which nobody pulls where nodes are simulated."""

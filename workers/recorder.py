@@ -16,7 +16,7 @@ Json = Any
 
 
 class Recorder(Protocol):
-    """The world as one run sees it: the real one, or one played from a recording."""
+    """The world as one run sees it: the real one, or one simulated from a recording."""
 
     async def read(self, ref: ObjectRef) -> Object | None:
         """The object as the bus knows it; None if it is gone."""
@@ -30,7 +30,7 @@ class Recorder(Protocol):
         """
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
-        """What `parse` makes of a Secret's data. Noted is only that it was read; None when played back."""
+        """What `parse` makes of a Secret's data. Noted is only that it was read; None when simulated back."""
 
 
 def described(error: BaseException) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class LiveRecorder:
         try:
             answer = await act()
         except BaseException as error:
-            # Also what a deadline cuts short, or a bug: played back, it has to end in the same way.
+            # Also what a deadline cuts short, or a bug: simulated back, it has to end in the same way.
             self._note(door, request, effect, error=described(error))
             raise
         self._note(door, request, effect, answer=answer)

@@ -67,7 +67,7 @@ class Difference:
     outcome: str
     """How it ends now."""
     stopped: str = ""
-    """Why it could not be played to its end, if it could not."""
+    """Why it could not be simulated to its end, if it could not."""
 
 
 @dataclass
@@ -288,4 +288,4 @@ class _Nowhere:
     """Stands where the world would be."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a run that is played back reached for {name!r} past its doors")
+        raise AssertionError(f"a run that is simulated back reached for {name!r} past its doors")

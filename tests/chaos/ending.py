@@ -58,7 +58,7 @@ class Ending:
             for address in statuses.addresses(one):
                 for port in one.spec["ports"]:
                     said = await _answer(address, port["port"], port["protocol"])
-                    if not said.startswith("played-"):
+                    if not said.startswith("simulated-"):
                         problems.append(f"{name}: {address}:{port['port']}/{port['protocol']} {said}")
         return problems
 

@@ -1,4 +1,4 @@
-"""What runs with played nodes and Envoy need of this machine."""
+"""What runs with simulated nodes and Envoy need of this machine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from tests.support import servers
 from windowbox.clients.envoy import process as envoy
 from windowbox.errors import Missing
 from windowbox.sandbox import stages
-from windowbox.sandbox.simulated import children as played
+from windowbox.sandbox.simulated import children as simulated
 
 
 def missing() -> str | None:
     """Why they cannot run here; None if they can."""
     if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
         return reason
-    if not played.can_listen("127.77.0.1"):
-        return "127.77.0.1 is no address of this machine: played nodes need all of 127.0.0.0/8"
+    if not simulated.can_listen("127.77.0.1"):
+        return "127.77.0.1 is no address of this machine: simulated nodes need all of 127.0.0.0/8"
     try:
         envoy.packaged()
     except Missing as error:

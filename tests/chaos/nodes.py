@@ -1,4 +1,4 @@
-"""Nodes that come, change, break and go; `played-1` never does, so that there is always one that serves."""
+"""Nodes that come, change, break and go. `simulated-1` never does, so that one node always serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTICE = 5.0
 
 @dataclass
 class Nodes:
-    """An owner of played nodes."""
+    """An owner of simulated nodes."""
 
     kube: Kube
     network: str
@@ -46,9 +46,9 @@ class Nodes:
         while asyncio.get_running_loop().time() < deadline:
             self.chance.shuffle(what)
             for act in what:
-                await act(f"played-{self.chance.randrange(2, self.count + 1)}")
+                await act(f"simulated-{self.chance.randrange(2, self.count + 1)}")
                 await asyncio.sleep(self.chance.random())
-        await self._label(f"played-{self.count}", "true")
+        await self._label(f"simulated-{self.count}", "true")
 
     async def _leave(self, name: str) -> None:
         await self._go(name)
@@ -58,7 +58,7 @@ class Nodes:
     async def _join(self, _: str) -> None:
         await self._register(self.count + 1)
         await asyncio.sleep(2)
-        await self._go(f"played-{self.count + 1}")
+        await self._go(f"simulated-{self.count + 1}")
 
     async def _exclude(self, name: str) -> None:
         await self._label(name, "true")

@@ -15,7 +15,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NAMESPACES, SERVICES
 
 NAMESPACE = "chaos"
-NODES_WITH_PODS = ("played-1", "played-2")
+NODES_WITH_PODS = ("simulated-1", "simulated-2")
 _FIRST, _MOST = 80, 12
 """The first port of each Service, and how many different ones it has in its life."""
 _NAMES = 53

@@ -35,7 +35,7 @@ from windowbox.clients.kube import Kube
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import processes
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.simulated import children as played
+from windowbox.sandbox.simulated import children as simulated
 from windowbox.sandbox.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ async def _world(folder: Path) -> AsyncIterator[World]:
         pytest.skip(reason)
     port = processes.free_port()
     options = Options(
-        workers=2, watchers=2, patchers=2, played_nodes=NODES,
+        workers=2, watchers=2, patchers=2, simulated_nodes=NODES,
         # Addresses of its own, as the port is; and so few that they have to be used again.
         ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.{PREFIX}",),
     )  # fmt: skip
@@ -181,7 +181,7 @@ async def _world(folder: Path) -> AsyncIterator[World]:
 
 def _made(sandbox: Supervisor, api: Kube) -> World:
     access = converging.access(sandbox)
-    network = played.network(sandbox.state.ports["kube-controller-manager"])
+    network = simulated.network(sandbox.state.ports["kube-controller-manager"])
     services, nodes = Services(api, SEED, SERVICES), Nodes(api, network, NODES, random.Random(SEED))
     witness = Witness(api)
     return World(

@@ -39,7 +39,7 @@ async def test_each_shoot_has_its_parts_and_nothing_is_left_of_those_that_are_go
         pytest.skip(reason)
     port = processes.free_port()
     options = Options(
-        workers=2, watchers=2, patchers=2, played_nodes=2,
+        workers=2, watchers=2, patchers=2, simulated_nodes=2,
         ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.0/27",),
     )  # fmt: skip
     async with (

@@ -1,11 +1,11 @@
-"""A simulator of many clusters: the API servers of shoots, played on top of a single real API server.
+"""A simulator of many clusters: the API servers of shoots, simulated on top of a single real API server.
 
 What it says at `/shoot-<i>/…` is what the real server says of the part that belongs to that shoot: its
 namespaces are called `shoot-<i>-…` there, its Nodes (and whatever else has no namespace) likewise, and all it
 creates bears the label `shoot: shoot-<i>`. The controllers of the real server work for all of them at once:
 they copy the label of a Service to its EndpointSlices.
 
-Its limits: everybody is an administrator, so it plays no authentication and no rights. All shoots share
+Its limits: everybody is an administrator, so it simulates no authentication and no rights. All shoots share
 versions, kinds, node ports, and `status.message`s that tell true names. Label selectors are combined with its
 own; field selectors know only `metadata.name`. Bodies are JSON; a JSON patch is not translated. The resource
 versions of a shoot are those of the real server, so they go on even where nothing changes.

@@ -90,7 +90,7 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
 @click.option(
     "-n", "times", type=click.IntRange(1), default=20, show_default=True, help="How often each is measured."
 )
-@click.option("--played", is_flag=True, help="Played nodes, also where real ones could be had.")
+@click.option("--simulated", is_flag=True, help="Simulated nodes, also where real ones could be had.")
 @click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
 @click.option(
     "--services",
@@ -109,7 +109,7 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
 )
 @output_option
 def loadbalancer(
-    times: int, played: bool, crowded: bool, services: tuple[int, ...], idle: float, output: str
+    times: int, simulated: bool, crowded: bool, services: tuple[int, ...], idle: float, output: str
 ) -> None:
     """Load balancers from the API to clients, and what those who are connected notice of changes."""
     from bench import loadbalancers, loadbalancers_figures, loadbalancers_scale, tables
@@ -119,7 +119,7 @@ def loadbalancer(
         found = _run(loadbalancers_scale.run(services, times, idle, _say))
         shown, said = loadbalancers_figures.crowds(found), [dataclasses.asdict(each) for each in found]
     else:
-        figures = _run(loadbalancers.run(times, _say, played=played))
+        figures = _run(loadbalancers.run(times, _say, simulated=simulated))
         shown, said = loadbalancers_figures.latencies(figures), dataclasses.asdict(figures)
     if output == "json":
         click.echo(json.dumps(said, indent=2))

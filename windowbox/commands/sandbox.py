@@ -54,7 +54,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up                        one of each process\n"
     "  windowbox up --workers 4            four workers share the work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
-    "  windowbox up --played-nodes 100     many, without machines (anywhere)\n"
+    "  windowbox up --simulated-nodes 100     many, without machines (anywhere)\n"
     "  windowbox up --port named=5300      a port that never changes\n"
     "  windowbox up --name other           another sandbox beside the first"
 )
@@ -65,7 +65,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 @click.option(
     "--nodes", type=click.IntRange(0), help="How many real nodes. [default: 2 where possible, else 0]"
 )
-@click.option("--played-nodes", type=click.IntRange(0, 254), help="How many nodes without machines.")
+@click.option("--simulated-nodes", type=click.IntRange(0, 254), help="How many nodes without machines.")
 @click.option("--audit/--no-audit", default=None, help="Log every request to the API server.")
 @click.option("--dns-key/--no-dns-key", default=None, help="Take only signed DNS updates. [default: yes]")
 @click.option(
@@ -190,11 +190,11 @@ def choose_nodes(before: State | None, chosen: dict[str, Any]) -> None:
     from windowbox.sandbox.nodes import site
 
     if not (before and before.running()):
-        chosen.setdefault("nodes", 0 if chosen.get("played_nodes") else site.usual())
+        chosen.setdefault("nodes", 0 if chosen.get("simulated_nodes") else site.usual())
     if chosen.get("nodes") and not site.unsuited():
         packages.install_for_nodes(click.echo)
         obtain.obtain(site.PROGRAMS, click.echo)
-    if chosen.get("played_nodes"):
+    if chosen.get("simulated_nodes"):
         obtain.obtain(stages.PLAYED_PROGRAMS, click.echo)
 
 

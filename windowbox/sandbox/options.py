@@ -13,8 +13,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     patchers: int = Field(default=1, ge=0)
     nodes: int = Field(default=0, ge=0)
     """How many real nodes; they need Linux and root."""
-    played_nodes: int = Field(default=0, ge=0, le=254)
-    """How many nodes without machines, played by kwok and the node simulator."""
+    simulated_nodes: int = Field(default=0, ge=0, le=254)
+    """How many nodes without machines, simulated by kwok and the node simulator."""
     ranges: tuple[str, str] = ("198.18.0.0/15", "fd77:6e64:6278::/48")
     """Where the addresses of nodes and Pods come from, IPv4 and IPv6; each sandbox takes a part.
 

@@ -14,7 +14,7 @@ from windowbox.sandbox.nodes import programs
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.roles import Surroundings
-from windowbox.sandbox.simulated import children as played
+from windowbox.sandbox.simulated import children as simulated
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 PLAYED_PROGRAMS = ("kwok", "kube-scheduler")
@@ -31,7 +31,7 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
 
 def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     """A port for everything that listens: as told, else as last time if still free, else any."""
-    scheduler = ["kube-scheduler"] if options.nodes or options.played_nodes else []
+    scheduler = ["kube-scheduler"] if options.nodes or options.simulated_nodes else []
     names = [*_SERVER_PORTS, *scheduler, *(name for _, name in role_processes(options))]
     _check(options.ports, names)
     ports = dict(options.ports)  # taken or not: better an error than a surprise
@@ -79,8 +79,8 @@ def stages(
         [*_storage(folder, options, ports, around), *nodes[0]],
         [dataclasses.replace(apiserver, then=lambda: _fill(api, site)), *nodes[1]],
         [
-            *_controllers(identity, pki, ports, with_nodes=bool(site or options.played_nodes)),
-            *_played(folder, options, ports, api),
+            *_controllers(identity, pki, ports, with_nodes=bool(site or options.simulated_nodes)),
+            *_simulated(folder, options, ports, api),
             *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
             *nodes[2],
         ],
@@ -147,14 +147,14 @@ def _nodes(site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
     ]
 
 
-def _played(folder: Path, options: Options, ports: dict[str, int], api: ApiServer) -> list[Child]:
-    if not (count := options.played_nodes):
+def _simulated(folder: Path, options: Options, ports: dict[str, int], api: ApiServer) -> list[Child]:
+    if not (count := options.simulated_nodes):
         return []
     kubeconfig = roles.kubeconfig(folder, "operator")
-    network = played.network(ports["kube-controller-manager"])
+    network = simulated.network(ports["kube-controller-manager"])
     return [
-        played.kwok(binaries.find("kwok"), kubeconfig, api, count),
-        played.node_simulator(kubeconfig, count, network),
+        simulated.kwok(binaries.find("kwok"), kubeconfig, api, count),
+        simulated.node_simulator(kubeconfig, count, network),
     ]
 
 

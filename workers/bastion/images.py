@@ -1,4 +1,4 @@
-"""Which machine a Bastion is, and by which container image it is played."""
+"""Which machine a Bastion is, and by which container image it is simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to nodes that run in Pods: through the host of each Pod. Rules LB-10-* of docs/contract-coverage.md."""
+"""Routes to nodes that run in Pods, by way of each Pod's host. Rules LB-10-* (docs/contract-coverage.md)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class OperatingSystemConfigActuator(Actuator):
         """Nothing: the Secret has an owner."""
 
     async def _secrets(self, run: Run, spec: OperatingSystemConfigSpec) -> dict[str, Mapping[str, bytes]]:
-        """The data of all Secrets that files refer to. Nothing in them when a run is played back."""
+        """The data of all Secrets that files refer to. Nothing in them when a run is simulated back."""
         found: dict[str, Mapping[str, bytes]] = {}
         for name in _referenced(spec):
             ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, name)

@@ -43,7 +43,7 @@ def cloud_profile(*versions: tuple[str, str], **spec: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Yard:
-    """A Shoot, and the namespace of its machines, in which somebody plays the load balancer and the node."""
+    """A Shoot, and the namespace of its machines, with a simulated load balancer and node."""
 
     shoot: Client
     there: Client
@@ -64,7 +64,7 @@ class Yard:
         )
 
     async def ready(self, name: str = "cli") -> Object:
-        """The Bastion, after both have played their parts."""
+        """The Bastion, after both have simulated their parts."""
         await self.balanced(f"bastion-{name}")
         await self.started(f"bastion-{name}")
         return await self.shoot.until_ready(BASTIONS, name)

@@ -61,8 +61,8 @@ def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
 
 def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
     servers_of_nodes(*stages.PLAYED_PROGRAMS)
-    found = bench(tmp_path, "loadbalancer", "-n", "1", "--played")
-    assert found["nodes"] == "4 played nodes"
+    found = bench(tmp_path, "loadbalancer", "-n", "1", "--simulated")
+    assert found["nodes"] == "4 simulated nodes"
     measured = {one["what"]: one for one in found["measured"]}
     assert [(one["count"], one["failed"], one["errors"]) for one in measured.values()] == [(1, [], [])] * 8
     under_load = [what for what, one in measured.items() if one["connections"]]
@@ -89,7 +89,7 @@ def test_many_load_balancers_are_measured_in_crowds(tmp_path: Path) -> None:
 
 
 def servers_of_nodes(*programs: str) -> None:
-    """Skip where nodes cannot be played."""
+    """Skip where nodes cannot be simulated."""
     if reason := servers.missing(*programs):
         pytest.skip(reason)
 

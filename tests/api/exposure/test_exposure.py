@@ -1,4 +1,4 @@
-"""SelfHostedShootExposures, from the API to what is made of them. A test plays the load balancer."""
+"""SelfHostedShootExposures, from the API to what is made of them. A test simulates the load balancer."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from workers.loadbalancer.pool import Parts
 
 COUNT, SIZE = 100, 5
 PATIENCE = 120.0
-"""A single process does all the work here, and plays the clusters and nodes, too."""
+"""A single process does all the work here, and simulates the clusters and nodes, too."""
 
 
 @pytest_asyncio.fixture

@@ -1,4 +1,4 @@
-"""Services from the API to Envoy and back, on real servers; only the node behind is played."""
+"""Services from the API to Envoy and back, on real servers; only the node behind is simulated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NODE, NODE_PORT = f"{PLACE}.1", 31066
 async def world(
     control_plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> AsyncIterator[BalancerWorld]:
-    """A cluster with one played node, and three addresses to give away."""
+    """A cluster with one simulated node, and three addresses to give away."""
     ranges = [{"prefixes": [f"{PLACE}.17/32", f"{PLACE}.18/31"]}]
     async with (
         balancer_world(control_plane, nats, tmp_path, "balancers", ranges=ranges) as made,

@@ -1,4 +1,4 @@
-"""What the demo shows of kinds that make objects, on played nodes: what it says is what happens."""
+"""What the demo shows of kinds that make objects, on simulated nodes: what it says is what happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowbox.commands.kinds import demo
 from windowbox.sandbox import detached, environment, stages
 from windowbox.sandbox.state import State
 
-OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "played_nodes": 2}
+OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "simulated_nodes": 2}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_what_was_made_comes_back_goes_without_a_trace_and_a_second_run_shows_th
         assert "Namespace infra-shoot--demo--show" in said
         assert "NetworkPolicy provider-local-deny-all deleted by hand: back after" in said
         assert "Bastion shoot--demo--show/one: Succeeded, at 127." in said
-        assert "its first words: node=played-" in said
+        assert "its first words: node=simulated-" in said
         assert "Service bastion-one deleted by hand: back after" in said
         assert "Bastion shoot--demo--show/one deleted: gone after" in said
         assert "Infrastructure shoot--demo--show/one deleted: gone after" in said

@@ -1,4 +1,4 @@
-"""A cluster with two played nodes, shared by all tests here."""
+"""A cluster with two simulated nodes, shared by all tests here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip(reason)
     if not children.can_listen(FIRST):
         pytest.skip(f"{FIRST} is no address of this machine: `ifconfig lo0 alias {FIRST}` makes it one")
-    folder = tmp_path_factory.mktemp("played")
+    folder = tmp_path_factory.mktemp("simulated")
     with servers.control_plane(folder) as plane:
         controllers = controlplane.controllers(
             binaries.find("kube-controller-manager"), controlplane.identities(folder / "pki"),
@@ -34,20 +34,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="package")
 def simulated(cluster: ControlPlane) -> Iterator[ControlPlane]:
-    """The node simulator plays `played-1` and `played-2`."""
+    """The node simulator simulates `simulated-1` and `simulated-2`."""
     child = children.node_simulator(cluster.kubeconfig, 2, NETWORK)
     with servers.running(child, cluster.kubeconfig.parent):
         yield cluster
-
-
-@pytest.fixture(scope="package")
-def played(simulated: ControlPlane) -> Iterator[ControlPlane]:
-    """kwok plays their kubelets, too."""
-    if reason := servers.missing("kwok"):
-        pytest.skip(reason)
-    child = children.kwok(binaries.find("kwok"), simulated.kubeconfig, simulated.api, 2)
-    with servers.running(child, simulated.kubeconfig.parent):
-        yield simulated
 
 
 @pytest_asyncio.fixture

@@ -1,4 +1,4 @@
-"""A whole sandbox with played nodes: Pods are scheduled, run and are reached."""
+"""A whole sandbox with simulated nodes: Pods are scheduled, run and are reached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BEHAVIOUR = "simulator.windowbox/behaviour"
 async def sandbox(tmp_path: Path) -> AsyncIterator[Supervisor]:
     if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
         pytest.skip(reason)
-    options = Options(watchers=0, workers=0, patchers=0, played_nodes=2)
+    options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
     async with Supervisor.running(tmp_path / "sandbox", options) as running:
         yield running
 
@@ -50,15 +50,15 @@ async def test_pods_of_a_deployment_are_reached_while_they_are_ready(sandbox: Su
         world = World(opened)
         found = {node["metadata"]["name"]: node for node in (await opened.page(NODES)).items}
         first, second = (
-            found[name]["status"]["addresses"][0]["address"] for name in ("played-1", "played-2")
+            found[name]["status"]["addresses"][0]["address"] for name in ("simulated-1", "simulated-2")
         )
         service = await world.service({"port": 80}, selector={"app": "web"})
         port = node_port(service)
         assert await outcome(first, port) == "refused"
 
         await opened.create(DEPLOYMENTS, "default", deployment(2))
-        await becomes("played-1", first, port)
-        assert await outcome(second, port) == "played-2"
+        await becomes("simulated-1", first, port)
+        assert await outcome(second, port) == "simulated-2"
         assert await asked(first, port, b"?") == "refused"
 
         pods = [pod["metadata"]["name"] for pod in (await opened.page(PODS)).items]
@@ -66,7 +66,7 @@ async def test_pods_of_a_deployment_are_reached_while_they_are_ready(sandbox: Su
         await told(world, pods, "unready")
         await becomes("refused", first, port)
         await told(world, pods, None)
-        await becomes("played-1", first, port)
+        await becomes("simulated-1", first, port)
 
         await told(world, pods[:1], "fail")
 
@@ -89,10 +89,10 @@ async def test_the_node_simulator_comes_back_with_all_its_doors(sandbox: Supervi
         world = World(opened)
         address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
         _, port = await world.served()
-        await becomes("played-1", address, port)
+        await becomes("simulated-1", address, port)
         await sandbox.kill("node-simulator")
         await sandbox.ready("node-simulator")
-        await becomes("played-1", address, port)
+        await becomes("simulated-1", address, port)
 
 
 async def test_what_goes_in_a_gap_of_the_watch_is_noticed(sandbox: Supervisor) -> None:
@@ -100,15 +100,15 @@ async def test_what_goes_in_a_gap_of_the_watch_is_noticed(sandbox: Supervisor) -
         world = World(opened)
         address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
         gone, port = await world.served()
-        await becomes("played-1", address, port)
+        await becomes("simulated-1", address, port)
         _, kept = await world.served()
-        await becomes("played-1", address, kept)
+        await becomes("simulated-1", address, kept)
         sandbox.signal("node-simulator", signal.SIGSTOP)
         await sandbox.kill("kube-apiserver")  # and with it the watch
         await sandbox.ready("kube-apiserver")
         await world.drop(gone)
         sandbox.signal("node-simulator", signal.SIGCONT)
         await becomes("refused", address, port)
-        assert await outcome(address, kept) == "played-1"
+        assert await outcome(address, kept) == "simulated-1"
         _, port = await world.served()
-        await becomes("played-1", address, port)
+        await becomes("simulated-1", address, port)

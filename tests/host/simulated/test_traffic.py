@@ -28,17 +28,17 @@ TAINTED = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect
 
 async def test_each_node_greets_with_its_name_and_the_peer_it_sees(world: World) -> None:
     _, port = await world.served()
-    await becomes("played-1", FIRST, port)
-    assert await outcome(SECOND, port) == "played-2"
+    await becomes("simulated-1", FIRST, port)
+    assert await outcome(SECOND, port) == "simulated-2"
     reader, writer = await asyncio.open_connection(FIRST, port)
     host, source = writer.get_extra_info("sockname")
-    assert await soon(reader.readline()) == f"node=played-1 peer={host}:{source}\n".encode()
+    assert await soon(reader.readline()) == f"node=simulated-1 peer={host}:{source}\n".encode()
     writer.close()
 
 
 async def test_what_is_sent_comes_back_until_the_client_ends(world: World) -> None:
     _, port = await world.served()
-    await becomes("played-1", FIRST, port)
+    await becomes("simulated-1", FIRST, port)
     reader, writer = await asyncio.open_connection(FIRST, port)
     await soon(reader.readline())
     sent = bytes(range(256)) * 8192
@@ -56,10 +56,10 @@ async def test_what_is_sent_comes_back_until_the_client_ends(world: World) -> No
 @pytest.mark.parametrize("size", [1, 9_000, 60_000])
 async def test_each_datagram_is_answered_after_a_greeting(world: World, size: int) -> None:
     service = await world.service({"port": 53, "protocol": "UDP"})
-    await world.endpoints(service, ["played-1"], protocol="UDP")
+    await world.endpoints(service, ["simulated-1"], protocol="UDP")
     data, port = b"x" * size, node_port(service)
     greeting, _, rest = (await answered(FIRST, port, data)).partition(b"\n")
-    assert greeting.startswith(b"node=played-1 peer=127.")
+    assert greeting.startswith(b"node=simulated-1 peer=127.")
     assert rest == data
 
 
@@ -68,41 +68,41 @@ async def test_one_number_serves_both_protocols(world: World) -> None:
         {"name": "tcp", "port": 53, "nodePort": 30153},
         {"name": "udp", "port": 53, "protocol": "UDP", "nodePort": 30153},
     )
-    part = await world.endpoints(service, ["played-1"])
+    part = await world.endpoints(service, ["simulated-1"])
     ports = [{"name": "tcp", "port": 53}, {"name": "udp", "port": 53, "protocol": "UDP"}]
     await world.kube.delete(ENDPOINT_SLICES, "default", part.name)
     body = {**part.raw, "metadata": {"name": part.name, "labels": part.labels}, "ports": ports}
     await world.kube.create(ENDPOINT_SLICES, "default", body)
-    await becomes("played-1", FIRST, 30153)
-    assert (await answered(FIRST, 30153, b"?")).startswith(b"node=played-1")
+    await becomes("simulated-1", FIRST, 30153)
+    assert (await answered(FIRST, 30153, b"?")).startswith(b"node=simulated-1")
     await world.drop(service)
     await becomes("refused", FIRST, 30153)
 
 
 async def test_a_service_without_ready_endpoints_refuses(world: World) -> None:
     service, port = await world.served()
-    await becomes("played-1", FIRST, port)
+    await becomes("simulated-1", FIRST, port)
     for part in (await world.kube.page(ENDPOINT_SLICES)).items:
         if part["metadata"]["labels"].get("kubernetes.io/service-name") == service.name:
             await world.kube.delete(ENDPOINT_SLICES, "default", part["metadata"]["name"])
     await becomes("refused", FIRST, port)
-    await world.endpoints(service, ["played-1"], ready=False)
+    await world.endpoints(service, ["simulated-1"], ready=False)
     marker = await world.served()  # whatever was said before it has been heard, too
-    await becomes("played-1", FIRST, marker[1])
+    await becomes("simulated-1", FIRST, marker[1])
     assert await outcome(FIRST, port) == "refused"
     assert await asked(FIRST, port, b"?") == "refused"
 
 
 async def test_a_node_without_local_endpoints_drops_and_says_so(world: World) -> None:
-    service, port = await world.served("played-2", externalTrafficPolicy="Local")
+    service, port = await world.served("simulated-2", externalTrafficPolicy="Local")
     check = service.spec["healthCheckNodePort"]
-    await becomes("played-2", SECOND, port)
+    await becomes("simulated-2", SECOND, port)
     assert await outcome(FIRST, port) == "dropped"
     told = {"service": {"namespace": "default", "name": service.name}, "serviceProxyHealthy": True}
     assert await health(SECOND, check) == (200, {**told, "localEndpoints": 1})
     assert await health(FIRST, check) == (503, {**told, "localEndpoints": 0})
-    await world.endpoints(service, ["played-1", "played-2"])
-    await becomes("played-1", FIRST, port)
+    await world.endpoints(service, ["simulated-1", "simulated-2"])
+    await becomes("simulated-1", FIRST, port)
     assert (await health(SECOND, check))[1]["localEndpoints"] == 2
     await world.kube.merge(SERVICES, "default", service.name, {"spec": {"externalTrafficPolicy": "Cluster"}})
     await becomes("refused", FIRST, check)
@@ -110,7 +110,7 @@ async def test_a_node_without_local_endpoints_drops_and_says_so(world: World) ->
 
 async def test_a_node_about_to_go_says_so(world: World) -> None:
     assert (await health(FIRST, 10256))[0] == 200
-    await world.kube.merge(NODES, "", "played-1", TAINTED)
+    await world.kube.merge(NODES, "", "simulated-1", TAINTED)
 
     async def told() -> bool:
         return (await health(FIRST, 10256))[0] == 503
@@ -118,7 +118,7 @@ async def test_a_node_about_to_go_says_so(world: World) -> None:
     await eventually(told)
     assert (await health(FIRST, 10256))[1]["nodeEligible"] is False
     assert (await health(SECOND, 10256))[0] == 200
-    await world.kube.merge(NODES, "", "played-1", {"spec": {"taints": None}})
+    await world.kube.merge(NODES, "", "simulated-1", {"spec": {"taints": None}})
 
     async def healed() -> bool:
         return (await health(FIRST, 10256))[0] == 200
@@ -139,13 +139,13 @@ async def test_a_node_misbehaves_until_told_otherwise(
 ) -> None:
     _, port = await world.served()
     datagrams = await world.service({"port": 53, "protocol": "UDP"})
-    await world.endpoints(datagrams, ["played-1"], protocol="UDP")
-    await becomes("played-1", FIRST, port)
+    await world.endpoints(datagrams, ["simulated-1"], protocol="UDP")
+    await becomes("simulated-1", FIRST, port)
     await answered(FIRST, node_port(datagrams), b"?")
-    await world.behave("played-1", behaviour)
+    await world.behave("simulated-1", behaviour)
     try:
         await becomes(tcp, FIRST, port)
-        assert await outcome(SECOND, port) == "played-2"
+        assert await outcome(SECOND, port) == "simulated-2"
 
         async def as_told() -> bool:
             return await asked(FIRST, node_port(datagrams), b"?") == udp
@@ -153,14 +153,14 @@ async def test_a_node_misbehaves_until_told_otherwise(
         await eventually(as_told)
         assert (await health(FIRST, 10256))[0] == 0
     finally:
-        await world.behave("played-1", None)
-    await becomes("played-1", FIRST, port)
+        await world.behave("simulated-1", None)
+    await becomes("simulated-1", FIRST, port)
     assert (await health(FIRST, 10256))[0] == 200
 
 
 async def test_established_connections_survive_their_port(world: World) -> None:
     service, port = await world.served()
-    await becomes("played-1", FIRST, port)
+    await becomes("simulated-1", FIRST, port)
     reader, writer = await asyncio.open_connection(FIRST, port)
     await soon(reader.readline())
     await world.drop(service)
@@ -172,21 +172,21 @@ async def test_established_connections_survive_their_port(world: World) -> None:
 
 async def test_a_port_passes_from_one_service_to_the_next(world: World) -> None:
     first, port = await world.served()
-    await becomes("played-1", FIRST, port)
+    await becomes("simulated-1", FIRST, port)
     await world.drop(first)
     second = await world.service({"port": 80, "nodePort": port}, externalTrafficPolicy="Local")
-    await world.endpoints(second, ["played-2"])
+    await world.endpoints(second, ["simulated-2"])
     await becomes("dropped", FIRST, port)
-    assert await outcome(SECOND, port) == "played-2"
+    assert await outcome(SECOND, port) == "simulated-2"
 
 
 async def test_a_node_that_joins_is_served_and_one_that_leaves_is_not(world: World) -> None:
     _, port = await world.served()
     await nodes.register(world.kube, 3, "127.77.0.0/24")
-    await becomes("played-3", "127.77.0.3", port)
+    await becomes("simulated-3", "127.77.0.3", port)
     await nodes.register(world.kube, 2, "127.77.0.0/24")  # fewer than before: the last one goes
     await becomes("refused", "127.77.0.3", port)
-    assert await outcome(FIRST, port) == "played-1"
+    assert await outcome(FIRST, port) == "simulated-1"
 
 
 async def test_a_port_held_by_somebody_else_is_opened_once_it_is_free(world: World) -> None:
@@ -194,10 +194,10 @@ async def test_a_port_held_by_somebody_else_is_opened_once_it_is_free(world: Wor
         held.bind((FIRST, 30777))
         held.listen()
         service = await world.service({"port": 80, "nodePort": 30777})
-        await world.endpoints(service, ["played-1"])
-        await becomes("played-2", SECOND, 30777)
+        await world.endpoints(service, ["simulated-1"])
+        await becomes("simulated-2", SECOND, 30777)
         assert await outcome(FIRST, 30777) == "silent"
-    await becomes("played-1", FIRST, 30777)
+    await becomes("simulated-1", FIRST, 30777)
     await world.drop(service)
 
 
@@ -206,5 +206,5 @@ async def test_nodes_registered_twice_keep_their_names_and_addresses(
 ) -> None:
     await nodes.register(world.kube, 2, "127.77.0.0/24")
     found = (await world.kube.page(NODES)).items
-    assert [node["metadata"]["name"] for node in found] == ["played-1", "played-2"]
+    assert [node["metadata"]["name"] for node in found] == ["simulated-1", "simulated-2"]
     assert [node["status"]["addresses"][0]["address"] for node in found] == [FIRST, SECOND]

@@ -1,4 +1,4 @@
-"""A cluster with played nodes, and clients who knock at their open_ports."""
+"""A cluster with simulated nodes, and clients who knock at their open_ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NETWORK = "127.77.0.0/24"
 PODS = Resource("", "v1", "pods", "Pod")
 BEHAVIOUR = "simulator.windowbox/behaviour"
 FIRST, SECOND = "127.77.0.1", "127.77.0.2"
-"""Addresses of the Nodes `played-1` and `played-2`."""
+"""Addresses of the Nodes `simulated-1` and `simulated-2`."""
 
 _numbers = itertools.count(1)
 
@@ -63,7 +63,7 @@ class World:
     async def served(self, *nodes: str, **spec: Any) -> tuple[Object, int]:
         """A Service with an endpoint on each of the nodes, and its node port."""
         service = await self.service(**spec)
-        await self.endpoints(service, nodes or ["played-1"])
+        await self.endpoints(service, nodes or ["simulated-1"])
         return service, node_port(service)
 
     async def behave(self, node: str, how: str | None) -> None:

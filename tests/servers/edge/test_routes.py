@@ -124,7 +124,7 @@ def _ways(nodes: Mapping[str, list[Backend]]) -> Ways:
 
 @dataclass
 class Scene:
-    """A shoot with one node, whose machine is played by messages on the bus."""
+    """A shoot with one node, whose machine is simulated by messages on the bus."""
 
     bus: Bus
     machines: Machines

@@ -1,4 +1,4 @@
-"""Nodes played by servers on loopback addresses: they say who they are, and whom they see."""
+"""Nodes simulated by servers on loopback addresses: they say who they are, and whom they see."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ class Model:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_order_of_asking_and_leaving_keeps_the_book_in_order(nats_url: str, steps: list[object]) -> None:
-    asyncio.run(_played(nats_url, cast("list[tuple[str, str, dict[str, object]]]", steps)))
+    asyncio.run(_simulated(nats_url, cast("list[tuple[str, str, dict[str, object]]]", steps)))
 
 
-async def _played(url: str, steps: Iterable[tuple[str, str, dict[str, object]]]) -> None:
+async def _simulated(url: str, steps: Iterable[tuple[str, str, dict[str, object]]]) -> None:
     async with connected(Access(url)) as bus:
         await streams.ensure(bus)
         async with settled(bus, PREFIX) as one, opened(bus, range_of(PREFIX)) as two:

@@ -63,7 +63,7 @@ def test_however_fast_the_other_is_repairs_become_few(delays: list[float]) -> No
     assert repairs <= 5 + 6 + (clock.now - 1000) / 60
 
 
-class Played:
+class Simulated:
     """Doors behind which everything gives one answer."""
 
     def __init__(self, answer: Any) -> None:
@@ -96,13 +96,13 @@ async def _act() -> None: ...
     ],
 )
 async def test_what_changes_the_world_is_noticed(answer: Any, effect: bool, changed: bool) -> None:
-    recorder = Noticing(Played(answer))
+    recorder = Noticing(Simulated(answer))
     assert await recorder.call("door", None, _act, effect=effect) == answer
     assert recorder.changed is changed
 
 
 async def test_what_fails_has_changed_nothing() -> None:
-    recorder = Noticing(Played(Refused("no")))
+    recorder = Noticing(Simulated(Refused("no")))
     with pytest.raises(Refused):
         await recorder.call("door", None, _act, effect=True)
     assert not recorder.changed

@@ -1,4 +1,4 @@
-"""What one run gets to see when it is played back."""
+"""What one run gets to see when it is simulated back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def playing(*calls: Call) -> ReplayRecorder:
 
 
 async def raised(error: BaseException) -> Exception:
-    """What a door raises when played back, at which `error` was raised."""
+    """What a door raises when simulated back, at which `error` was raised."""
     noted = Call.model_validate_json(Call(door="dns", request={}, error=described(error)).encoded())
     with pytest.raises(Exception) as caught:
         await playing(noted).call("dns", {}, nothing)

@@ -1,4 +1,4 @@
-"""Addresses of played nodes."""
+"""Addresses of simulated nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a played node listens: the cases of kube-proxy."""
+"""Where a simulated node listens: the cases of kube-proxy."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_a_node_behaves_as_told(behaviour: Behaviour, expected: dict[Place, Open
 
 
 def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
-    played = {"labels": {"kwok.x-k8s.io/node": "fake"}}
+    simulated = {"labels": {"kwok.x-k8s.io/node": "fake"}}
     return Object(
         {
-            "metadata": {"name": "one", **played, **metadata},
+            "metadata": {"name": "one", **simulated, **metadata},
             "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
             "status": {"addresses": [{"type": "InternalIP", "address": "127.77.0.1"}]},
         }
@@ -103,7 +103,7 @@ def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(raw_node(labels={}), id="not-played"),
+        pytest.param(raw_node(labels={}), id="not-simulated"),
         pytest.param(Object({**raw_node().raw, "status": {}}), id="no-address"),
         pytest.param(
             Object(

@@ -108,7 +108,7 @@ def _lacking(state: State) -> str:
 
     if state.options.nodes and not sshimage.found():
         return "this machine has no OpenSSH server (sshd) that could run in its Pod"
-    if state.options.nodes or state.options.played_nodes:
+    if state.options.nodes or state.options.simulated_nodes:
         return ""
     return "there are no nodes that could run its Pod"
 

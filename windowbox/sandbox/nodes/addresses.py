@@ -76,7 +76,9 @@ class Plan:
 
 def names(count: int) -> tuple[str, ...]:
     if count > MOST_NODES:
-        raise Malformed(f"{count} real nodes: a sandbox has {MOST_NODES} at most; played nodes have no limit")
+        raise Malformed(
+            f"{count} real nodes: a sandbox has {MOST_NODES} at most; simulated nodes have no limit"
+        )
     return tuple(f"node-{i}" for i in range(1, count + 1))
 
 

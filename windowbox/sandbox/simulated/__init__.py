@@ -1,1 +1,1 @@
-"""Played nodes: Nodes without machines. kwok plays their kubelets, the node simulator their network."""
+"""Nodes without machines: kwok simulates their kubelets, the node simulator their network."""

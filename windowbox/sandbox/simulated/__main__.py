@@ -1,4 +1,4 @@
-"""`python -m windowbox.sandbox.simulated`: register played Nodes, then simulate them until told to end."""
+"""`python -m windowbox.sandbox.simulated`: register simulated Nodes, then simulate them until told to end."""
 
 from __future__ import annotations
 

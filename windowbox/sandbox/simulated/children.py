@@ -31,7 +31,7 @@ def network(port: int) -> str:
 
 
 def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int) -> Child:
-    """Plays the kubelets; ready when all `count` played Nodes are."""
+    """Plays the kubelets; ready when all `count` simulated Nodes are."""
     stages = kubeconfig.parent / "kwok.yaml"
     files.write(stages, kubelets.configuration())
     return Child(
@@ -47,11 +47,11 @@ def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int) -> Child:
 
 
 def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
-    """Registers the Nodes and plays their network; ready when every node answers."""
+    """Registers the Nodes and simulates their network; ready when every node answers."""
     addresses = nodes.addresses(network, count)
     if foreign := [address for address in addresses if not can_listen(address)]:
         raise Refused(
-            f"played nodes cannot listen on {', '.join(foreign)}: "
+            f"simulated nodes cannot listen on {', '.join(foreign)}: "
             f"let the addresses be this machine's, `sudo ifconfig lo0 alias {foreign[0]}` on macOS"
         )
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,4 +1,4 @@
-"""Who answers at a played node's port: tells its name and whom it sees, then gives back what it gets."""
+"""Who answers at a simulated node's port: tells its name and whom it sees, then gives back what it gets."""
 
 from __future__ import annotations
 

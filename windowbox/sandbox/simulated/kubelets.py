@@ -54,7 +54,7 @@ nodeInfo:
   kernelVersion: kwok-{{ Version }}
   kubeletVersion: kwok-{{ Version }}
   kubeProxyVersion: kwok-{{ Version }}
-  osImage: played
+  osImage: simulated
   machineID: ""
   systemUUID: ""
   bootID: ""

@@ -1,4 +1,4 @@
-"""The open open_ports of played nodes: real sockets on loopback addresses."""
+"""The open open_ports of simulated nodes: real sockets on loopback addresses."""
 
 from __future__ import annotations
 

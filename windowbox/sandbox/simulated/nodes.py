@@ -1,4 +1,4 @@
-"""The Nodes to be played, as their kubelets would register them."""
+"""The Nodes to be simulated, as their kubelets would register them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import NODES
 from windowbox.sandbox.simulated.seen import PLAYED
 
-_NAME = re.compile(r"played-(\d+)")
+_NAME = re.compile(r"simulated-(\d+)")
 
 
 def addresses(network: str, count: int) -> list[str]:
@@ -23,7 +23,7 @@ def addresses(network: str, count: int) -> list[str]:
     except ValueError as error:
         raise Malformed(f"network {network!r}: {error}; write it like 127.77.0.0/24") from None
     if not prefix.is_loopback:
-        raise Malformed(f"network {network!r}: played nodes live on loopback; write it like 127.77.0.0/24")
+        raise Malformed(f"network {network!r}: simulated nodes live on loopback; write it like 127.77.0.0/24")
     if count > max(prefix.num_addresses - 2, 0):
         raise Malformed(f"network {network!r} has no room for {count} nodes")
     hosts = prefix.hosts()
@@ -31,7 +31,7 @@ def addresses(network: str, count: int) -> list[str]:
 
 
 def names(count: int) -> list[str]:
-    return [f"played-{number}" for number in range(1, count + 1)]
+    return [f"simulated-{number}" for number in range(1, count + 1)]
 
 
 async def register(kube: Kube, count: int, network: str) -> None:
@@ -66,7 +66,7 @@ def _manifest(name: str, address: str) -> dict[str, Any]:
             "labels": {PLAYED: "fake", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
             "annotations": {PLAYED: "fake"},
         },
-        "spec": {"providerID": f"played://{name}"},
+        "spec": {"providerID": f"simulated://{name}"},
         "status": {
             "addresses": [
                 {"type": "InternalIP", "address": address},

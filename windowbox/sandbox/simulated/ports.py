@@ -1,4 +1,4 @@
-"""Where a played node listens, and what it does there: decided as kube-proxy decides."""
+"""Where a simulated node listens, and what it does there: decided as kube-proxy decides."""
 
 from __future__ import annotations
 

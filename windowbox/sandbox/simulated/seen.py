@@ -11,7 +11,7 @@ from windowbox.models.objects import Object
 PLAYED = "kwok.x-k8s.io/node"
 """Label and annotation of a Node that no machine stands behind; its value is `fake`."""
 BEHAVIOUR = "simulator.windowbox/behaviour"
-"""Annotation by which a played Node is told to misbehave."""
+"""Annotation by which a simulated Node is told to misbehave."""
 
 Behaviour = Literal["serve", "hang", "refuse", "drop"]
 
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """A played Node, and how it behaves."""
+    """A simulated Node, and how it behaves."""
 
     name: str
     address: str
@@ -75,7 +75,7 @@ class Slice:
 
 
 def node(object: Object) -> Node | None:
-    """The Node, if it is played and has an address of this machine."""
+    """The Node, if it is simulated and has an address of this machine."""
     if object.labels.get(PLAYED) != "fake":
         return None
     listed = object.status.get("addresses") or ()
@@ -88,7 +88,7 @@ def node(object: Object) -> Node | None:
 
 
 def service(object: Object) -> Service | None:
-    """The Service, if nodes listen for it on IPv4: played nodes have no other addresses."""
+    """The Service, if nodes listen for it on IPv4: simulated nodes have no other addresses."""
     spec = object.spec
     ports = tuple(
         Port(port.get("name") or "", port.get("protocol") or "TCP", port["nodePort"])

@@ -1,8 +1,8 @@
-"""The node simulator: listens for Services where played nodes would, steered through the API alone.
+"""The node simulator: listens for Services where simulated nodes would, steered through the API alone.
 
-Played nodes have IPv4 addresses of loopback, because IPv6 has only one of them. No Pod is behind a port: the
-simulator answers in place of all. Of kube-proxy it plays which ports are open, which refuse, which drop, and
-what health checks hear; not ClusterIPs, session affinity or source ranges.
+Simulated nodes have IPv4 addresses of loopback, because IPv6 has only one of them. No Pod is behind a port:
+the simulator answers in place of all. Of kube-proxy it simulates which ports are open, which refuse, which
+drop, and the answers to health checks; not ClusterIPs, session affinity or source ranges.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Service's status shows of its load balancer. Rules LB-7-* of docs/contract-coverage.md, and KEP-4631."""
+"""The status of a Service: ingress and conditions. Rules LB-7-* (docs/contract-coverage.md), and KEP-4631."""
 
 from __future__ import annotations
 
