@@ -14,6 +14,7 @@ import uvloop
 
 from bench.usage import usage
 from bus.connection import Access, connected
+from bus.messages import Result
 from bus.pool import Item, Outcome, Pool
 
 POOL = "bench"
@@ -31,7 +32,7 @@ class Nothing:
         if not self.handled:
             self.first, self._cpu_before = time.monotonic(), usage(os.getpid()).cpu
         self.handled += 1
-        return Outcome("done")
+        return Outcome(Result.SUCCEEDED)
 
     async def quarantine(self, item: Item) -> None:
         raise NotImplementedError

@@ -18,7 +18,7 @@ from bench.emptypool import POOL
 from bench.figures import QueueFigures
 from bus import streams
 from bus.connection import Access, Bus, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.queue import Queue
 from windowbox.sandbox import binaries, busserver, processes, state
 
@@ -55,7 +55,7 @@ async def _fill(bus: Bus, items: int) -> float:
 
     async def wisher() -> None:
         for number in keys:
-            await queue.wish(f"runtime.things.bench.{number}", Wish(reason="event"))
+            await queue.wish(f"runtime.things.bench.{number}", Wish(reason=Reason.EVENT))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(_AT_ONCE):

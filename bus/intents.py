@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bus import streams, subjects
 from bus.connection import Bus, WrongSequence
-from bus.messages import StatusIntent, Wish
+from bus.messages import Reason, StatusIntent, Wish
 from bus.queue import Queue
 from windowbox.errors import Superseded
 
@@ -40,7 +40,7 @@ async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int
 
 async def remind(bus: Bus, key: str) -> None:
     """Have the last report written."""
-    await Queue(bus, PATCH).wish(key, Wish(reason="report"))
+    await Queue(bus, PATCH).wish(key, Wish(reason=Reason.REPORT))
 
 
 async def forget(bus: Bus, key: str, uid: str) -> None:

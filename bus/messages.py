@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from bus.connection import Stored
 from windowbox.models.objects import Object
@@ -27,6 +29,86 @@ Operation = Literal["ADDED", "LISTED", "MODIFIED", "DELETED"]
 """LISTED: found in a listing after a gap, so that what happened in between is unknown."""
 
 
+class _Open(StrEnum):
+    """An enumeration that newer versions may extend: a value unknown here is kept, and equals no member."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_, unknown._value_ = "UNKNOWN", value
+        return unknown
+
+
+class Reason(_Open):
+    """Why an object is to be reconciled. For people: what decides is in the fields of `Wish`."""
+
+    EVENT = "event"
+    """The object, or one that it depends on, has changed."""
+    RETRY = "retry"
+    """The run before has failed, or waits for something."""
+    DUE = "due"
+    """Its time has come."""
+    START = "start"
+    """The first run since the process, or the bus, began."""
+    SWEEP = "sweep"
+    """The object is unfinished, and nobody has worked on it for a while."""
+    DRIFT = "drift"
+    """What was made for the object has changed, or may have."""
+    LATE_REPORT = "late report"
+    """A worker that had lost the item may have acted after its successor."""
+    REPORT = "report"
+    """There is a status to be written."""
+    QUARANTINED = "set aside before"
+    """The object is taken out of quarantine."""
+    ADDRESS = "address"
+    """An address has become free."""
+    EDGE = "edge"
+    """The edge has changed what it serves."""
+    UNREADABLE = "unreadable"
+    """The wish could not be read."""
+    GRACE_OVER = "grace is over"
+    """Addresses that were kept for a while may be released."""
+
+
+class Result(_Open):
+    """How a run ended."""
+
+    SUCCEEDED = "succeeded"
+    REPAIRED = "asserted again"
+    """What was made is as it was; the object had asked for nothing."""
+    ENSURED = "ensured"
+    RENEWED = "renewed"
+    WRITTEN = "written"
+    TOLD = "told"
+    """There was only an Event to write."""
+    REMOVED = "removed"
+    DELETED = "deleted"
+    RELEASED = "let go"
+    DRAINED = "drained"
+    NOTHING_TO_DO = "nothing to do"
+    FRESH = "fresh"
+    SKIPPED = "skipped"
+    NOT_OURS = "not ours"
+    GONE = "gone"
+    NOT_ON_THE_BUS = "not on the bus yet"
+    REPLACED = "replaced"
+    """Its name belongs to another object now."""
+    OVERTAKEN = "overtaken"
+    """A newer status has been written."""
+    WAITING = "waiting"
+    WAITING_FOR_STATE = "waiting for state"
+    WAITING_FOR_EDGE = "waiting for the edge"
+    WAITING_FOR_RELEASE = "waiting for the edge to let go"
+    BLOCKED = "held back"
+    NAME_TAKEN = "in the way"
+    AGAIN = "again"
+    ERROR = "error"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
 class Message(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -34,15 +116,47 @@ class Message(BaseModel):
         return self.model_dump_json(exclude_defaults=True).encode()
 
 
-class Wish(Message):
-    """Look at this object again. A newer wish replaces an older one."""
+_IMPLIED: Mapping[str, Mapping[str, bool]] = {
+    Reason.EVENT: {"changed": True},
+    Reason.DRIFT: {"drift": True, "verify": True},
+    Reason.LATE_REPORT: {"verify": True},
+    Reason.SWEEP: {"overdue": True},
+    Reason.RETRY: {"reported": True},
+}
 
-    reason: str
-    """`event`, `retry`, `sweep`, `drift`, `due`, `late report`: mostly for people; some matter to runs."""
+
+class Wish(Message):
+    """A request to reconcile an object. A newer wish replaces an older one."""
+
+    reason: Reason
     attempt: int = 0
     """How many runs have failed in a row before this one."""
     insist: bool = False
     """The run before was cut off: run even if the object looks as if nothing were left to do."""
+    changed: bool = False
+    """The object, or one that it depends on, has changed."""
+    verify: bool = False
+    """Compare what was made with what is wanted, even if the object asks for nothing."""
+    drift: bool = False
+    """Nobody has asked: a repair that others undo again and again is backed off."""
+    overdue: bool = False
+    """The object has been unfinished for a while."""
+    reported: bool = False
+    """The failure that is retried was told in an Event."""
+
+    def __or__(self, newer: Wish) -> Wish:
+        """A wish for what either asks for, told with the newer one's reason."""
+        flags = ("insist", "changed", "verify", "drift", "overdue", "reported")
+        both = {flag: getattr(self, flag) or getattr(newer, flag) for flag in flags}
+        return self.model_copy(update={"reason": newer.reason, **both})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _implied(cls, fields: Any) -> Any:
+        # Older versions write no more than the reason.
+        if not isinstance(fields, dict):
+            return fields
+        return {**_IMPLIED.get(str(fields.get("reason")), {}), **fields}
 
     @classmethod
     def decoded(cls, data: bytes) -> Wish:
@@ -51,7 +165,7 @@ class Wish(Message):
             return cls.model_validate_json(data)
         except ValidationError as error:
             logger.error("a wish cannot be read: %s", error)
-            return cls(reason="unreadable", insist=True)
+            return cls(reason=Reason.UNREADABLE, insist=True)
 
 
 class StatusIntent(Message):
@@ -111,7 +225,7 @@ class RunRecord(Message):
     started: datetime
     seconds: float
     process: str
-    outcome: str
+    outcome: Result
     reads: list[Read] = []
     calls: list[Call] = []
     calls_omitted: bool = False

@@ -16,7 +16,7 @@ from bus import consumers, crashcounts, streams, subjects
 from bus.connection import Bus, Stored, instant
 from bus.consumers import Delivery
 from bus.crashcounts import CrashCounts
-from bus.messages import TRACE, Call, Read, RunRecord, Wish
+from bus.messages import TRACE, Call, Read, Reason, Result, RunRecord, Wish
 from bus.queue import Queue
 from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
 from windowbox.telemetry import metrics, tracing
@@ -42,7 +42,7 @@ class RequeueAfter:
 class Outcome:
     """How a run ended."""
 
-    word: str
+    result: Result
     requeue: RequeueAfter | None = None
     note: str = ""
 
@@ -194,7 +194,7 @@ class Pool:
             outcome = await self._outcome(item)
             item.check()
             took = time.perf_counter() - clock
-            metrics.runs.labels(self._pool, outcome.word).observe(took)
+            metrics.runs.labels(self._pool, outcome.result).observe(took)
             if outcome.requeue:
                 await self.queue.schedule(item.key, outcome.requeue.wish, outcome.requeue.after)
             record = RunRecord(
@@ -207,7 +207,7 @@ class Pool:
                 started=started,
                 seconds=took,
                 process=PROCESS,
-                outcome=outcome.word,
+                outcome=outcome.result,
                 reads=item.reads,
                 calls=item.calls,
                 note=outcome.note,
@@ -230,14 +230,14 @@ class Pool:
             # A bug, or something nobody foresaw: this object has to wait, the others must not.
             logger.exception("%s: run failed", item.key)
             attempt = item.wish.attempt + 1
-            again = RequeueAfter(Wish(reason="retry", attempt=attempt, insist=True), backoff(attempt))
-            return Outcome("failed", again, f"{type(error).__name__}: {error}")
+            again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), backoff(attempt))
+            return Outcome(Result.FAILED, again, f"{type(error).__name__}: {error}")
 
     async def _quarantine(self, item: Item) -> None:
         logger.error("%s: set aside: its runs ended their process %d times", item.key, crashcounts.MAX)
         metrics.quarantine.labels(self._pool).inc()
         await self._handler.quarantine(item)
-        await self.queue.schedule(item.key, Wish(reason="set aside before"), _QUARANTINE_SECONDS)
+        await self.queue.schedule(item.key, Wish(reason=Reason.QUARANTINED), _QUARANTINE_SECONDS)
 
     async def _wish(self, key: str) -> Stored | None:
         return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
@@ -284,7 +284,7 @@ class Pool:
     async def _wish_what_is_doubtful(self) -> None:
         for key in list(self._doubtful):
             try:
-                await self.queue.requeue(key, "late report")
+                await self.queue.requeue(key, Wish(reason=Reason.LATE_REPORT))
             except WindowboxError:
                 return
             self._doubtful.discard(key)

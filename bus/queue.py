@@ -46,17 +46,19 @@ class Queue:
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
-    async def requeue(self, key: str, reason: str) -> None:
-        """Have the object looked at after now, even if the wish that is there has just been looked at."""
+    async def requeue(self, key: str, wish: Wish) -> None:
+        """Have the object reconciled after now, even if the wish that is there is just being fulfilled.
+
+        What that wish asks for is asked for again.
+        """
         subject = subjects.wish(self.pool, key)
         headers = {TRACE: tracing.current() or tracing.fresh()}
         while True:
             last = await self.bus.last(streams.TRIGGERS, subject)
-            standing = Wish.decoded(last.data) if last else Wish(reason=reason)
-            wish = standing.model_copy(update={"reason": reason})
+            both = Wish.decoded(last.data) | wish if last else wish
             with contextlib.suppress(WrongSequence):
                 expected = last.sequence if last else 0
-                await self.bus.publish(subject, wish.encoded(), headers, expect_last=expected)
+                await self.bus.publish(subject, both.encoded(), headers, expect_last=expected)
                 break
         await self.enqueue(key)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from bus import consumers, streams, subjects
 from bus.connection import Bus
 from bus.consumers import Delivery
-from bus.messages import TRACE, Announcement, Wish
+from bus.messages import TRACE, Announcement, Reason, Wish
 from bus.queue import Queue
 from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.objects import Object
@@ -111,8 +111,9 @@ class Router:
             own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
             return [subjects.without("object", change.stored.subject)] if own else []
 
-    def _reason(self, change: Announcement) -> str:
-        return "drift" if subjects.seen_of_kind(change.stored.subject) in self._mapping.owned else "event"
+    def _reason(self, change: Announcement) -> Reason:
+        owned = subjects.seen_of_kind(change.stored.subject) in self._mapping.owned
+        return Reason.DRIFT if owned else Reason.EVENT
 
     async def _sweep_objects(self, position: int) -> int:
         """Look at what was announced since `position`. Returns from where to look the next time."""
@@ -147,7 +148,7 @@ class Router:
             if at > horizon:
                 young.append(sequence)
             elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
-                await self._queue.remind(key, Wish(reason="sweep"))
+                await self._queue.remind(key, Wish(reason=Reason.SWEEP))
         return young
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bus import intents, streams, subjects
 from bus.connection import Bus
-from bus.messages import Call, Read, StatusIntent, Wish
+from bus.messages import Call, Read, Reason, Result, StatusIntent, Wish
 from bus.pool import Item, Outcome, RequeueAfter, backoff
 from patchers import events
 from windowbox.clients.clusters import Clusters
@@ -36,11 +36,11 @@ class StatusPatcher:
     async def handle(self, item: Item) -> Outcome:
         reported = await intents.last(self._bus, item.key)
         if reported.intent is None:
-            return Outcome("nothing to do")
+            return Outcome(Result.NOTHING_TO_DO)
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
         outcome = await self._outcome(item, reported.intent, reported.sequence)
-        metrics.patches.labels(subjects.ref(item.key).kind, "status", outcome.word).inc()
+        metrics.patches.labels(subjects.ref(item.key).kind, "status", outcome.result).inc()
         return outcome
 
     async def quarantine(self, item: Item) -> None:
@@ -54,12 +54,12 @@ class StatusPatcher:
             return await self._pass_on(item, ref, intent, sequence)
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
-            return Outcome("gone")
+            return Outcome(Result.GONE)
         except TransientError as error:
             return self._again(item, error)
         except PermanentError as error:
             logger.error("%s: the status cannot be written: %s", ref, error)
-            return Outcome("refused", self._again(item, error).requeue, str(error))
+            return Outcome(Result.REFUSED, self._again(item, error).requeue, str(error))
 
     async def _pass_on(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
         """Write the status, and tell the events."""
@@ -67,20 +67,20 @@ class StatusPatcher:
         await self._pace.wait()
         item.check()
         wanted = intent.patch and not intent.shown
-        if wanted and (refusal := await self._write(kube, ref, intent)):
-            return Outcome(refusal)
+        if wanted and (obsolete := await self._write(kube, ref, intent)):
+            return Outcome(obsolete)
         for event in intent.events:
             await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
         if not intent.patch:
             await self._bus.delete(streams.INTENTS, sequence)
         if not wanted:
-            return Outcome("told")
+            return Outcome(Result.TOLD)
         item.calls.append(Call(door="status", request=intent.patch, effect=True))
         state = str(intent.patch.get("lastOperation", {}).get("state", ""))
-        return Outcome("written", note=state)
+        return Outcome(Result.WRITTEN, note=state)
 
-    async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str | None:
-        """Write it; or say, in a word, why it is not to be written."""
+    async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> Result | None:
+        """Write it. Returns why it is not to be written any more, if it is not."""
         if intent.version:
             # The API compares no uid where a status is patched, but it does compare the version.
             with contextlib.suppress(Conflict):
@@ -88,10 +88,10 @@ class StatusPatcher:
                 return None
         found = await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
         if found.uid != intent.uid:
-            return "replaced"
+            return Result.REPLACED
         said = _time(intent.patch.get("lastOperation", {}))
         if said and said < _time(found.last_operation):
-            return "overtaken"  # the bus may forget what it said last
+            return Result.OVERTAKEN  # the bus may forget what it said last
         await self._patch(kube, ref, intent, found.resource_version)
         return None
 
@@ -102,7 +102,9 @@ class StatusPatcher:
     def _again(self, item: Item, error: Exception) -> Outcome:
         attempt = item.wish.attempt + 1
         after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
-        return Outcome("again", RequeueAfter(Wish(reason="retry", attempt=attempt), after), str(error))
+        return Outcome(
+            Result.AGAIN, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after), str(error)
+        )
 
 
 def _time(operation: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import pydantic_core
 
 from bus import streams, subjects
-from bus.messages import Call, RunRecord, Wish
+from bus.messages import Call, Result, RunRecord, Wish
 from bus.pool import Outcome
 from bus.recordings import Deciding, Recording
 from windowbox import errors
@@ -71,7 +71,7 @@ class Difference:
 
 
 @dataclass
-class Result:
+class Replay:
     """What came of a replay."""
 
     replayed: int = 0
@@ -157,7 +157,7 @@ class ReplayRecorder:
         raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
 
 
-async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Result:
+async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Replay:
     """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
     settings = recording.header.settings
     common = _common(settings)
@@ -169,7 +169,7 @@ async def replayed(recording: Recording, instead: Mapping[str, Player] | None = 
         **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
         **(instead or {}),
     }
-    result = Result()
+    result = Replay()
     for run in recording.runs:
         if reason := _unplayable(recording, run):
             result.left_out[reason] += 1
@@ -211,14 +211,15 @@ def _ingress_runs(common: Common) -> IngressRuns:
 
 async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:
     recorder = ReplayRecorder(recording, run)
-    stopped = ""
+    stopped, outcome = "", ""
     try:
-        outcome = (await player.run(subjects.ref(run.key), run.wish, recorder)).word
+        outcome = (await player.run(subjects.ref(run.key), run.wish, recorder)).result
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
     except Exception as error:
         # As the pool would have it: see bus.pool.
-        outcome, stopped = "failed", "" if run.outcome == "failed" else f"{type(error).__name__}: {error}"
+        outcome = Result.FAILED
+        stopped = "" if run.outcome is Result.FAILED else f"{type(error).__name__}: {error}"
     then = [Effect(call.door, call.request) for call in run.calls if call.effect]
     if not stopped and _settled(then) == _settled(recorder.effects) and outcome == run.outcome:
         return None

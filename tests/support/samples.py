@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bus.messages import OPERATION, UID, VERSION, Call, Read, RunRecord, Wish
+from bus.messages import OPERATION, UID, VERSION, Call, Read, Reason, RunRecord, Wish
 from bus.recordings import FORMAT, Deciding, Header, Recording, SeenObject, Zone
 
 FOLDER = Path(__file__).parents[1] / "unit" / "replay"
@@ -30,7 +30,7 @@ def run(
     return RunRecord(
         pool=more.pop("pool", "dnsrecord"),
         key=KEY,
-        wish=Wish(reason="event"),
+        wish=Wish(reason=Reason.EVENT),
         wish_sequence=1,
         delivery=1,
         started=NOW,

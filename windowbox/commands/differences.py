@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bus import subjects
 from windowbox.telemetry import tracing
-from workers.replay import Difference, Effect, Result
+from workers.replay import Difference, Effect, Replay
 
 _LONGEST = 160
 
@@ -37,14 +37,14 @@ def described(difference: Difference) -> Iterator[Line]:
         yield Line(f"  + ends as:  {difference.outcome}", "green")
 
 
-def summary(result: Result) -> Iterator[str]:
+def summary(result: Replay) -> Iterator[str]:
     found = len(result.differences)
     yield f"{result.replayed} runs replayed, {found or 'none'} with differences"
     for reason, count in sorted(result.left_out.items()):
         yield f"{count} runs left out: {reason}"
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: Replay) -> dict[str, Any]:
     return {
         "replayed": result.replayed,
         "leftOut": dict(result.left_out),

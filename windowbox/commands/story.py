@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bus.intents import PATCH
-from bus.messages import Call, RunRecord, Wish
+from bus.messages import Call, Result, RunRecord, Wish
 from bus.recordings import SeenObject
 from windowbox.commands.balancers import stories
 from windowbox.commands.differences import ABSENT, changes
@@ -24,8 +24,9 @@ Tone = Literal["plain", "good", "bad", "late"]
 _UNSURPRISING = ("metadata.resourceVersion", "metadata.generation", "metadata.uid", "kind", "apiVersion")
 _MOST_CHANGES = 8
 _LONGEST = 200
-_BAD = ("error", "failed", "refused", "again")
-_GOOD = ("succeeded", "written", "ensured")
+_BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
+_GOOD = (Result.SUCCEEDED, Result.WRITTEN, Result.ENSURED)
+_FINAL = (Result.WRITTEN, Result.GONE, Result.REPLACED)
 _REGULAR = frozenset({HEARTBEAT, *EXTENSIONS})
 """Pools whose objects are looked at again, whatever happens."""
 
@@ -84,10 +85,7 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
 def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], now: datetime) -> list[Moment]:
     """Whether the last report, at `sequence` of INTENTS, has not been written to the cluster yet."""
     written = [
-        read.sequence
-        for run in runs
-        if run.pool == PATCH and run.outcome in ("written", "gone", "replaced")
-        for read in run.reads
+        read.sequence for run in runs if run.pool == PATCH and run.outcome in _FINAL for read in run.reads
     ]
     if not sequence or sequence in written:
         return []
@@ -99,7 +97,7 @@ def _because(pool: str, runs: Sequence[RunRecord]) -> Iterator[str]:
     last = next((run for run in reversed(runs) if run.pool == pool), None)
     if last is None:
         return
-    if last.outcome in (*_BAD, "waiting", "held back"):
+    if last.outcome in (*_BAD, Result.WAITING, Result.BLOCKED):
         yield f"because: {last.note}"
     elif pool in _REGULAR:
         yield "nothing is wrong: it is looked at now and then, whatever happens"

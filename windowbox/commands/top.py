@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from bus.messages import Result
 from windowbox.commands import asking
 from windowbox.commands.sandbox import output_option
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _WINDOW = 60.0
 """Seconds of the journal that figures are made from."""
 
-_BAD = ("error", "failed", "refused", "again")
+_BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
 
 
 class Ended(NamedTuple):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from bus import subjects
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.queue import Queue
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import WindowboxError
@@ -55,7 +55,7 @@ class DriftCheck:
             try:
                 drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in resting.values()])
                 for record in drifted:
-                    await self._queue.remind(subjects.key(resting[record][0]), Wish(reason="drift"))
+                    await self._queue.remind(subjects.key(resting[record][0]), Wish(reason=Reason.DRIFT))
             except WindowboxError as error:
                 logger.info("zone %s cannot be compared: %s", zone, error)
                 continue

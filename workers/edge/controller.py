@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from bus import queries, subjects
 from bus.connection import Bus
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.pool import backoff
 from bus.queue import Queue
 from bus.registry import MachinePlace, Registry
@@ -165,7 +165,7 @@ class EdgeController:
             self._doubtful.clear()
             try:
                 for ref in await adoption.adopt():
-                    await self.queue.wish(subjects.key(ref), Wish(reason="address"))
+                    await self.queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
             except WindowboxError as error:
                 logger.warning("edge: %s", error)
                 await asyncio.sleep(_ADOPT_AGAIN if self.store.settled() else _SOON)
@@ -177,7 +177,7 @@ class EdgeController:
         servable = set(self.store.servable())
         for ref in sorted(servable - self._woken):
             # Not a reminder: a wish that stands there may be at the end of a run that found no address.
-            await self.queue.requeue(subjects.key(ref), "address")
+            await self.queue.requeue(subjects.key(ref), Wish(reason=Reason.ADDRESS))
         self._woken = servable
 
     async def _sweep(self, desired: DesiredState) -> None:
@@ -190,7 +190,7 @@ class EdgeController:
                     holding = [holder.ref for _, holder in self.store.holders() if not holder.until]
                     orphans = [ref for ref in [*holding, *self.store.waiting()] if desired.lost(ref)]
                     for ref in dict.fromkeys([*overdue, *orphans]):
-                        await self.queue.remind(subjects.key(ref), Wish(reason="sweep"))
+                        await self.queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP)
 
     async def _reconcile(self, desired: DesiredState, edges: Edges, group: asyncio.TaskGroup) -> None:
@@ -240,7 +240,7 @@ class EdgeController:
             raise Unreachable("Envoy does not let go of what it is to serve no longer")
         for ref in sorted(self._leaving):
             await self.states.remove(ref)
-            await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
+            await self.queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
             self._leaving.discard(ref)
 
     def _look(
@@ -277,7 +277,7 @@ class EdgeController:
             await self.states.put(ref, state)
         # A former owner may have died before it asked the Service to look.
         if new or ref not in self._told:
-            await self.queue.wish(subjects.key(ref), Wish(reason="edge"))
+            await self.queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
             self._told.add(ref)
         if settled.problems:
             self._try_again(ref)

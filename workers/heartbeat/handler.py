@@ -6,6 +6,7 @@ import logging
 
 from bus import subjects
 from bus.connection import Bus
+from bus.messages import Result
 from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
 from windowbox.models.refs import ObjectRef
@@ -27,7 +28,7 @@ class HeartbeatHandler:
     async def handle(self, item: Item) -> Outcome:
         ref = subjects.ref(item.key)
         if ref != self._lease:
-            return Outcome("not ours")
+            return Outcome(Result.NOT_OURS)
         return await self._beats.run(ref, item.wish, LiveRecorder(self._bus, self._clusters, item))
 
     async def quarantine(self, item: Item) -> None:

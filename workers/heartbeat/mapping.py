@@ -8,7 +8,7 @@ import logging
 
 from bus import subjects
 from bus.connection import Bus
-from bus.messages import Announcement, Wish
+from bus.messages import Announcement, Reason, Wish
 from bus.queue import Queue
 from bus.routing import PreviousVersion
 from windowbox.errors import WindowboxError
@@ -52,7 +52,7 @@ async def begin(bus: Bus, queue: Queue, lease: ObjectRef, interval: float) -> No
         while True:
             back.clear()
             try:
-                await queue.remind(subjects.key(lease), Wish(reason="start"))
+                await queue.remind(subjects.key(lease), Wish(reason=Reason.START))
             except WindowboxError as error:
                 logger.info("heartbeat: %s; again in %s s", error, _AGAIN)
                 await asyncio.sleep(_AGAIN)

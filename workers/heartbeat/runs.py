@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bus.connection import Bus
-from bus.messages import Wish
+from bus.messages import Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import WindowboxError
@@ -45,7 +45,7 @@ class Beats:
         """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
         now, seen = await clock.now(recorder), await recorder.read(ref)
         if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
-            return _outcome("fresh", left)
+            return _outcome(Result.FRESH, left)
         try:
             live = await self._world.live(ref, recorder)
             if trouble := wanted.behind(seen, live) or await self._trouble(recorder):
@@ -53,7 +53,7 @@ class Beats:
             await self._renew(ref, live, now, recorder)
         except WindowboxError as error:
             return self._held_back(str(error))
-        return _outcome("renewed", self._settings.interval)
+        return _outcome(Result.RENEWED, self._settings.interval)
 
     async def _trouble(self, recorder: Recorder) -> str:
         async def act() -> str:
@@ -77,11 +77,11 @@ class Beats:
 
     def _held_back(self, reason: str) -> Outcome:
         logger.warning("the heartbeat is not renewed: %s", reason)
-        return _outcome("held back", min(self._settings.interval, _SOON), reason)
+        return _outcome(Result.BLOCKED, min(self._settings.interval, _SOON), reason)
 
 
-def _outcome(word: str, after: float, note: str = "") -> Outcome:
-    return Outcome(word, RequeueAfter(Wish(reason="due"), after), note)
+def _outcome(result: Result, after: float, note: str = "") -> Outcome:
+    return Outcome(result, RequeueAfter(Wish(reason=Reason.DUE), after), note)
 
 
 def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:

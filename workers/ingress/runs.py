@@ -8,7 +8,7 @@ from typing import assert_never
 
 from bus import intents, subjects
 from bus.connection import Bus
-from bus.messages import EventIntent, StatusIntent, Wish
+from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Forbidden, PermanentError, TransientError
@@ -63,25 +63,26 @@ class IngressRuns:
                 return await self._clean_up(seen, recorder)
             return await self._ensure(seen, wish, recorder)
         except TransientError as error:
-            return _again("waiting", wish, error, first=0.1, reason=wish.reason)
+            return _again(Result.WAITING, wish, error, first=0.1)
         except PermanentError as error:
             await self._say(seen, failed(str(error)), wish, recorder)
             # An API server that has just come back may say once that we are not allowed to.
-            return _again("failed", wish, error, first=0.1 if isinstance(error, Forbidden) else 5.0)
+            first = 0.1 if isinstance(error, Forbidden) else 5.0
+            return _again(Result.FAILED, Wish(reason=Reason.RETRY, attempt=wish.attempt), error, first)
 
     async def _clean_up(self, seen: Seen, recorder: Recorder) -> Outcome:
         """Remove the records of an Ingress that is gone, for where there is no garbage collection."""
         records = await self._records(seen, (), recorder)
         if not records:
-            return Outcome("gone")
+            return Outcome(Result.GONE)
         if await self._world.live(seen.ref, recorder) is not None:
-            return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
+            return Outcome(Result.NOT_ON_THE_BUS)  # whoever mirrors the cluster will bring it
         await self._do_all(plans.plan(seen.object, (), records), seen, recorder)
-        return Outcome("removed")
+        return Outcome(Result.REMOVED)
 
     async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
         if not await self._in_shoot_namespace(seen.ref, recorder):
-            return Outcome("not ours")
+            return Outcome(Result.NOT_OURS)
         ingress = seen.object
         records = wanted.records(ingress)
         # Who has no address for a moment will have one again, and clients go on trying until then.
@@ -96,7 +97,7 @@ class IngressRuns:
         self, actions: Sequence[Action], seen: Seen, wish: Wish, recorder: Recorder
     ) -> Mapping[str, float]:
         """Do what is not undone over and over. Returns what is, with the seconds to leave it alone."""
-        if wish.reason != "drift" or not any(map(touched, actions)):
+        if not wish.drift or not any(map(touched, actions)):
             await self._do_all(actions, seen, recorder)
             return {}
         contended = await self._contention.left(seen.ref, seen.object, actions, recorder)
@@ -176,11 +177,11 @@ class IngressRuns:
         found = await recorder.read(ref)
         if found is not None:
             seen = Seen(ref, found, self._targets.own(Run(ref, found, None, recorder)))
-            await self._say(seen, quarantine(), Wish(reason="set aside"), recorder)
+            await self._say(seen, quarantine(), Wish(reason=Reason.QUARANTINED), recorder)
 
     async def _say(self, seen: Seen, event: EventIntent, wish: Wish, recorder: Recorder) -> None:
         """Tell it whoever looks at the Ingress, but not again with every attempt."""
-        if wish.reason == "retry" or not seen.object.uid:
+        if wish.reported or not seen.object.uid:
             return
         _, sequence = await reports.last(self._bus, seen.ref, recorder)
         intent = StatusIntent(uid=seen.object.uid, patch={}, events=(event,))
@@ -216,22 +217,24 @@ def _paused(contended: Mapping[str, float]) -> Outcome:
         f"somebody changes DNSRecord {', '.join(contended)} back again and again; "
         "two programs want it to be different"
     )
-    return Outcome("waiting", RequeueAfter(Wish(reason="drift"), min(contended.values())), note)
+    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), min(contended.values())), note)
 
 
 def _outcome(actions: Sequence[Action]) -> Outcome:
     if waiting := [one.name for one in actions if isinstance(one, Await)]:
-        again = RequeueAfter(Wish(reason="retry"), _LOOK_AGAIN)
-        return Outcome("waiting", again, f"waiting for the former DNSRecord {', '.join(waiting)} to be gone")
+        again = RequeueAfter(Wish(reason=Reason.RETRY), _LOOK_AGAIN)
+        return Outcome(
+            Result.WAITING, again, f"waiting for the former DNSRecord {', '.join(waiting)} to be gone"
+        )
     if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
-        return Outcome("in the way", note=", ".join(refused))
-    return Outcome("ensured" if actions else "nothing to do")
+        return Outcome(Result.NAME_TAKEN, note=", ".join(refused))
+    return Outcome(Result.ENSURED if actions else Result.NOTHING_TO_DO)
 
 
-def _again(
-    word: str, wish: Wish, error: TransientError | PermanentError, first: float, reason: str = "retry"
-) -> Outcome:
-    """`retry` says that people have been told already."""
+def _again(result: Result, wish: Wish, error: TransientError | PermanentError, first: float) -> Outcome:
+    """The same wish once more, after a while."""
     attempt = wish.attempt + 1
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    return Outcome(word, RequeueAfter(Wish(reason=reason, attempt=attempt), after), str(error))
+    return Outcome(
+        result, RequeueAfter(wish.model_copy(update={"attempt": attempt, "insist": False}), after), str(error)
+    )

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bus.messages import EventIntent, StatusIntent, Wish
+from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter
 from windowbox.errors import (
     Conflict,
@@ -67,13 +67,13 @@ class LifeCycle:
             # takes its worker down.
             again = self._retry(wish, error)
             insisting = again.wish.model_copy(update={"insist": True})
-            return Outcome("waiting", RequeueAfter(insisting, again.after), str(error))
+            return Outcome(Result.WAITING, RequeueAfter(insisting, again.after), str(error))
 
     async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         reported, sequence = await self._world.reported(ref, recorder)
         found = await recorder.read(ref)
         if found is None:
-            return Outcome("gone")
+            return Outcome(Result.GONE)
         object = with_report(found, reported)
         reporter = self.reporter(ref, recorder, object, sequence)
         outcome = await self._decide_on_fresh_sight(ref, object, wish, recorder, reporter, reported)
@@ -98,7 +98,7 @@ class LifeCycle:
                 # Our sight was stale, or may be: decide again on what the API has.
                 found = await self._world.live(ref, recorder)
                 if found is None:
-                    return Outcome("gone")
+                    return Outcome(Result.GONE)
                 object, live = with_report(found, reported), True
         raise TransientError(f"{ref}: changed by others again and again")
 
@@ -118,43 +118,41 @@ class LifeCycle:
     ) -> Outcome:
         object = self.kind.heard(object)
         if not predicates.responsible(object, self._scope):
-            return Outcome("not ours")
+            return Outcome(Result.NOT_OURS)
         flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
         if flow is Flow.WAIT:
-            return Outcome("waiting for state")
+            return Outcome(Result.WAITING_FOR_STATE)
         shoot, blocked = await self._shoot(ref, recorder)
         if blocked is Blocked.FAILED:
             # Its owner's retry asks anew for all that was asked, but knows nothing of what has drifted.
-            drifted = wish.reason == "drift"
-            return Outcome(
-                "held back", self._later(wish, PermanentError(blocked)) if drifted else None, blocked
-            )
+            again = self._later(wish, PermanentError(blocked)) if wish.drift else None
+            return Outcome(Result.BLOCKED, again, blocked)
         if blocked is Blocked.UNKNOWN:
-            return Outcome("waiting", self._retry(wish, TransientError(blocked)), blocked)
+            return Outcome(Result.WAITING, self._retry(wish, TransientError(blocked)), blocked)
         run = Run(ref, object, shoot, recorder)
         held = self.kind.finalizer in object.finalizers
         if flow is Flow.MIGRATE and self.kind.migrates_only_held and not held:
-            return Outcome("nothing to do")
+            return Outcome(Result.NOTHING_TO_DO)
         if seconds := await self._contended(run, wish):
             note = "somebody changes it back again and again; two programs want it to be different"
-            return Outcome("waiting", RequeueAfter(Wish(reason="drift"), seconds), note)
+            return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), seconds), note)
         if not self._wanted(object, wish):
-            if wish.reason in ("drift", "late report") and flow is Flow.RECONCILE:
+            if wish.verify and flow is Flow.RECONCILE:
                 _require(live, run)
                 return await self._assert_again(run, wish, reporter)
-            return Outcome("nothing to do")
+            return Outcome(Result.NOTHING_TO_DO)
         begun = await self._begin(run, flow, live)
         if begun is None:
-            return Outcome("gone")
+            return Outcome(Result.GONE)
         if flow is Flow.SKIP:
-            return Outcome("skipped")
+            return Outcome(Result.SKIPPED)
         reporter.object = begun.object
         return await self._act(begun, flow, wish, reporter)
 
     async def _contended(self, run: Run, wish: Wish) -> float:
         """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
         asked = run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
-        if wish.reason != "drift" or wish.insist or asked:
+        if not wish.drift or wish.insist or asked:
             return 0.0
 
         async def look() -> float:
@@ -174,7 +172,7 @@ class LifeCycle:
         if not self._scope.ignore_operation_annotation:
             return False
         # Then an event is a new generation, or a change of the Shoot.
-        return wish.reason == "event" or object.status.get("observedGeneration") != object.generation
+        return wish.changed or object.status.get("observedGeneration") != object.generation
 
     async def _begin(self, run: Run, flow: Flow, live: bool) -> Run | None:
         """Hold on to the object and take the wish off it. None if it is gone."""
@@ -211,10 +209,10 @@ class LifeCycle:
             await reporter.report(patch)
         await self._finish(run, flow)
         again = self._resync() if flow is Flow.RECONCILE else None
-        return Outcome("succeeded", again, str(operation))
+        return Outcome(Result.SUCCEEDED, again, str(operation))
 
     def _resync(self) -> RequeueAfter | None:
-        return RequeueAfter(Wish(reason="drift"), self.kind.resync) if self.kind.resync else None
+        return RequeueAfter(Wish(reason=Reason.DRIFT), self.kind.resync) if self.kind.resync else None
 
     async def _within_deadline(self, run: Run, flow: Flow, wish: Wish) -> dict[str, Any]:
         noticing = Noticing(run.recorder)
@@ -224,7 +222,7 @@ class LifeCycle:
         except TimeoutError as error:
             raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
         finally:
-            if noticing.changed and wish.reason == "drift":
+            if noticing.changed and wish.drift:
                 self._patience.repaired(run.ref)
 
     async def _actuate(self, run: Run, flow: Flow) -> dict[str, Any]:
@@ -294,8 +292,8 @@ class LifeCycle:
             return await self._fail(run, flow, operation, error, wish, reporter)
         if not told:
             await reporter.report(patch)
-        again = Wish(reason=wish.reason if wish.reason == "drift" else "retry")
-        return Outcome("waiting", RequeueAfter(again, _LOOK_AGAIN), str(waiting))
+        again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
+        return Outcome(Result.WAITING, RequeueAfter(again, _LOOK_AGAIN), str(waiting))
 
     async def _fail(
         self,
@@ -315,7 +313,7 @@ class LifeCycle:
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)
         logger.info("%s: %s", run.ref, patch["lastError"]["description"])
-        return Outcome("error", self._retry(wish, error), str(error))
+        return Outcome(Result.ERROR, self._retry(wish, error), str(error))
 
     async def _finish(self, run: Run, flow: Flow) -> None:
         """Let go of the object, now that everything is done and durably reported."""
@@ -341,28 +339,29 @@ class LifeCycle:
     async def _assert_again(self, run: Run, wish: Wish, reporter: Reporter) -> Outcome:
         """Put right what has drifted in the world. The object only hears of it where it shows that."""
         unseen = run.object.status.get("observedGeneration") != run.object.generation
-        if wish.reason == "drift" and unseen:
-            return Outcome("nothing to do")  # until the client says that it means what it wrote
+        if wish.drift and unseen:
+            return Outcome(Result.NOTHING_TO_DO)  # until the client says that it means what it wrote
         try:
             extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
-            return Outcome("waiting", RequeueAfter(Wish(reason="drift"), _LOOK_AGAIN), str(waiting))
+            return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), _LOOK_AGAIN), str(waiting))
         except (TransientError, PermanentError) as error:
             logger.info("%s: could not be put right: %s", run.ref, error)
-            return Outcome("error", self._later(wish, error), str(error))
+            return Outcome(Result.ERROR, self._later(wish, error), str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
             now = statuses.moment(run.object, await clock.now(run.recorder))
             phrases = self.kind.words.of(Flow.RECONCILE)
             said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**said, **extra})
-        return Outcome("asserted again", self._resync())
+        return Outcome(Result.REPAIRED, self._resync())
 
     def _retry(self, wish: Wish, error: WindowboxError) -> RequeueAfter:
-        return RequeueAfter(Wish(reason="retry", attempt=wish.attempt + 1), self._delay(wish, error))
+        return RequeueAfter(Wish(reason=Reason.RETRY, attempt=wish.attempt + 1), self._delay(wish, error))
 
     def _later(self, wish: Wish, error: WindowboxError) -> RequeueAfter:
         """The same wish once more."""
-        return RequeueAfter(Wish(reason=wish.reason, attempt=wish.attempt + 1), self._delay(wish, error))
+        same = wish.model_copy(update={"attempt": wish.attempt + 1, "insist": False})
+        return RequeueAfter(same, self._delay(wish, error))
 
     def _delay(self, wish: Wish, error: WindowboxError) -> float:
         delay = statuses.retry_delay(wish.attempt, self._world.jitter())

@@ -10,7 +10,7 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.permissions import POOLS
 from bus.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
@@ -56,7 +56,7 @@ async def wish_for_three(url: str) -> None:
         await streams.ensure(bus)
         for name in ("a", "b", "c"):
             key = subjects.key(ObjectRef(RUNTIME, DNSRECORDS.id, "default", name))
-            await Queue(bus, "dnsrecord").wish(key, Wish(reason="event"))
+            await Queue(bus, "dnsrecord").wish(key, Wish(reason=Reason.EVENT))
 
 
 def test_what_waits_is_counted_even_where_nobody_ever_worked(alone: CommandLine, nats_url: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
 from tests.e2e.client import Record, failed
@@ -146,7 +146,7 @@ def test_the_kinds_that_make_objects_have_short_names(operated: Operated, short:
 async def wish_for(url: str, ref: ObjectRef) -> None:
     async with connected(Access(url)) as bus:
         await streams.ensure(bus)
-        await Queue(bus, "dnsrecord").wish(subjects.key(ref), Wish(reason="drift"))
+        await Queue(bus, "dnsrecord").wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
 
 
 def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: str) -> None:

@@ -20,7 +20,7 @@ import yaml
 
 from bus import recordings, subjects
 from bus.connection import Access, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.queue import Queue
 from bus.recordings import Deciding, Header
 from tests.support import servers
@@ -215,7 +215,7 @@ async def test_work_that_nobody_does_lets_it_run_out_until_it_is_done(beating: B
     await beating.until_beating()
     key = subjects.key(ObjectRef(RUNTIME, BASTIONS.id, "shoot--t--none", "nobody"))
     async with connected(Access(beating.nats.url)) as bus:
-        await Queue(bus, "bastion").wish(key, Wish(reason="event"))
+        await Queue(bus, "bastion").wish(key, Wish(reason=Reason.EVENT))
         await beating.until_run_out()
         await bus.purge("TRIGGERS", subjects.wish("bastion", ">"))
         await beating.until_beating()

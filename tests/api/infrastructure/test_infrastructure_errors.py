@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from bus import subjects
 from bus.connection import Access, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.pool import DeliveryHold, Item
 from bus.registry import Registry
 from tests.api.infrastructure import infrastructures
@@ -186,7 +186,9 @@ async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[Inf
         clusters(runtime, Registry(bus)) as opened,
     ):
         providers = Providers(opened, Registry(bus))
-        recorder = Behind(bus, opened, Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60)))
+        recorder = Behind(
+            bus, opened, Item(subjects.key(ref), Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(60))
+        )
         shoot_facts = ShootFacts(technical_id=shoot.namespace, nodes=("10.0.0.0/16",))
         actuator = InfrastructureActuator(TargetClusters(opened, providers), InfrastructureSettings())
         try:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from bench.audit import without_events, writes
 from bus import recordings, streams, subjects
 from bus.connection import Access, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.queue import Queue
 from bus.recordings import Deciding, Header
 from tests.support.kindworld import Client, KindWorld, kind_world
@@ -258,11 +258,15 @@ async def test_records_that_the_bus_does_not_know_are_looked_up_before_anything_
             streams.OBJECTS, subjects.seen(ObjectRef(RUNTIME, DNSRECORDS.id, shoot.namespace, other))
         )
         audit = world.audit()
-        await Queue(bus, "ingress").wish(subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason="drift"))
+        await Queue(bus, "ingress").wish(
+            subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason=Reason.DRIFT)
+        )
         await world.quiet()
         assert without_events(audit.requests())["patch dnsrecords"] == 0
         await bus.purge(streams.OBJECTS, subjects.seen(made.ref(RUNTIME, INGRESSES.id)))
-        await Queue(bus, "ingress").wish(subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason="drift"))
+        await Queue(bus, "ingress").wish(
+            subjects.key(made.ref(RUNTIME, INGRESSES.id)), Wish(reason=Reason.DRIFT)
+        )
         await world.quiet()
         assert other in await records(shoot)
 
@@ -279,7 +283,7 @@ async def test_an_ingress_that_has_what_it_needs_is_written_for_no_more(
         audit = world.audit()
         async with connected(Access(nats.url)) as bus:
             key = subjects.key(made.ref(RUNTIME, INGRESSES.id))
-            await Queue(bus, "ingress").wish(key, Wish(reason="event"))
+            await Queue(bus, "ingress").wish(key, Wish(reason=Reason.EVENT))
         await address(shoot, "web", "10.0.0.1", "fd00::1", "10.0.0.2")
         await world.quiet()
         assert writes(without_events(audit.requests())) == 0

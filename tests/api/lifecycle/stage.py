@@ -12,7 +12,7 @@ from typing import Any
 
 from bus import intents, streams, subjects
 from bus.connection import Access, Bus, connected
-from bus.messages import StatusIntent, Wish
+from bus.messages import Reason, StatusIntent, Wish
 from bus.pool import DeliveryHold, Item
 from bus.registry import Registry
 from tests.support.servers import ControlPlane
@@ -115,11 +115,11 @@ class Stage:
         return await self.api.get(DNSRECORDS, ref.namespace, ref.name)
 
     def recorder(self, ref: ObjectRef) -> LiveRecorder:
-        item = Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60))
+        item = Item(subjects.key(ref), Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(60))
         return LiveRecorder(self.bus, self.clusters, item)
 
     async def run(self, ref: ObjectRef, recorder: LiveRecorder | None = None, reason: str = "event") -> str:
-        return (await self.life.run(ref, Wish(reason=reason), recorder or self.recorder(ref))).word
+        return (await self.life.run(ref, Wish(reason=reason), recorder or self.recorder(ref))).result
 
     async def report(self, ref: ObjectRef, patch: dict[str, Any]) -> None:
         """Leave a report behind as a worker does that dies before it can have it written."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bus import intents, subjects
-from bus.messages import StatusIntent, Wish
+from bus.messages import Reason, StatusIntent, Wish
 from bus.pool import DeliveryHold, Item
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
 from tests.support.rules import rule
@@ -33,8 +33,8 @@ async def test_while_the_api_is_away_a_run_waits_and_fails_nobody(stage: Stage, 
     kubeconfig.write_text(_somewhere_else(nowhere))
     async with kube.from_file(kubeconfig) as away:
         stage.clusters.runtime = away
-        outcome = await stage.life.run(ref, Wish(reason="event", attempt=3), stage.recorder(ref))
-    assert outcome.word == "waiting"
+        outcome = await stage.life.run(ref, Wish(reason=Reason.EVENT, attempt=3), stage.recorder(ref))
+    assert outcome.result == "waiting"
     assert outcome.requeue
     assert (outcome.requeue.wish.reason, outcome.requeue.wish.attempt) == ("retry", 4)
     assert stage.crew.asked == []
@@ -73,7 +73,9 @@ async def test_after_a_long_absence_of_the_api_one_refusal_more_is_no_reason_to_
     delays = []
     for error in (Forbidden("not allowed"), Refused("no")):
         stage.crew.error = error
-        outcome = await stage.life.run(ref, Wish(reason="event", attempt=8, insist=True), stage.recorder(ref))
+        outcome = await stage.life.run(
+            ref, Wish(reason=Reason.EVENT, attempt=8, insist=True), stage.recorder(ref)
+        )
         assert outcome.requeue
         delays.append(outcome.requeue.after)
     assert delays[0] < 3
@@ -121,7 +123,7 @@ async def test_a_run_decides_on_what_the_api_has_not_on_what_the_bus_had(stage: 
         async def read(self, ref: ObjectRef) -> Object | None:
             return seen
 
-    item = Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60))
+    item = Item(subjects.key(ref), Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(60))
     assert await stage.run(ref, Behind(stage.bus, stage.clusters, item)) == "succeeded"
     assert stage.crew.asked == ["migrate"]
 
@@ -158,7 +160,7 @@ async def test_a_deletion_can_be_done_twice(stage: Stage) -> None:
                 raise Unreachable("the API is away")
             return await super().call(door, *arguments, **options)
 
-    item = Item(subjects.key(ref), Wish(reason="event"), 1, 1, DeliveryHold(60))
+    item = Item(subjects.key(ref), Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(60))
     assert await stage.run(ref, Breaking(stage.bus, stage.clusters, item)) == "waiting"
     assert KIND.finalizer in (await stage.live(ref)).finalizers
     assert await stage.run(ref) == "succeeded"

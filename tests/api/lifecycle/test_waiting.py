@@ -44,7 +44,7 @@ async def test_what_is_waited_for_is_told_once_and_is_no_error(stage: Stage) -> 
     ref = await stage.record()
     stage.crew.error = Waiting("waiting for the tide")
     first = await run(stage, ref)
-    assert (first.word, first.note) == ("waiting", "waiting for the tide")
+    assert (first.result, first.note) == ("waiting", "waiting for the tide")
     assert first.requeue
     assert first.requeue.after == 30
     told = await last(stage, ref)
@@ -57,10 +57,10 @@ async def test_what_is_waited_for_is_told_once_and_is_no_error(stage: Stage) -> 
         "description": "Reconciling the DNSRecord: waiting for the tide",
     }
     assert told["lastError"] is None
-    assert (await run(stage, ref)).word == "waiting"
+    assert (await run(stage, ref)).result == "waiting"
     assert (await last(stage, ref))["sequence"] == told["sequence"]
     stage.crew.error = None
-    assert (await run(stage, ref)).word == "succeeded"
+    assert (await run(stage, ref)).result == "succeeded"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Succeeded"
 
 
@@ -73,14 +73,14 @@ async def test_waiting_for_too_long_is_an_error_and_stays_one(stage: Stage) -> N
     await stage.report(ref, waited(DESCRIPTION))
     stage.crew.error = Waiting("waiting for the tide")
     outcome = await run(stage, ref)
-    assert outcome.word == "error"
+    assert outcome.result == "error"
     assert outcome.requeue
     assert outcome.requeue.after == 30
     failed = await last(stage, ref)
     text = "Error reconciling DNSRecord: waiting for the tide, for more than 180 s"
     assert failed["lastError"]["description"] == text
     assert failed["lastOperation"]["state"] == "Error"
-    assert (await run(stage, ref, "retry")).word == "error"
+    assert (await run(stage, ref, "retry")).result == "error"
     assert (await last(stage, ref))["sequence"] == failed["sequence"]
 
 
@@ -89,7 +89,7 @@ async def test_progress_begins_the_wait_anew(stage: Stage) -> None:
     ref = await stage.record()
     await stage.report(ref, waited(DESCRIPTION))
     stage.crew.error = Waiting("waiting for the moon")
-    assert (await run(stage, ref)).word == "waiting"
+    assert (await run(stage, ref)).result == "waiting"
     told = await last(stage, ref)
     assert told["lastOperation"]["description"] == "Reconciling the DNSRecord: waiting for the moon"
 
@@ -102,7 +102,7 @@ async def test_a_client_that_asks_again_has_its_patience_back(stage: Stage) -> N
     failed["lastOperation"]["description"] = text
     await stage.report(ref, failed)
     stage.crew.error = Waiting("waiting for the tide")
-    assert (await run(stage, ref)).word == "waiting"
+    assert (await run(stage, ref)).result == "waiting"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Processing"
 
 
@@ -115,7 +115,7 @@ async def test_a_slow_run_that_goes_on_waiting_says_nothing_new(
     told = await last(stage, ref)
     monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
     stage.crew.task = lambda: asyncio.sleep(0.05)
-    assert (await run(stage, ref)).word == "waiting"
+    assert (await run(stage, ref)).result == "waiting"
     assert (await last(stage, ref))["sequence"] == told["sequence"]
 
 
@@ -128,7 +128,7 @@ async def test_a_slow_run_that_fails_as_before_does_not_leave_processing_behind(
     await run(stage, ref)
     monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
     stage.crew.task = lambda: asyncio.sleep(0.05)
-    assert (await run(stage, ref)).word == "error"
+    assert (await run(stage, ref)).result == "error"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Error"
 
 
@@ -145,7 +145,7 @@ async def test_what_cannot_be_put_right_is_tried_again_and_the_object_keeps_its_
     before = await last(stage, ref)
     stage.crew.error = error
     outcome = await run(stage, ref, "drift")
-    assert outcome.word == "error"
+    assert outcome.result == "error"
     assert outcome.requeue
     assert (outcome.requeue.wish.reason, outcome.requeue.wish.attempt) == ("drift", 1)
     assert not outcome.requeue.wish.insist
@@ -159,7 +159,7 @@ async def test_putting_right_may_wait_too(stage: Stage) -> None:
     before = await last(stage, ref)
     stage.crew.error = Waiting("waiting for the tide")
     outcome = await run(stage, ref, "drift")
-    assert (outcome.word, outcome.note) == ("waiting", "waiting for the tide")
+    assert (outcome.result, outcome.note) == ("waiting", "waiting for the tide")
     assert outcome.requeue
     assert outcome.requeue.wish.reason == "drift"
     assert await last(stage, ref) == before
@@ -170,14 +170,14 @@ async def test_putting_right_may_wait_too(stage: Stage) -> None:
 async def test_a_kind_that_does_not_migrate_does_not_hear_of_it(stage: Stage, word: str) -> None:
     stage.life.kind = dataclasses.replace(KIND, migrates=False)
     ref = await stage.record(annotations={OPERATION: word})
-    assert (await run(stage, ref)).word == "succeeded"
+    assert (await run(stage, ref)).result == "succeeded"
     assert stage.crew.asked == ["reconcile"]
     assert (await last(stage, ref))["lastOperation"]["type"] == "Create"
     live = await stage.live(ref)
     assert live.annotations == {OPERATION: word}
     assert live.finalizers == (KIND.finalizer,)
     await stage.announced(ref)
-    assert (await run(stage, ref)).word == "nothing to do"
+    assert (await run(stage, ref)).result == "nothing to do"
 
 
 @rule("O-7", "F-3")
@@ -186,7 +186,7 @@ async def test_a_kind_that_does_not_migrate_is_deleted_whatever_else_is_asked(st
     ref = await stage.record(annotations={OPERATION: "migrate"}, finalizers=[KIND.finalizer])
     await stage.api.delete(stage.life.kind.resource, ref.namespace, ref.name)
     await stage.announced(ref)
-    assert (await run(stage, ref)).word == "succeeded"
+    assert (await run(stage, ref)).result == "succeeded"
     assert stage.crew.asked == ["delete"]
 
 
@@ -195,7 +195,7 @@ async def test_a_kind_that_needs_its_shoot_waits_for_the_cluster(stage: Stage) -
     stage.life.kind = dataclasses.replace(KIND, shoot=Need.REQUIRED)
     ref = await stage.record()
     outcome = await run(stage, ref)
-    assert (outcome.word, outcome.note) == ("waiting", "its Cluster is not there yet")
+    assert (outcome.result, outcome.note) == ("waiting", "its Cluster is not there yet")
     assert outcome.requeue
     assert stage.crew.asked == []
     assert (await last(stage, ref))["sequence"] == 0
@@ -219,8 +219,8 @@ async def test_what_drifts_while_the_shoot_has_failed_is_looked_at_once_more(sta
         asked, drifted = await run(stage, ref), await run(stage, ref, "drift")
     finally:
         await stage.api.delete(CLUSTERS, "", ref.namespace)
-    assert (asked.word, asked.requeue) == ("held back", None)
-    assert drifted.word == "held back"
+    assert (asked.result, asked.requeue) == ("held back", None)
+    assert drifted.result == "held back"
     assert drifted.requeue
     assert (drifted.requeue.wish.reason, drifted.requeue.wish.attempt) == ("drift", 1)
     assert stage.crew.asked == []

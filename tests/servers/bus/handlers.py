@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bus import intents, subjects
 from bus.connection import Bus
-from bus.messages import StatusIntent
+from bus.messages import Result, StatusIntent
 from bus.pool import Item, Outcome
 from windowbox.errors import Unreachable
 from windowbox.models.refs import ObjectRef
@@ -61,7 +61,7 @@ class Telling:
             self._say("left", item)
             raise
         self._say("end", item)
-        return Outcome("done")
+        return Outcome(Result.SUCCEEDED)
 
     async def quarantine(self, item: Item) -> None:
         self._say("aside", item)

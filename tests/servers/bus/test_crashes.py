@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from bus import intents, streams, subjects
 from bus.connection import Access, Bus, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.pool import Pool
 from bus.queue import Queue
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
@@ -19,7 +19,7 @@ from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 
-EVENT = Wish(reason="event")
+EVENT = Wish(reason=Reason.EVENT)
 
 
 @rule("V-9")

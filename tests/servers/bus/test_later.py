@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bus import streams, subjects
 from bus.connection import Access, Bus, connected
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import run_due
@@ -16,7 +16,7 @@ from tests.support.running import eventually, running
 
 
 def retry(attempt: int) -> Wish:
-    return Wish(reason="retry", attempt=attempt)
+    return Wish(reason=Reason.RETRY, attempt=attempt)
 
 
 @rule("B-2")
@@ -82,11 +82,11 @@ async def test_another_look_is_one_more_run_even_while_the_last_one_ends(bus: Bu
     async with running(Pool(bus, POOL, handler).run()):
         await queue.wish(key("gated"), retry(3))
         await story.until("begin gated")
-        await queue.requeue(key("gated"), "late report")
+        await queue.requeue(key("gated"), Wish(reason=Reason.LATE_REPORT))
         handler.gate.set()
         await story.until("end gated", times=2)
         await eventually(lambda: at_rest(bus))
-        await queue.requeue(key("gated"), "late report")
+        await queue.requeue(key("gated"), Wish(reason=Reason.LATE_REPORT))
         await story.until("end gated", times=3)
     assert [said.reason for said in story.all if said.word == "end"] == [
         "retry", "late report", "late report",
@@ -95,11 +95,11 @@ async def test_another_look_is_one_more_run_even_while_the_last_one_ends(bus: Bu
 
 async def test_another_look_keeps_what_is_known_and_a_reminder_changes_nothing(bus: Bus) -> None:
     queue = Queue(bus, POOL)
-    await queue.wish(key("web"), Wish(reason="retry", attempt=3, insist=True))
-    await queue.remind(key("web"), Wish(reason="sweep"))
-    assert await wish_of(bus, "web") == Wish(reason="retry", attempt=3, insist=True)
-    await queue.requeue(key("web"), "late report")
-    assert await wish_of(bus, "web") == Wish(reason="late report", attempt=3, insist=True)
+    await queue.wish(key("web"), Wish(reason=Reason.RETRY, attempt=3, insist=True))
+    await queue.remind(key("web"), Wish(reason=Reason.SWEEP))
+    assert await wish_of(bus, "web") == Wish(reason=Reason.RETRY, attempt=3, insist=True)
+    await queue.requeue(key("web"), Wish(reason=Reason.LATE_REPORT))
+    assert await wish_of(bus, "web") == Wish(reason=Reason.LATE_REPORT, attempt=3, insist=True, reported=True)
 
 
 async def wish_of(bus: Bus, name: str) -> Wish | None:

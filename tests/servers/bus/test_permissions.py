@@ -10,7 +10,7 @@ import pytest
 from bus import consumers, intents, presence, queries, streams, subjects
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
-from bus.messages import OPERATION, UID, VERSION, Announcement, StatusIntent, Wish
+from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, Result, StatusIntent, Wish
 from bus.permissions import Role
 from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.queue import Queue
@@ -261,7 +261,7 @@ async def test_a_pool_may_do_all_that_it_does(
             Pool(bus, pool, handler).run(),
             Router(bus, queue, Everything()).run() if role == "worker" else run_due(bus, queue),
         ):
-            await queue.wish(KEY, Wish(reason="event"))
+            await queue.wish(KEY, Wish(reason=Reason.EVENT))
             await handler.twice.wait()
         await queue.sweep(0)
         await bus.last(streams.LATER, subjects.later(pool, KEY))
@@ -285,7 +285,7 @@ async def test_the_operator_sees_and_steers(roles: RoleServer, caplog: pytest.Lo
     ):
         await streams.ensure(bus)
         await bus.publish(subjects.seen(WEB), b"{}", HEADERS)
-        await Queue(bus, "dnsrecord").wish(KEY, Wish(reason="event"))
+        await Queue(bus, "dnsrecord").wish(KEY, Wish(reason=Reason.EVENT))
         registry = Registry(bus)
         await registry.join(Member(id="shoot"))
         await registry.leave("shoot")
@@ -352,7 +352,7 @@ class Reporting:
         before = await intents.last(self._bus, item.key)
         intent = StatusIntent(uid="u-1", patch={"lastOperation": {"state": "Succeeded"}})
         await intents.report(self._bus, item.key, intent, before.sequence)
-        return Outcome("succeeded")
+        return Outcome(Result.SUCCEEDED)
 
     async def quarantine(self, item: Item) -> None: ...
 
@@ -371,7 +371,7 @@ class Patching:
         self.outcome = reported.intent.patch
         await intents.forget(self._bus, item.key, reported.intent.uid)
         self.done.set()
-        return Outcome("written")
+        return Outcome(Result.WRITTEN)
 
     async def quarantine(self, item: Item) -> None: ...
 
@@ -387,7 +387,7 @@ class SecondThoughts:
         self.attempts.append(item.wish.attempt)
         if item.wish.attempt:
             self.twice.set()
-            return Outcome("done")
-        return Outcome("again", RequeueAfter(Wish(reason="retry", attempt=1), 0.01))
+            return Outcome(Result.SUCCEEDED)
+        return Outcome(Result.AGAIN, RequeueAfter(Wish(reason=Reason.RETRY, attempt=1), 0.01))
 
     async def quarantine(self, item: Item) -> None: ...

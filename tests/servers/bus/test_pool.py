@@ -6,7 +6,7 @@ import asyncio
 
 from bus import consumers, streams, subjects
 from bus.connection import Access, Bus, connected
-from bus.messages import RunRecord, Wish
+from bus.messages import Reason, Result, RunRecord, Wish
 from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.queue import Queue
 from bus.routing import run_due
@@ -16,7 +16,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually, running, stopped
 from windowbox.errors import Unreachable
 
-EVENT = Wish(reason="event")
+EVENT = Wish(reason=Reason.EVENT)
 
 
 async def waiting(bus: Bus, stream: str) -> list[str]:
@@ -170,8 +170,8 @@ async def test_a_run_that_wants_to_be_repeated_is_repeated(bus: Bus) -> None:
     class Repeating(Telling):
         async def handle(self, item: Item) -> Outcome:
             await super().handle(item)
-            again = RequeueAfter(Wish(reason="retry", attempt=1), 0.05)
-            return Outcome("error", None if item.wish.attempt else again)
+            again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=1), 0.05)
+            return Outcome(Result.ERROR, None if item.wish.attempt else again)
 
     queue = Queue(bus, POOL)
     async with running(Pool(bus, POOL, Repeating(bus, story.add)).run(), run_due(bus, queue)):

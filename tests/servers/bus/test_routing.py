@@ -8,7 +8,7 @@ import pytest
 
 from bus import subjects
 from bus.connection import Access, ApiError, Bus, connected
-from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Wish
+from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Reason, Wish
 from bus.queue import Queue
 from bus.routing import PreviousVersion, Router, run_due
 from tests.servers.bus.handlers import POOL
@@ -141,7 +141,7 @@ async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch
     await announce(bus, "gone", operation="DELETED")
     await announce(bus, "too-large", body="omitted")
     await announce(bus, "scheduled", "unfinished")
-    await Queue(bus, POOL).schedule(subjects.key(space("scheduled")), Wish(reason="retry"), 60)
+    await Queue(bus, POOL).schedule(subjects.key(space("scheduled")), Wish(reason=Reason.RETRY), 60)
     async with running(router.sweep(0.05)):
         await eventually(lambda: is_wished(bus, "left"))
         # The next rounds look at what has come since.

@@ -10,7 +10,7 @@ import pytest_asyncio
 from bus import streams, subjects
 from bus.connection import Bus, connected
 from bus.intents import PATCH
-from bus.messages import Wish
+from bus.messages import Reason, Result, Wish
 from bus.pool import Item, Outcome, Pool
 from bus.queue import Queue
 from tests.support.roles import RoleServer
@@ -27,7 +27,7 @@ class Patcher:
     """One who has never anything to write."""
 
     async def handle(self, item: Item) -> Outcome:
-        return Outcome("nothing to do", note=item.key)
+        return Outcome(Result.NOTHING_TO_DO, note=item.key)
 
     async def quarantine(self, item: Item) -> None:
         raise AssertionError(item.key)
@@ -68,6 +68,6 @@ async def test_what_has_waited_for_too_long_is_told_with_its_pool(roles: RoleSer
         running(Pool(other, PATCH, Patcher()).run()),
     ):
         await until(bus, "")
-        await Queue(bus, "bastion").wish(KEY, Wish(reason="event"))
+        await Queue(bus, "bastion").wish(KEY, Wish(reason=Reason.EVENT))
         assert await checks.trouble(bus, LONG) == ""
         await until(bus, "something in the queue of bastion has waited", patience=0.01)

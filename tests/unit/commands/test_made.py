@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.messages import Call, RunRecord, Wish
+from bus.messages import Call, Reason, RunRecord, Wish
 from windowbox.commands import story
 from windowbox.commands.kinds import made
 
@@ -32,7 +32,7 @@ def etcd(door: str, answer: bool = True) -> Call:
 
 def run(*calls: Call, after: float = 0) -> RunRecord:
     return RunRecord(
-        pool="infrastructure", key="k", wish=Wish(reason="event"), wish_sequence=1, delivery=1,
+        pool="infrastructure", key="k", wish=Wish(reason=Reason.EVENT), wish_sequence=1, delivery=1,
         started=NOW + timedelta(seconds=after), seconds=0.01, process="host/1", outcome="succeeded",
         calls=list(calls),
     )  # fmt: skip

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bus.messages import Call, Read, RunRecord, Wish
+from bus.messages import Call, Read, Reason, RunRecord, Wish
 from windowbox.commands import story
 from windowbox.commands.story import Pending
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
-EVENT = Wish(reason="event")
+EVENT = Wish(reason=Reason.EVENT)
 
 
 def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> RunRecord:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from tests.support.lbobjects import service
 from tests.support.rules import rule
 from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
@@ -78,7 +78,7 @@ def runs() -> ServiceRuns:
 @rule("LB-2-failed", "LB-3-syncfailed")
 async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> None:
     world = World(LEFT, {"patch": Refused("patch status of default/web: forbidden")})
-    outcome = await runs.run(WEB, Wish(reason="event"), world)
+    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 5
     assert world.events == [
@@ -89,7 +89,7 @@ async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> Non
 @rule("LB-6-retry", "LB-16-backoff")
 async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None:
     world = World(LEFT, {"patch": Refused("forbidden")})
-    outcome = await runs.run(WEB, Wish(reason="retry", attempt=2), world)
+    outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=2), world)
     assert outcome.requeue is not None
     assert (outcome.requeue.wish.attempt, outcome.requeue.after) == (3, 20)
 
@@ -97,7 +97,7 @@ async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None
 @rule("LB-6-delay")
 async def test_an_error_that_names_its_own_delay_is_obeyed(runs: ServiceRuns) -> None:
     world = World(LEFT, {"edge": Unreachable("the bus is away", retry_after=7)})
-    outcome = await runs.run(WEB, Wish(reason="event", attempt=4), world)
+    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT, attempt=4), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 7
     assert world.events == []
@@ -106,7 +106,7 @@ async def test_an_error_that_names_its_own_delay_is_obeyed(runs: ServiceRuns) ->
 @rule("LB-6-reset")
 async def test_a_success_leaves_nothing_to_count_on_from(runs: ServiceRuns) -> None:
     deleted = service(metadata={"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"})
-    outcome = await runs.run(WEB, Wish(reason="retry", attempt=3), World(deleted))
+    outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=3), World(deleted))
     assert outcome.requeue is None
 
 
@@ -121,8 +121,8 @@ async def test_what_was_never_made_is_not_said_to_be_deleted_first(
     runs: ServiceRuns, version: str, events: list[str]
 ) -> None:
     world = World(LEFT, version=version)
-    outcome = await runs.run(WEB, Wish(reason="event"), world)
-    assert outcome.word == "let go"
+    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
+    assert outcome.result == "let go"
     assert world.said[0] == ("patch", {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
     assert world.events == events
 
@@ -130,5 +130,5 @@ async def test_what_was_never_made_is_not_said_to_be_deleted_first(
 @rule("LB-2-lost")
 async def test_that_it_is_gone_already_is_nobodys_error(runs: ServiceRuns) -> None:
     world = World(LEFT, {"patch": Missing("default/web is gone")})
-    outcome = await runs.run(WEB, Wish(reason="event"), world)
+    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])

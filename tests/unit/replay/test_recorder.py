@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from bus.connection import WrongSequence
-from bus.messages import Call, Wish
+from bus.messages import Call, Reason, Wish
 from bus.pool import DeliveryHold, Item
 from tests.support.samples import KEY, recording, run, seen
 from windowbox import errors
@@ -71,7 +71,7 @@ async def test_a_bug_does_not_come_back_as_something_that_was_foreseen() -> None
 
 
 async def test_what_a_deadline_cut_short_is_cut_short_again() -> None:
-    item = Item(KEY, Wish(reason="event"), 1, 1, DeliveryHold(10))
+    item = Item(KEY, Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(10))
     recorder = LiveRecorder(cast(Any, None), cast(Any, None), item)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

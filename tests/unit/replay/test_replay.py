@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus import recordings
-from bus.messages import BODY, Call, Wish
+from bus.messages import BODY, Call, Result, Wish
 from bus.pool import Outcome
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
 from windowbox.models.dnsrecord import DNSRecordSpec
@@ -89,7 +89,7 @@ class Clinging(ServiceRuns):
     """Never lets go of a Service that is deleted."""
 
     async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
-        return Outcome("waiting for the edge to let go")
+        return Outcome(Result.WAITING_FOR_RELEASE)
 
 
 class Hasty(ServiceRuns):
@@ -97,7 +97,7 @@ class Hasty(ServiceRuns):
 
     async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
         await self._hold(seen, recorder)
-        return Outcome("ensured")
+        return Outcome(Result.ENSURED)
 
 
 @pytest.mark.parametrize(

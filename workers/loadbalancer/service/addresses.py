@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from bus import subjects
-from bus.messages import Wish
+from bus.messages import Reason, Wish
 from bus.queue import Queue
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import ObjectRef
@@ -136,4 +136,4 @@ class Addresses:
 
     async def _wake(self, waiting: Iterable[ObjectRef]) -> None:
         for ref in waiting:
-            await self._queue.wish(subjects.key(ref), Wish(reason="address"))
+            await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))

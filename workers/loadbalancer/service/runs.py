@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bus.messages import EventIntent, StatusIntent, Wish
+from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.errors import Missing, PermanentError, TransientError, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
@@ -69,7 +69,7 @@ class ServiceRuns:
         try:
             return await self._run(ref, wish, recorder)
         except TransientError as error:
-            return _again("waiting", wish, error, first=0.1)
+            return _again(Result.WAITING, wish, error, first=0.1)
 
     async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         reported, sequence = await self._world.reported(ref, recorder)
@@ -86,16 +86,16 @@ class ServiceRuns:
                 # It was ours a moment ago: a run was cut off, or two changes came as one.
                 return await self._clean_up(seen, recorder, left)
         except Missing:
-            return Outcome("gone")  # the bus will tell us
+            return Outcome(Result.GONE)  # the bus will tell us
         except PermanentError as error:
             failed = eventmessages.sync_failed("ensure" if self._wants(found) else "delete", str(error))
             await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
-            return _again("failed", wish, error, first=5.0)
+            return _again(Result.FAILED, wish, error, first=5.0)
         await self._addresses.release_expired(ref, seen.now, recorder)
-        if reported and seen.memo.get("gone") and wish.reason != "event":
+        if reported and seen.memo.get("gone") and not wish.changed:
             # It has been written long since, and nobody tells us when such a Service goes.
             await self._world.forget(ref, reported.uid, recorder)
-        return Outcome("not ours")
+        return Outcome(Result.NOT_OURS)
 
     def _wants(self, service: Object) -> bool:
         return selection.wants(service, self._settings.classes) and not service.deleting
@@ -116,9 +116,8 @@ class ServiceRuns:
         )
         if answer.note:
             outcome = await self._explain(seen, demand, answer.note, recorder)
-            return Outcome(
-                outcome.word, RequeueAfter(Wish(reason="retry", insist=True), _LOOK_AGAIN), answer.note
-            )
+            again = RequeueAfter(Wish(reason=Reason.RETRY, insist=True), _LOOK_AGAIN)
+            return Outcome(outcome.result, again, answer.note)
         state = await self._world.edge(seen.ref, recorder)
         digest = wanted.digest(wanted.load_balancer(seen.ref, demand, answer.addresses, (), ()))
         if state is None or state.uid != demand.uid or state.digest != digest:
@@ -135,8 +134,8 @@ class ServiceRuns:
         return await self._world.hold(seen.ref, recorder)
 
     async def _await_edge(self, seen: Seen, demand: Demand, wish: Wish, recorder: Recorder) -> Outcome:
-        if wish.reason != "sweep":
-            return Outcome("waiting for the edge")  # which will wish for us
+        if not wish.overdue:
+            return Outcome(Result.WAITING_FOR_EDGE)  # which will wish for us
         note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
         return await self._explain(seen, demand, note, recorder)
 
@@ -163,8 +162,8 @@ class ServiceRuns:
             **({"refused": refused} if refused else {}),
         }
         await self._say(seen, patch, memo, _events(seen.memo, memo, demand, state), recorder)
-        word = "drained" if demand.drained else "ensured" if standing.serves else "waiting"
-        return Outcome(word, note=" ".join(state.problems.values()))
+        serving = Result.ENSURED if standing.serves else Result.WAITING
+        return Outcome(Result.DRAINED if demand.drained else serving, note=" ".join(state.problems.values()))
 
     async def _explain(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
         """Tell why there is no load balancer yet. What was written before stays."""
@@ -176,38 +175,40 @@ class ServiceRuns:
         if seen.memo.get("waiting") == note:
             events = []
         await self._say(seen, patch, {"waiting": note}, events, recorder)
-        return Outcome("waiting", note=note)
+        return Outcome(Result.WAITING, note=note)
 
     # What a Service leaves behind.
 
     async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
         """Let go of it. If `ours` is given, other addresses that it shows are somebody else's."""
         if await self._world.edge(seen.ref, recorder) is not None:
-            return Outcome("waiting for the edge to let go")  # which will wish for us
+            return Outcome(Result.WAITING_FOR_RELEASE)  # which will wish for us
         had = await self._addresses.version(seen.ref, seen.object.uid, recorder)
         await self._world.let_go(seen.ref, recorder)
         events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
         if seen.object.deleting:
             await self._addresses.release(seen.ref, recorder)
             await self._say(seen, {}, {"gone": True}, events, recorder)
-            return Outcome("deleted")
+            return Outcome(Result.DELETED)
         until = seen.now + timedelta(seconds=self._settings.grace)
         await self._addresses.keep(seen.ref, seen.object.uid, until, recorder)
         patch = statuses.emptied(seen.object)
         if ours is not None and not set(statuses.addresses(seen.object)) <= set(ours):
             del patch["loadBalancer"]
         await self._say(seen, patch, {"gone": True}, events, recorder)
-        return Outcome("let go", RequeueAfter(Wish(reason="grace is over"), self._settings.grace + 1))
+        return Outcome(
+            Result.RELEASED, RequeueAfter(Wish(reason=Reason.GRACE_OVER), self._settings.grace + 1)
+        )
 
     async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, recorder: Recorder) -> Outcome:
         if not await self._world.gone(ref, recorder):
-            return Outcome("not on the bus yet")  # whoever mirrors the cluster will bring it
+            return Outcome(Result.NOT_ON_THE_BUS)  # whoever mirrors the cluster will bring it
         if await self._world.edge(ref, recorder) is not None:
-            return Outcome("waiting for the edge to let go")
+            return Outcome(Result.WAITING_FOR_RELEASE)
         await self._addresses.release(ref, recorder)
         if reported and reported.patch:
             await self._world.forget(ref, reported.uid, recorder)
-        return Outcome("gone")
+        return Outcome(Result.GONE)
 
     async def _say(
         self,
@@ -279,7 +280,9 @@ def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
     return told
 
 
-def _again(word: str, wish: Wish, error: WindowboxError, first: float) -> Outcome:
+def _again(result: Result, wish: Wish, error: WindowboxError, first: float) -> Outcome:
     attempt = wish.attempt + 1
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=300.0)
-    return Outcome(word, RequeueAfter(Wish(reason="retry", attempt=attempt, insist=True), after), str(error))
+    return Outcome(
+        result, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), after), str(error)
+    )
