@@ -1,4 +1,4 @@
-"""One owner for one thing: leases that run out by themselves when their owner is killed."""
+"""Leases: one holder at a time for one thing; they expire when their holder is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: at most one item for each object, worked on by one process at a time.
+"""The work queue: at most one item for each object, worked on by one process at a time.
 
 A wish (TRIGGERS) says that an object should be looked at; an item (WORK) says that it waits for a worker,
 or is in one's hands. The run that fulfils a wish removes it, so what stands in TRIGGERS is what is owed.

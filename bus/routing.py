@@ -1,4 +1,4 @@
-"""From changes to wishes: each pool says which changes concern which of its objects."""
+"""Routing: each pool's mapping says which objects a change concerns; each of them gets a wish."""
 
 from __future__ import annotations
 

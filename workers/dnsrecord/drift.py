@@ -1,4 +1,4 @@
-"""Records that changed behind our back are put right without anyone touching an object."""
+"""Drift: records that were changed on the name server are found and enqueued for repair."""
 
 from __future__ import annotations
 

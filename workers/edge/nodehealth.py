@@ -1,5 +1,7 @@
-"""Which nodes are well, as their kube-proxies say. Asked here once for each node: an Envoy would ask for each
-port of each Service anew."""
+"""Health checks of nodes: their kube-proxies are asked here, once for each node.
+
+Envoy would check each port of each Service separately. See docs/decisions/0018-node-health-is-checked-once.md.
+"""
 
 from __future__ import annotations
 

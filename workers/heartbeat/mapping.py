@@ -1,4 +1,4 @@
-"""Which changes of the Lease make it be looked at, and who begins."""
+"""Mapping: from a changed Lease to the key of the heartbeat; and the first wish for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes make an Ingress be looked at."""
+"""Mapping: from a changed Ingress, DNSRecord or Namespace to the keys of the Ingresses to reconcile."""
 
 from __future__ import annotations
 

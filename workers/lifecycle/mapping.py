@@ -1,4 +1,4 @@
-"""Which changes make a kind's objects be looked at."""
+"""Mapping: from a changed object to the keys of a kind's objects to reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do with an extension object, and what to write into its metadata. Rules O-1 to O-6, N-1 and N-2."""
+"""Which operation an object needs, its finalizer and annotation in one patch. Rules O-1 to O-6, N-1 and N-2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of an extension object start a run. Rules T-1 to T-5, P-1 and V-3 of the contract."""
+"""Predicates: which changes of an extension object trigger a run. Rules T-1 to T-5, P-1 and V-3."""
 
 from __future__ import annotations
 

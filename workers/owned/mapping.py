@@ -1,4 +1,4 @@
-"""Which changes make a kind's objects be looked at: their own, and those of what they have made."""
+"""Mapping: from a changed object of a kind, or one that it owns, to the keys of the objects to reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of an object of ours are worth another look at its owner."""
+"""Predicates: which changes of an owned object trigger a run of its owner, for instance drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Service's way through the address book: what it has, what its status shows, what is free."""
+"""Allocation of addresses to one Service: what it holds, what its status shows, what is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes make a Service be looked at."""
+"""Mapping: from a changed Service to the keys of the Services to reconcile."""
 
 from __future__ import annotations
 

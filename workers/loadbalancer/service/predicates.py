@@ -1,4 +1,4 @@
-"""Which changes of a Service start a run. Rules LB-4-* of docs/contract-coverage.md, and more."""
+"""Predicates: which changes of a Service trigger a run. Rules LB-4-* (docs/contract-coverage.md), and more."""
 
 from __future__ import annotations
 
