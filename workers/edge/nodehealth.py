@@ -1,6 +1,6 @@
 """Health checks of nodes: their kube-proxies are asked here, once for each node.
 
-Envoy would check each port of each Service separately. See docs/decisions/0018-node-health-is-checked-once.md.
+Envoy would check each port of each Service by itself: docs/decisions/0018-node-health-is-checked-once.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which operation an object needs, its finalizer and annotation in one patch. Rules O-1 to O-6, N-1 and N-2."""
+"""Which operation an object needs, its finalizer and annotation in one patch: rules O-1 to O-6, N-1, N-2."""
 
 from __future__ import annotations
 

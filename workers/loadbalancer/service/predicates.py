@@ -1,4 +1,4 @@
-"""Predicates: which changes of a Service trigger a run. Rules LB-4-* (docs/contract-coverage.md), and more."""
+"""Predicates: which changes of a Service trigger a run. Rules LB-4-* (docs/contract-coverage.md)."""
 
 from __future__ import annotations
 
