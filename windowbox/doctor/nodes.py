@@ -8,7 +8,7 @@ from windowbox.doctor.findings import Finding
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.nodes import addresses, leftovers, network, site
+from windowbox.sandbox.nodes import addresses, leftovers, routes, site
 from windowbox.sandbox.options import Options
 
 
@@ -37,12 +37,12 @@ def _lacks(name: str) -> bool:
 
 def _ranges(ranges: tuple[str, str]) -> Finding:
     """Does this host already use addresses that nodes would have?"""
-    parts, routes = list(addresses.parts(ranges)), network.routes(foreign=True)
+    parts, known = list(addresses.parts(ranges)), routes.known(foreign=True)
     taken = {
         network: found
         for part in parts
         for network in part
-        if (found := addresses.overlapping(network, routes))
+        if (found := addresses.overlapping(network, known))
     }
     what, said = "addresses for nodes", " and ".join(ranges)
     if not taken:

@@ -15,12 +15,12 @@ from windowbox.sandbox import certificates, files, processes
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
+from windowbox.sandbox.reach import UNROUTED, Reach
 
 LOOPBACK = "127.0.0.1"
-SERVICE_ADDRESSES = "10.2.0.0/16,fd77:6e64:6278:ffff::/112"
-"""Known inside of nodes only, so all sandboxes may have the same."""
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _HOSTS = (
-    "127.0.0.1", "localhost", "10.2.0.1",
+    "127.0.0.1", "localhost",
     "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 )  # fmt: skip
 _CONTROLLERS = (
@@ -47,6 +47,7 @@ class Identities:
     ca: Pair
     host: str
     """The address of the API server."""
+    reach: Reach
     server: Pair
     admin: Pair
     controllers: Pair
@@ -56,14 +57,16 @@ class Identities:
     service_accounts: Path
 
 
-def identities(folder: Path, host: str = LOOPBACK) -> Identities:
+def identities(folder: Path, host: str = LOOPBACK, reach: Reach = UNROUTED) -> Identities:
     """The identities kept in `folder`, made if there are none yet."""
     ca = certificates.authority(folder)
+    inside = str(reach.ranges.services_v4[1])
     suffix = "" if host == LOOPBACK else f"-{host}"
     return Identities(
         ca=ca,
         host=host,
-        server=certificates.server(ca, folder, f"kube-apiserver{suffix}", [host, *_HOSTS]),
+        reach=reach,
+        server=certificates.server(ca, folder, f"kube-apiserver{suffix}", [host, inside, *_HOSTS]),
         scheduler=certificates.client(ca, folder, "system:kube-scheduler"),
         kubelet_client=certificates.client(ca, folder, "kubelet-client", groups=["system:masters"]),
         admin=certificates.client(ca, folder, "admin", groups=["system:masters"]),
@@ -96,6 +99,7 @@ def apiserver(
 ) -> Child:
     # Without an advertised address of its own the server looks for a default route, which a laptop in a
     # train does not have; and it must not register loopback, which is refused in an EndpointSlice.
+    services = identity.reach.ranges
     reconciler = "none" if identity.host == LOOPBACK else "lease"
     return Child(
         "kube-apiserver",
@@ -103,7 +107,8 @@ def apiserver(
             str(program), f"--etcd-servers=http://127.0.0.1:{etcd_port}",
             f"--bind-address={identity.host}", f"--advertise-address={identity.host}",
             f"--endpoint-reconciler-type={reconciler}",
-            f"--secure-port={port}", f"--service-cluster-ip-range={SERVICE_ADDRESSES}",
+            f"--secure-port={port}",
+            f"--service-cluster-ip-range={services.services_v4},{services.services_v6}",
             f"--tls-cert-file={identity.server.certificate}",
             f"--tls-private-key-file={identity.server.key}",
             f"--client-ca-file={identity.ca.certificate}", "--anonymous-auth=false",
@@ -119,6 +124,7 @@ def apiserver(
         ready=api(identity, port).ready,
         port=port,
         host=identity.host,
+        env=identity.reach.environment(),
     )  # fmt: skip
 
 
@@ -218,7 +224,7 @@ def _has_account(server: ApiServer) -> bool:
 
 def healthy(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=1) as answer:
+        with _WITHOUT_PROXY.open(url, timeout=1) as answer:
             return bool(answer.status == 200)
     except (OSError, urllib.error.URLError):
         return False

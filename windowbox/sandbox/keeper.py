@@ -127,7 +127,7 @@ class Keeper:
         with self._log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *self.child.argv,
-                env={**os.environ, **self.child.env},
+                env={**processes.environment(), **self.child.env},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -27,6 +27,11 @@ class ProcessId:
     started: str
 
 
+def environment() -> dict[str, str]:
+    """Our own variables, for a child; but for proxies: everything that it has to reach is on this machine."""
+    return {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+
+
 def started(pid: int) -> str | None:
     """When `pid` started, in whatever unit the system counts; None if it is not running."""
     if sys.platform == "linux":
@@ -98,7 +103,7 @@ def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> s
     with log.open("ab") as output:
         return subprocess.Popen(
             argv,
-            env={**os.environ, **(env or {})},
+            env={**environment(), **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -13,6 +13,7 @@ from windowbox.sandbox.controlplane import Identities
 from windowbox.sandbox.nodes import programs
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
+from windowbox.sandbox.reach import UNROUTED, Reach
 from windowbox.sandbox.roles import Surroundings
 from windowbox.sandbox.simulated import children as simulated
 
@@ -45,14 +46,14 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
 
 
 def stages(
-    folder: Path, options: Options, ports: dict[str, int], site: Site | None = None
+    folder: Path, options: Options, ports: dict[str, int], reach: Reach = UNROUTED, site: Site | None = None
 ) -> list[list[Child]]:
     """What to start at once, then what needs it, and so on. Writes what the children read.
 
-    `site` is where the nodes are, if there are any.
+    `reach` is what the API server can dial, `site` where the nodes are, if there are any.
     """
     pki = folder / "pki"
-    identity = controlplane.identities(pki, site.host if site else controlplane.LOOPBACK)
+    identity = controlplane.identities(pki, site.host if site else controlplane.LOOPBACK, reach)
     api = controlplane.api(identity, ports["kube-apiserver"])
     around = Surroundings(
         folder=folder,
@@ -80,7 +81,7 @@ def stages(
         [dataclasses.replace(apiserver, then=lambda: _fill(api, site)), *nodes[1]],
         [
             *_controllers(identity, pki, ports, with_nodes=bool(site or options.simulated_nodes)),
-            *_simulated(folder, options, ports, api),
+            *_simulated(folder, options, ports, api, reach),
             *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
             *nodes[2],
         ],
@@ -147,13 +148,15 @@ def _nodes(site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
     ]
 
 
-def _simulated(folder: Path, options: Options, ports: dict[str, int], api: ApiServer) -> list[Child]:
+def _simulated(
+    folder: Path, options: Options, ports: dict[str, int], api: ApiServer, reach: Reach
+) -> list[Child]:
     if not (count := options.simulated_nodes):
         return []
     kubeconfig = roles.kubeconfig(folder, "operator")
     network = simulated.network(ports["kube-controller-manager"])
     return [
-        simulated.kwok(binaries.find("kwok"), kubeconfig, api, count),
+        simulated.kwok(binaries.find("kwok"), kubeconfig, api, count, reach.ranges.pods),
         simulated.node_simulator(kubeconfig, count, network),
     ]
 

@@ -28,10 +28,12 @@ from windowbox.sandbox import state as states
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.keeper import Keeper
+from windowbox.sandbox.nodes import routes
 from windowbox.sandbox.nodes import site as sites
 from windowbox.sandbox.nodes.node import Node
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
+from windowbox.sandbox.reach import Reach
 from windowbox.sandbox.state import State
 
 logger = logging.getLogger(__name__)
@@ -82,9 +84,14 @@ class Supervisor:
         self.folder.mkdir(parents=True, exist_ok=True)
         with _alone(self.folder):
             try:
-                with sites.opened(self.folder, self._options) as site:
+                with (
+                    sites.opened(self.folder, self._options) as site,
+                    routes.laid(
+                        self.folder, site.claim if site else None, site.plan if site else None
+                    ) as reach,
+                ):
                     try:
-                        self._prepare(site)
+                        self._prepare(site, reach)
                         await self._keep()
                     finally:
                         # Who went its own way (an Envoy, which survives its worker) ends with us, too.
@@ -157,12 +164,12 @@ class Supervisor:
         """The settings of a process (`worker-1`), or of the `operator`."""
         return roles.settings_file(self.folder, name)
 
-    def _prepare(self, site: Site | None) -> None:
+    def _prepare(self, site: Site | None, reach: Reach) -> None:
         before = states.read(self.folder)
         self.state.ports = stages.choose_ports(self._options, before.ports if before else {})
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
-        for stage in stages.stages(self.folder, self._options, self.state.ports, site):
+        for stage in stages.stages(self.folder, self._options, self.state.ports, reach, site):
             keepers = [
                 Keeper(self._marked(child), logs / f"{child.name}.log", self._write) for child in stage
             ]

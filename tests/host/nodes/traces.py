@@ -43,7 +43,15 @@ class Traces:
         return {kind: found for kind, found in told.items() if found}
 
     def _lines(self, text: str) -> list[str]:
-        words = (f"{self.site}-", f"{self.site}:", f"{self.site}@", f"{self.site} ", f"{self.folder}/")
+        unreachable = f"metric {65536 + int(self.site[2:])} "
+        words = (
+            unreachable,
+            f"{self.site}-",
+            f"{self.site}:",
+            f"{self.site}@",
+            f"{self.site} ",
+            f"{self.folder}/",
+        )
         return [line for line in text.splitlines() if any(word in f"{line} " for word in words)]
 
 

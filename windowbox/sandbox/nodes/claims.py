@@ -54,6 +54,25 @@ def held(number: int) -> Iterator[Claim | None]:
 
 
 @contextlib.contextmanager
+def highest() -> Iterator[Claim]:
+    """The claim on the highest number that is free, for whoever needs none of the addresses of nodes."""
+    for number in reversed(numbers()):
+        with held(number) as claim:
+            if claim:
+                yield claim
+                return
+    raise Refused(f"{_MOST} sandboxes run on this machine: end one")
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """No other sandbox looks for what is free while the block lasts."""
+    with (_HOME / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def left() -> Iterator[list[Claim]]:
     """Claims of sandboxes that died; nobody else can have them while the block lasts."""
     begun = _begun() if os.geteuid() == 0 else []

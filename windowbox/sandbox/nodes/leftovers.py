@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from windowbox.sandbox import belongings, processes
-from windowbox.sandbox.nodes import cgroups, claims, network
+from windowbox.sandbox.nodes import cgroups, claims, network, routes
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.processes import ProcessId
 
@@ -40,6 +40,7 @@ def clear_one(claim: Claim) -> None:
     belongings.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
     for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
         cgroups.remove(containers)
+    routes.remove(claim)
     network.remove(claim)
     claims.done(claim)
 

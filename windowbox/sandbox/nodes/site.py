@@ -14,7 +14,7 @@ from windowbox.errors import Missing, Refused
 from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.nodes import addresses, claims, images, joining, leftovers, network, sshimage
+from windowbox.sandbox.nodes import addresses, claims, images, joining, leftovers, network, routes, sshimage
 from windowbox.sandbox.nodes import files as node_files
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.nodes.claims import Claim
@@ -106,7 +106,7 @@ def usual() -> int:
 @contextlib.contextmanager
 def _claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
     """The first number that is free, and whose addresses lead nowhere yet."""
-    parts, taken = list(addresses.parts(options.ranges)), network.routes()
+    parts, taken = list(addresses.parts(options.ranges)), routes.known()
     for number in claims.numbers():
         v4, v6 = parts[number % len(parts)]
         if addresses.overlapping(v4, taken) or addresses.overlapping(v6, taken):

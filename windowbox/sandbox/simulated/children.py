@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from windowbox.errors import Refused, Unreachable
@@ -18,8 +19,6 @@ from windowbox.sandbox.simulated import kubelets, nodes
 from windowbox.sandbox.simulated.ports import PROXY_HEALTH
 from windowbox.sandbox.simulated.seen import PLAYED
 
-_POD_ADDRESSES = "10.64.0.1/12"
-"""Nobody ever sends anything there: the node simulator answers in place of all Pods."""
 _LEASE_SECONDS = 20
 """Renewed after a quarter of that: long before the controllers believe that a node is lost."""
 _ROOT = Path(__file__).parents[3]
@@ -30,14 +29,17 @@ def network(port: int) -> str:
     return f"127.{port >> 8}.{port & 255}.0/24"
 
 
-def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int) -> Child:
-    """Plays the kubelets; ready when all `count` simulated Nodes are."""
+def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int, pods: IPv4Network) -> Child:
+    """Plays the kubelets; ready when all `count` simulated Nodes are.
+
+    Nobody ever sends anything to `pods`: the node simulator answers in place of all Pods.
+    """
     stages = kubeconfig.parent / "kwok.yaml"
     files.write(stages, kubelets.configuration())
     return Child(
         "kwok",
         [
-            str(program), f"--kubeconfig={kubeconfig}", f"--cidr={_POD_ADDRESSES}",
+            str(program), f"--kubeconfig={kubeconfig}", f"--cidr={pods[1]}/{pods.prefixlen}",
             f"--manage-nodes-with-annotation-selector={PLAYED}=fake", "--manage-all-nodes=false",
             f"--node-lease-duration-seconds={_LEASE_SECONDS}",
             f"--config={stages}",

@@ -1,0 +1,130 @@
+"""What the API server of a sandbox may dial: its own Services and Pods, and never those of others."""
+
+from __future__ import annotations
+
+import os
+import signal
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+
+import pytest
+
+from tests.host.sandbox.conftest import CommandLine
+from tests.support import webhooks
+from tests.support.servers import ControlPlane
+from tests.support.webhooks import Escapes
+from windowbox.errors import Malformed
+from windowbox.sandbox import processes, ranges
+from windowbox.sandbox import state as states
+from windowbox.sandbox.nodes import addresses, routes
+from windowbox.sandbox.nodes.addresses import Network, Plan
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.reach import Reach
+
+root_only = pytest.mark.skipif(not routes.possible(), reason="needs root, to set routes")
+
+PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(2))
+
+
+def test_ranges_stay_with_the_data(tmp_path: Path) -> None:
+    first = ranges.kept(tmp_path, [])
+    assert ranges.kept(tmp_path, first.networks) == first
+
+
+def test_new_ranges_are_free_on_this_host(tmp_path: Path) -> None:
+    half: list[Network] = [IPv4Network("240.0.0.0/5"), IPv6Network("fd77:6e64:6278:f000::/54")]
+    for number in range(20):
+        (tmp_path / str(number)).mkdir()
+        found = ranges.kept(tmp_path / str(number), half)
+        assert not any(addresses.overlapping(network, half) for network in found.networks)
+
+
+def test_data_of_an_earlier_version_keep_their_ranges_without_routes(tmp_path: Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    found = ranges.kept(tmp_path, [])
+    assert str(found.services_v4) == "10.2.0.0/16"
+    with routes.laid(tmp_path) as reach:
+        assert not reach.routed
+
+
+def test_a_damaged_file_of_ranges_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ranges.json").write_text("{}")
+    with pytest.raises(Malformed, match="down --wipe"):
+        ranges.kept(tmp_path, [])
+
+
+@pytest.mark.parametrize("number", [0, 1, 1919])
+def test_no_part_of_the_ranges_overlaps_another_or_the_nodes(number: int) -> None:
+    one, other = ranges.part(number), ranges.part((number + 1) % 1920)
+    networks = [
+        *one.networks,
+        *other.networks,
+        ip_network("255.0.0.0/8"),
+        *map(ip_network, Options().ranges[:1]),
+    ]
+    for index, network in enumerate(networks):
+        assert addresses.overlapping(network, networks[index + 1 :]) == []
+
+
+@root_only
+def test_two_sandboxes_do_not_share_ranges(tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    with routes.laid(tmp_path) as first:
+        (copied / "ranges.json").write_bytes((tmp_path / "ranges.json").read_bytes())
+        with routes.laid(copied) as second:
+            assert (first.routed, second.routed) == (True, False)
+        assert webhooks.leads(str(first.ranges.services_v4[1])) == "nowhere"
+        assert first.ranges.services_v4 in routes.known()
+        assert first.ranges.services_v4 not in routes.known(foreign=True)
+    assert first.ranges.services_v4 not in routes.known()
+
+
+def test_without_routes_everything_but_loopback_and_nodes_is_refused(tmp_path: Path) -> None:
+    kept = ranges.part(7)
+    assert Reach(kept, routed=True).environment() == {}
+    variables = Reach(kept, [PLAN.v4, PLAN.v6]).environment()
+    assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == "http://127.0.0.1:1"
+    assert variables["NO_PROXY"] == f"{PLAN.v4},{PLAN.v6}"
+
+
+@root_only
+def test_an_api_server_without_routes_sends_nothing_out(control_plane: ControlPlane) -> None:
+    api = control_plane.api
+    service = {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"},
+        "spec": {"ports": [{"port": 443}]},
+    }  # fmt: skip
+    [address] = api.apply(webhooks.SERVICE, service)["spec"]["clusterIPs"]
+    with Escapes([address], []) as escapes, webhooks.configured(api):
+        refused, seconds = webhooks.refused(api)
+        assert "127.0.0.1:1: connect: connection refused" in refused
+        assert seconds < 2
+        assert escapes.count() == 0
+
+
+def test_proxies_of_the_shell_are_not_for_the_sandbox(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert control_plane.api.ready()
+    assert not [name for name in processes.environment() if name.lower().endswith("_proxy")]
+
+
+@root_only
+def test_routes_go_with_the_sandbox_also_after_a_kill(windowbox: CommandLine) -> None:
+    windowbox.up()
+    state = states.read(windowbox.folder)
+    assert state
+    laid = ranges.kept(windowbox.folder, []).networks
+    assert set(laid) <= set(routes.known())
+    os.kill(state.pid, signal.SIGKILL)
+    for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
+        assert process is None or processes.wait_gone(process, 30)
+    windowbox("down")
+    assert not set(laid) & set(routes.known())
+    windowbox.up()
+    assert set(laid) <= set(routes.known())
+    windowbox("down")
+    assert not set(laid) & set(routes.known())

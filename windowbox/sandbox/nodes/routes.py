@@ -1,0 +1,140 @@
+"""Routes for what the API server of a sandbox dials: into its nodes, or nowhere.
+
+The API server runs on this host, and dials Services and Pods, for webhooks, say. Without routes of its own,
+what it sends would leave the host by the default route, to whoever has that address out there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from windowbox.errors import Refused
+from windowbox.sandbox import ranges
+from windowbox.sandbox.nodes import addresses, claims, iproute
+from windowbox.sandbox.nodes.addresses import Network, Plan
+from windowbox.sandbox.nodes.claims import Claim
+from windowbox.sandbox.ranges import Ranges
+from windowbox.sandbox.reach import Reach
+
+logger = logging.getLogger(__name__)
+
+_PROTOCOL = "142"
+"""Marks routes as ours, and their metric says whose; no routing daemon is known by this number."""
+_INTO_NODES = 1 << 10
+_NOWHERE = 1 << 16
+"""A higher metric: taken when the link to the nodes is down, too."""
+
+
+@contextlib.contextmanager
+def laid(folder: Path, claim: Claim | None = None, plan: Plan | None = None) -> Iterator[Reach]:
+    """Routes for the sandbox whose data is in `folder`, while the block lasts.
+
+    There are none without root, and if others have the addresses. `claim` and `plan` are those of the nodes,
+    if there are any.
+    """
+    kept = ranges.kept(folder, known() if possible() else [])
+    nodes: list[Network] = [plan.v4, plan.v6] if plan else []
+    with contextlib.nullcontext(claim) if claim else _claimed() as owner:
+        try:
+            yield Reach(kept, nodes, routed=owner is not None and _lay(owner, kept, plan))
+        finally:
+            if owner:
+                remove(owner)
+
+
+def remove(claim: Claim) -> None:
+    """Everything that was laid for a claim, as far as it is there."""
+    if not shutil.which("ip"):
+        return
+    metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
+    for family in _families():
+        for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
+            if route.get("metric") in metrics:
+                kind = [route["type"]] if "type" in route else []
+                with contextlib.suppress(Refused):  # gone already, with its link
+                    iproute.run(
+                        "ip", family, "route", "del", *kind, route["dst"], "metric", str(route["metric"])
+                    )
+
+
+def known(*, foreign: bool = False) -> list[Network]:
+    """What this host has a route for; of `foreign` ones, those that no sandbox made."""
+    return [
+        ipaddress.ip_network(route["dst"], strict=False)
+        for family in _families()
+        for route in iproute.asked(family, "route", "show")
+        if route["dst"] != "default" and not (foreign and _is_ours(route))
+    ]
+
+
+def possible() -> bool:
+    """May we set routes on this machine?"""
+    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
+
+
+@contextlib.contextmanager
+def _claimed() -> Iterator[Claim | None]:
+    """A claim of a sandbox without nodes."""
+    if not possible():
+        yield None
+        return
+    with claims.highest() as claim:
+        claims.begin(claim)
+        try:
+            yield claim
+        finally:
+            claims.done(claim)
+
+
+def _lay(claim: Claim, kept: Ranges, plan: Plan | None) -> bool:
+    try:
+        with claims.alone():
+            if not kept.routable or _taken(kept):
+                logger.warning("Services are not routed: this host has other routes to their addresses")
+                return False
+            for family in _families():
+                iproute.apply(_commands(claim, kept, plan, 4 if family == "-4" else 6), family=family)
+    except Refused as error:
+        logger.warning("Services are not routed: %s", error)
+        remove(claim)
+        return False
+    return True
+
+
+def _taken(kept: Ranges) -> bool:
+    there = known()
+    return any(addresses.overlapping(network, there) for network in kept.networks)
+
+
+def _commands(claim: Claim, kept: Ranges, plan: Plan | None, version: int) -> list[str]:
+    """Nowhere for all that is the sandbox's own; Services into its nodes, which each know all of them."""
+    own: list[Network] = [*kept.networks]
+    if plan:
+        own += [plan.v4, plan.v6]
+    tags = f"proto {_PROTOCOL} metric"
+    commands = [
+        f"route add unreachable {network} {tags} {_NOWHERE + claim.number}"
+        for network in own
+        if network.version == version
+    ]
+    if plan:
+        hops = [node.v4 if version == 4 else node.v6 for node in plan.nodes]
+        services = kept.services_v4 if version == 4 else kept.services_v6
+        through = " ".join(f"nexthop via {hop}" for hop in hops)
+        commands.append(f"route add {services} {tags} {_INTO_NODES + claim.number} {through}")
+    return commands
+
+
+def _is_ours(route: dict[str, object]) -> bool:
+    return route.get("protocol") == _PROTOCOL or claims.is_name(str(route.get("dev", "")))
+
+
+def _families() -> list[str]:
+    return ["-4", "-6"] if Path("/proc/sys/net/ipv6").exists() else ["-4"]

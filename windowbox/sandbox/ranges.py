@@ -1,0 +1,81 @@
+"""Which addresses the Services and simulated Pods of a sandbox have.
+
+A Service keeps its address in the sandbox's data, so the ranges stay with the data, on whichever networks its
+nodes are. They are for this sandbox alone, because this host routes them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+from windowbox.errors import Malformed
+from windowbox.sandbox import files
+from windowbox.sandbox.nodes import addresses
+from windowbox.sandbox.nodes.addresses import Network
+
+_RESERVED = IPv4Network("240.0.0.0/4")
+"""Assigned to nobody (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
+_PARTS = 15 * 128
+"""All of it but 255.0.0.0/8, in which broadcasts are."""
+_PARTS_V6 = int(IPv6Network("fd77:6e64:6278:f000::/64").network_address)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Addresses that mean something inside of one cluster only."""
+
+    services_v4: IPv4Network
+    services_v6: IPv6Network
+    pods: IPv4Network
+    """Of simulated nodes. Nobody ever answers there."""
+    routable: bool = True
+    """Whether no other sandbox has them."""
+
+    @property
+    def networks(self) -> list[Network]:
+        return [self.services_v4, self.services_v6, self.pods]
+
+
+EARLIER = Ranges(
+    IPv4Network("10.2.0.0/16"), IPv6Network("fd77:6e64:6278:ffff::/112"), IPv4Network("10.64.0.0/12"), False
+)
+"""What all sandboxes had once. Such addresses may be in use in the network of this host."""
+
+
+def part(number: int) -> Ranges:
+    """One of the parts into which the ranges for all sandboxes are divided."""
+    v4, pods = (
+        IPv4Network((int(_RESERVED.network_address) + ((2 * number + half) << 16), 16)) for half in (0, 1)
+    )
+    return Ranges(v4, IPv6Network((_PARTS_V6 + (number << 64), 112)), pods)
+
+
+def kept(folder: Path, routes: list[Network]) -> Ranges:
+    """The ranges of the sandbox whose data is in `folder`; at first, some to which none of `routes` leads."""
+    file = folder / "ranges.json"
+    if file.exists():
+        return part(_number(file))
+    if (folder / "etcd").exists():
+        return EARLIER
+    number = _chosen(routes)
+    files.write(file, json.dumps({"part": number}))
+    return part(number)
+
+
+def _chosen(routes: list[Network]) -> int:
+    # At random, so that two sandboxes that do not always run together have different ones, too.
+    numbers = random.sample(range(_PARTS), _PARTS)
+    free = (n for n in numbers if not any(addresses.overlapping(one, routes) for one in part(n).networks))
+    return next(free, numbers[0])
+
+
+def _number(file: Path) -> int:
+    try:
+        number = int(json.loads(file.read_bytes())["part"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Malformed(f"{file}: {error}: `windowbox down --wipe`, then begin anew") from error
+    return number % _PARTS

@@ -1,0 +1,34 @@
+"""What the API server of a sandbox, a program of this host, may dial inside of its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from windowbox.sandbox import ranges
+from windowbox.sandbox.nodes.addresses import Network
+from windowbox.sandbox.ranges import Ranges
+
+_NOBODY = "http://127.0.0.1:1"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The addresses inside, and whether this host has routes for them."""
+
+    ranges: Ranges
+    nodes: Sequence[Network] = ()
+    routed: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """Variables that keep an API server without routes from dialling anything but loopback and its nodes.
+
+        It takes everything else for something behind a proxy, which refuses.
+        """
+        if self.routed:
+            return {}
+        return {"HTTP_PROXY": _NOBODY, "HTTPS_PROXY": _NOBODY, "NO_PROXY": ",".join(map(str, self.nodes))}
+
+
+UNROUTED = Reach(ranges.part(0))
+"""For an API server without a sandbox around it."""
