@@ -137,7 +137,7 @@ def test_what_a_killed_test_leaves_is_cleared_at_once(tmp_path: Path) -> None:
 
 _TEST = """
 import pathlib, sys, time
-from tests.nodes import worldwithnodes
+from tests.support import worldwithnodes
 from windowbox.sandbox.options import Options
 folder, options = pathlib.Path(sys.argv[1]), Options.model_validate_json(sys.argv[2])
 with worldwithnodes.opened(folder, options) as world:
