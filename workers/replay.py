@@ -20,12 +20,10 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import serving
-from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.heartbeat import pool as heartbeat
 from workers.heartbeat.runs import Beats
 from workers.ingress import pool as ingress
 from workers.ingress.runs import IngressRuns
-from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.service.addresses import Addresses
@@ -34,13 +32,13 @@ from workers.loadbalancer.service.world import ServiceWorld
 from workers.owned.targets import TargetClusters
 from workers.pools import EXTENSIONS
 from workers.recorder import Recorder
-from workers.serving import Common, Serving, WorkSettings
+from workers.serving import Common, WorkSettings
 
 T = TypeVar("T")
 
 _AT_ONCE = ("apply", "delete")
 
-POOLS = (KIND.pool, loadbalancer.POOL, ingress.POOL, heartbeat.POOL, *EXTENSIONS)
+POOLS = (loadbalancer.POOL, ingress.POOL, heartbeat.POOL, *EXTENSIONS)
 """The pools whose runs can be done again."""
 
 
@@ -160,10 +158,9 @@ class ReplayRecorder:
 async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Replay:
     """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
     settings = recording.header.settings
-    common = _common(settings)
+    common = common_of(settings)
     players: dict[str, Player] = {
-        KIND.pool: life_cycle(settings),
-        loadbalancer.POOL: service_runs(settings),
+        loadbalancer.POOL: service_runs(common),
         ingress.POOL: _ingress_runs(common),
         heartbeat.POOL: Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
@@ -181,27 +178,28 @@ async def replayed(recording: Recording, instead: Mapping[str, Player] | None = 
     return result
 
 
-def life_cycle(settings: Deciding, actuator: type[DNSRecordActuator] = DNSRecordActuator) -> LifeCycle:
-    """Today's code for the pool `dnsrecord`, that can reach nothing but its doors."""
+def common_of(settings: Deciding) -> Common:
+    """What pools share, where nothing can be reached: a run has the answers of the recording only."""
+    nowhere = cast(Any, _Nowhere())
     zones = [ZoneSettings(servers=["nowhere.invalid"], **zone.model_dump()) for zone in settings.zones]
+    return Common(
+        bus=nowhere,
+        clusters=nowhere,
+        registry=nowhere,
+        world=World(nowhere, nowhere),
+        targets=TargetClusters(nowhere, nowhere),
+        nameserver=nowhere,
+        closing=nowhere,
+        work=cast(WorkSettings, settings),  # the others are read only by processes
+        kinds=settings.kinds,
+        dns=DnsSettings(zones=zones),
+        loadbalancer=LoadBalancerSettings.model_validate(settings.balancing.model_dump()),
+    )
+
+
+def service_runs(common: Common, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:
     nowhere = cast(Any, _Nowhere())
-    acting = actuator(nowhere, DnsSettings(zones=zones), nowhere)
-    return serving.life_cycle(_common(settings), Serving(KIND, acting))
-
-
-def _common(settings: Deciding) -> Common:
-    """What pools share, where there is no world."""
-    nowhere = cast(Any, _Nowhere())
-    work = cast(WorkSettings, settings)  # what more it holds is for those who run
-    world, targets = World(nowhere, nowhere), TargetClusters(nowhere, nowhere)
-    return Common(nowhere, nowhere, world, targets, work, settings.kinds)
-
-
-def service_runs(settings: Deciding, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:
-    """The same for the pool `loadbalancer`."""
-    nowhere = cast(Any, _Nowhere())
-    known = LoadBalancerSettings.model_validate(settings.balancing.model_dump())
-    return runs(ServiceWorld(nowhere, nowhere, nowhere), Addresses(nowhere, nowhere), known)
+    return runs(ServiceWorld(nowhere, nowhere, nowhere), Addresses(nowhere, nowhere), common.loadbalancer)
 
 
 def _ingress_runs(common: Common) -> IngressRuns:

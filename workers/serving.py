@@ -1,17 +1,22 @@
-"""From a kind to what a process runs for it."""
+"""What all pools share, and what a process runs for each."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bus.connection import Bus
 from bus.pool import Pool
 from bus.queue import Queue
+from bus.registry import Registry
 from bus.routing import EventMapping, Router
 from windowbox.clients.clusters import Clusters
+from windowbox.clients.nameserver import Nameserver
+from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.kindsettings import KindSettings
+from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import Resource
 from workers.lifecycle.handler import LifeCycleHandler
 from workers.lifecycle.kinds import Actuator, Kind
@@ -22,15 +27,17 @@ from workers.lifecycle.world import World
 from workers.owned.mapping import OwnerMapping, Owners
 from workers.owned.targets import TargetClusters
 
-_AT_ONCE = 16
-"""The API server's processors are the bound of what these kinds do: with more at once each only takes longer,
-until it takes so long that it has to be announced, which costs the API server another write."""
+_CONCURRENCY = 16
+"""The API server's CPU limits these kinds: with more at once each run only takes longer, until it takes so
+long that Processing has to be reported, which costs the API server another write."""
 
 Tasks = dict[str, Callable[[], Coroutine[Any, Any, None]]]
+Details = dict[str, Callable[[], Any]]
+Gauges = tuple[Callable[[], Awaitable[None]], ...]
 
 
 class WorkSettings(Protocol):
-    """What pools need to know of the settings of workers."""
+    """The settings of workers that pools read."""
 
     @property
     def concurrency(self) -> int: ...
@@ -48,38 +55,55 @@ class Common:
 
     bus: Bus
     clusters: Clusters
+    registry: Registry
     world: World
     targets: TargetClusters
+    nameserver: Nameserver
+    closing: AsyncExitStack
+    """Closes what pools have opened, after the last task of the process has ended."""
     work: WorkSettings
-    kinds: KindSettings
+    kinds: KindSettings = field(default_factory=KindSettings)
+    dns: DnsSettings = field(default_factory=lambda: DnsSettings(zones=[]))
+    loadbalancer: LoadBalancerSettings = field(default_factory=LoadBalancerSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """What runs beside a pool."""
+
+    tasks: Tasks = field(default_factory=dict)
+    """In every process."""
+    leased: Tasks = field(default_factory=dict)
+    """In one process at a time, by the name of the lease."""
+    details: Details = field(default_factory=dict)
+    """What `windowbox status` shows of it."""
+    gauges: Gauges = ()
+    """Called before each scrape, to set gauges."""
 
 
 @dataclass(frozen=True)
-class Serving:
-    """One kind of extension object, and who acts for it."""
+class Serving(Background):
+    """One kind of extension object, and its actuator."""
 
     kind: Kind
     actuator: Actuator
     made: tuple[Resource, ...] = ()
-    """The kinds of what it makes, as far as that is watched."""
+    """The kinds of the objects that it makes, as far as they are watched."""
     awaited: tuple[Resource, ...] = ()
-    """The kinds of what others make and it cannot do without."""
+    """The kinds of objects that others make and it waits for."""
     owners: Owners | None = None
     known: Callable[[], Awaitable[object]] | None = None
-    """Waits until all owners are known: who asked earlier would take what they made for nobody's."""
-    tasks: Tasks = field(default_factory=dict)
-    """What has to run beside it."""
-    at_once: int | None = _AT_ONCE
-    """How many objects are worked on at once, where the settings allow more."""
+    """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
+    concurrency: int | None = _CONCURRENCY
+    """How many objects are reconciled at once, where the settings allow more."""
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a process has to run for one pool."""
+class Parts(Background):
+    """What a process runs for one pool."""
 
     pool: Pool
     router: Router
-    tasks: Tasks
 
 
 def life_cycle(common: Common, serving: Serving) -> LifeCycle:
@@ -87,7 +111,7 @@ def life_cycle(common: Common, serving: Serving) -> LifeCycle:
 
 
 def parts(common: Common, serving: Serving) -> Parts:
-    """The pool of a kind of extension object."""
+    """What a process runs for a kind of extension object."""
     kind, work = serving.kind, common.work
     handler = LifeCycleHandler(common.bus, common.clusters, common.world, life_cycle(common, serving))
     own = LifeCycleMapping(common.bus, kind, scope(common, kind))
@@ -95,11 +119,14 @@ def parts(common: Common, serving: Serving) -> Parts:
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))
         mapping = OwnerMapping(own, serving.owners, made=serving.made, awaited=serving.awaited, known=known)
-    at_once = min(work.concurrency, serving.at_once or work.concurrency)
+    concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
     return Parts(
-        pool=Pool(common.bus, kind.pool, handler, concurrency=at_once, ack_wait=work.ack_wait),
+        pool=Pool(common.bus, kind.pool, handler, concurrency=concurrency, ack_wait=work.ack_wait),
         router=Router(common.bus, Queue(common.bus, kind.pool), mapping),
         tasks=serving.tasks,
+        leased=serving.leased,
+        details=serving.details,
+        gauges=serving.gauges,
     )
 
 

@@ -30,23 +30,22 @@ from windowbox.clients.clusters import clusters
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.process import Processes
 from windowbox.clients.kube import Kube
+from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.providers import Providers
 from windowbox.errors import Conflict
+from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, Resource
+from windowbox.settings import WorkSettings
+from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
-from workers.loadbalancer.pool import Parts
+from workers.loadbalancer.pool import BalancerParts
+from workers.owned.targets import TargetClusters
+from workers.serving import Common
 
 EVENTS = Resource("", "v1", "events", "Event")
 KINDS = (NAMESPACES.id, SERVICES.id, NODES.id)
-
-
-@dataclass(frozen=True)
-class Work:
-    """Settings of the worker."""
-
-    concurrency: int = 16
-    ack_wait: float = 4.0
 
 
 @dataclass
@@ -61,7 +60,7 @@ class BalancerWorld:
     namespace: str
     attachment: Attachment | None = None
     """Instead of processes of this host."""
-    parts: list[Parts] = field(default_factory=list)
+    parts: list[BalancerParts] = field(default_factory=list)
 
     async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
         """A Service of type LoadBalancer has been created."""
@@ -145,7 +144,7 @@ class BalancerWorld:
         await self.kube.merge(NODES, "", name, {"status": status}, part="status")
 
     @contextlib.asynccontextmanager
-    async def worker(self) -> AsyncIterator[Parts]:
+    async def worker(self) -> AsyncIterator[BalancerParts]:
         """One more worker, with a connection of its own."""
         async with (
             connected(Access(self.nats.url, name="worker")) as bus,
@@ -159,12 +158,25 @@ class BalancerWorld:
 
     async def _worker(
         self, bus: Bus, stack: contextlib.AsyncExitStack
-    ) -> tuple[Parts, list[Callable[[], Any]]]:
+    ) -> tuple[BalancerParts, list[Callable[[], Any]]]:
         runtime = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["worker"]))
         registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}")
         opened = await stack.enter_async_context(clusters(runtime, registry))
         attachment = self.attachment or Processes(self.folder / "edge", program=self.settings.envoy)
-        parts = loadbalancer.assembled(bus, opened, registry, attachment, self.settings, Work())
+        providers = Providers(opened, registry)
+        stack.push_async_callback(providers.aclose)
+        common = Common(
+            bus=bus,
+            clusters=opened,
+            registry=registry,
+            world=World(bus, opened),
+            targets=TargetClusters(opened, providers),
+            nameserver=Nameserver(DnsSettings(zones=[])),
+            closing=stack,
+            work=WorkSettings(concurrency=16, ack_wait=4.0),
+            loadbalancer=self.settings,
+        )
+        parts = loadbalancer.parts(common, attachment, self.settings, None, {})
         return parts, [
             *parts.tasks.values(),
             registry.run,

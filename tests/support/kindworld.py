@@ -29,17 +29,19 @@ from watchers.watching import Watching
 from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters, clusters
 from windowbox.clients.kube import Kube
+from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.errors import WindowboxError
+from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
 from windowbox.settings import WatchSettings, WorkSettings
+from workers import pools
 from workers.lifecycle.world import World
 from workers.membership.providers import ProviderMembership
 from workers.owned.targets import TargetClusters
-from workers.pools import POOLS
 from workers.serving import Common, Parts
 
 CLOUDPROVIDER = "cloudprovider"
@@ -257,7 +259,7 @@ def inline(kubeconfig: bytes) -> bytes:
 
 @contextlib.asynccontextmanager
 async def kind_world(
-    plane: ControlPlane, nats: NatsServer, *pools: str, kinds: KindSettings | None = None, **work: Any
+    plane: ControlPlane, nats: NatsServer, *served: str, kinds: KindSettings | None = None, **work: Any
 ) -> AsyncIterator[KindWorld]:
     """A world in which workers serve these pools; `work` are settings of theirs, such as classes."""
     settings = WorkSettings(concurrency=16, ack_wait=4.0, sweep_interval=1.0, **work)
@@ -266,7 +268,7 @@ async def kind_world(
         async with world_of(world, "watcher", _watching), world_of(world, "patcher", _patching):
 
             async def working(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
-                return await _working(world, bus, opened, registry, pools)
+                return await _working(world, bus, opened, registry, served)
 
             async with world_of(world, "worker", working):
                 yield world
@@ -300,22 +302,39 @@ async def _patching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]
 
 
 async def _working(
-    world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, pools: tuple[str, ...]
+    world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, served: tuple[str, ...]
 ) -> list[Any]:
     leases = Leases(bus, f"worker {id(bus)}")
     providers = Providers(opened, registry)
     targets = TargetClusters(opened, providers)
     keeping = ProviderMembership(bus, registry, providers, world.work.sweep_interval)
-    common = Common(bus, opened, World(bus, opened), targets, world.work, world.kinds)
+    common = common_of(world, bus, opened, registry, targets)
     running: list[Any] = [leases.run(), common.world.run(), _closing(providers)]
     running.append(leases.while_held("providers", keeping.run))
-    for name in pools:
-        parts = POOLS[name](common)
+    for name in served:
+        parts = await pools.assembled(common, name)
         assert parts, name
         world.parts[name] = parts
         running += [parts.pool.run(), parts.router.run(), *(task() for task in parts.tasks.values())]
         running.append(_sweeping(leases, name, parts, world.work.sweep_interval))
     return running
+
+
+def common_of(
+    world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, targets: TargetClusters
+) -> Common:
+    """What the pools of a worker share, where there are neither zones nor load balancers."""
+    return Common(
+        bus=bus,
+        clusters=opened,
+        registry=registry,
+        world=World(bus, opened),
+        targets=targets,
+        nameserver=Nameserver(DnsSettings(zones=[])),
+        closing=contextlib.AsyncExitStack(),
+        work=world.work,
+        kinds=world.kinds,
+    )
 
 
 async def _closing(providers: Providers) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,12 +53,12 @@ def run(**flags: Any) -> None:
       windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
     from bus.permissions import POOLS
-    from windowbox import processes
+    from windowbox import processes, roles
 
-    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
-        await processes.watch(made)
-        await processes.work(made, POOLS, stack)
-        await processes.patch(made)
+    async def assemble(made: processes.Process) -> None:
+        await roles.watch(made)
+        await roles.work(made, POOLS)
+        await roles.patch(made)
 
     processes.main(_loaded(flags), "run", assemble)
 
@@ -73,12 +72,9 @@ def watch(**flags: Any) -> None:
     Example:
       windowbox watch --settings watch.yaml
     """
-    from windowbox import processes
+    from windowbox import processes, roles
 
-    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
-        await processes.watch(made)
-
-    processes.main(_loaded(flags), "watch", assemble)
+    processes.main(_loaded(flags), "watch", roles.watch)
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -92,16 +88,13 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
       windowbox work --pool dnsrecord --settings work.yaml
     """
     from bus.permissions import POOLS
-    from windowbox import processes
+    from windowbox import processes, roles
 
     for pool in pools:
         if pool not in POOLS:
             raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
 
-    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
-        await processes.work(made, pools or POOLS, stack)
-
-    processes.main(_loaded(flags), "work", assemble)
+    processes.main(_loaded(flags), "work", lambda made: roles.work(made, pools or POOLS))
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -113,12 +106,9 @@ def patch(**flags: Any) -> None:
     Example:
       windowbox patch --settings patch.yaml
     """
-    from windowbox import processes
+    from windowbox import processes, roles
 
-    async def assemble(made: processes.Process, stack: contextlib.AsyncExitStack) -> None:
-        await processes.patch(made)
-
-    processes.main(_loaded(flags), "patch", assemble)
+    processes.main(_loaded(flags), "patch", roles.patch)
 
 
 @click.command("setup-bus")

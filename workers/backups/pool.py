@@ -8,7 +8,6 @@ from typing import NamedTuple
 from bus.views import View
 from windowbox.clients.backupfolders import BackupFolders
 from windowbox.errors import Malformed
-from windowbox.models.kindsettings import BackupSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, ObjectRef
 from workers.backups import buckets, entries, names
@@ -21,8 +20,9 @@ class _Home(NamedTuple):
     namespace: str
 
 
-def kept_here(settings: BackupSettings) -> bool:
+def enabled(common: Common) -> bool:
     """Whether the disk with the backups is this host's."""
+    settings = common.kinds.backup
     return settings.root is not None and settings.host in (None, socket.gethostname())
 
 

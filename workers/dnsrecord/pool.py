@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 
 from bus.queue import Queue
-from windowbox.clients.nameserver import Nameserver
-from windowbox.models.dnssettings import DnsSettings
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.drift import DriftCheck
+from workers.dnsrecord.gauges import NameserverGauges
 from workers.serving import Common, Serving, scope
 
 
-@dataclass(frozen=True)
-class Served:
-    """DNSRecords, and who looks after them while nobody touches them."""
-
-    serving: Serving
-    drift: DriftCheck
-
-
-def served(common: Common, nameserver: Nameserver, dns: DnsSettings) -> Served:
+def serving(common: Common) -> Serving:
+    dns, nameserver = common.dns, common.nameserver
     claims = Claims(common.bus, scope(common, KIND), [zone.name for zone in dns.zones])
     drift = DriftCheck(nameserver, claims, Queue(common.bus, KIND.pool), dns.drift_interval)
-    actuator = DNSRecordActuator(nameserver, dns, claims)
-    # Changes that come together travel to the name server together: the more, the better.
-    return Served(Serving(KIND, actuator, tasks={"claims": claims.run}, at_once=None), drift)
+    return Serving(
+        KIND,
+        DNSRecordActuator(nameserver, dns, claims),
+        tasks={"claims": claims.run},
+        leased={"drift.dnsrecord": drift.run},
+        details={"zones": lambda: [dataclasses.asdict(zone) for zone in nameserver.stats()]},
+        gauges=(NameserverGauges(nameserver).update,),
+        # Changes that come together are sent to the name server in one message: the more, the better.
+        concurrency=None,
+    )

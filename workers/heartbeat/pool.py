@@ -14,11 +14,14 @@ from workers.serving import Common, Parts
 POOL = "heartbeat"
 
 
-def assembled(common: Common) -> Parts | None:
-    """None where no namespace is set: then nobody looks for the Lease."""
+def enabled(common: Common) -> bool:
+    """Whether the Lease is to be renewed: the settings name its namespace."""
+    return bool(common.kinds.heartbeat.namespace)
+
+
+async def assembled(common: Common) -> Parts:
     settings = common.kinds.heartbeat
-    if not settings.namespace:
-        return None
+    assert settings.namespace
     bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, POOL)
     beats = Beats(bus, common.clusters, common.world, settings)
     handler = HeartbeatHandler(bus, common.clusters, lease, beats)

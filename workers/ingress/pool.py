@@ -14,7 +14,7 @@ from workers.serving import Common, Parts
 POOL = "ingress"
 
 
-def assembled(common: Common) -> Parts:
+async def assembled(common: Common) -> Parts:
     bus, work, views = common.bus, common.work, IngressViews(common.bus)
     runs = IngressRuns(bus, common.clusters, common.world, common.targets, views)
     handler = IngressHandler(bus, common.clusters, runs)

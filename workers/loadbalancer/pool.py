@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from bus import streams
 from bus.buckets import Bucket
-from bus.connection import Bus
 from bus.pool import Pool
 from bus.queue import Queue
-from bus.registry import MachinePlace, Registry
+from bus.registry import MachinePlace
 from bus.routing import Router
-from windowbox.clients.clusters import Clusters
+from windowbox.clients.envoy import opening
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.telemetry import metrics
+from workers.edge import takeover
 from workers.edge.controller import EdgeController
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
@@ -24,49 +23,61 @@ from workers.loadbalancer.service.handler import ServiceHandler
 from workers.loadbalancer.service.mapping import ServiceMapping
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
+from workers.serving import Common, Parts, Tasks
 
 POOL = "loadbalancer"
 
 
-class WorkSettings(Protocol):
-    """What the pool needs to know of the settings of workers."""
-
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def ack_wait(self) -> float: ...
-
-
 @dataclass(frozen=True)
-class Parts:
-    """What a process has to run."""
+class BalancerParts(Parts):
+    """What a process runs for load balancers, the edge included."""
 
-    pool: Pool
-    router: Router
     owner: EdgeController
     store: AddressStore
-    tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
-def assembled(
-    bus: Bus,
-    clusters: Clusters,
-    registry: Registry,
+def enabled(common: Common) -> bool:
+    """Whether there are addresses to give to Services."""
+    return bool(common.loadbalancer.ranges)
+
+
+async def assembled(common: Common) -> BalancerParts:
+    found = takeover.taken_over(common.loadbalancer)
+    attachment = await common.closing.enter_async_context(opening.opened(found.settings))
+    tasks: Tasks = {}
+    if member := found.infrastructure:
+        tasks["infrastructure"] = lambda: takeover.join(common.registry, member)
+    return parts(common, attachment, found.settings, found.machines, tasks)
+
+
+def parts(
+    common: Common,
     attachment: Attachment,
     settings: LoadBalancerSettings,
-    work: WorkSettings,
-    machines: MachinePlace | None = None,
-) -> Parts:
+    machines: MachinePlace | None,
+    tasks: Tasks,
+) -> BalancerParts:
+    bus, clusters, registry, work = common.bus, common.clusters, common.registry, common.work
     queue = Queue(bus, POOL)
     store = AddressStore(bus, settings.ranges)
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
     handler = ServiceHandler(bus, clusters, world, store, runs)
-    return Parts(
+    edge = EdgeController(bus, clusters, registry, store, states, attachment, settings, queue, machines)
+
+    async def measure() -> None:
+        for usage in store.usage():
+            metrics.addresses_used.labels(usage.range, usage.family).set(usage.used)
+            metrics.addresses_total.labels(usage.range, usage.family).set(usage.total)
+
+    return BalancerParts(
         pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
         router=Router(bus, queue, ServiceMapping(settings.classes)),
-        owner=EdgeController(bus, clusters, registry, store, states, attachment, settings, queue, machines),
+        owner=edge,
         store=store,
-        tasks={"addresses": store.run, "edge states": states.bucket.run},
+        tasks={"addresses": store.run, "edge states": states.bucket.run, **tasks},
+        leased={"edge": edge.run},
+        details={"edge": edge.describe},
+        gauges=(measure,),
     )

@@ -37,7 +37,7 @@ from windowbox.clients import kube
 from windowbox.models.kindsettings import BackupSettings, KindSettings
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
 from workers import replay
-from workers.pools import POOLS
+from workers.pools import assembled
 
 CONTRACT = Path(__file__).parents[4] / "shared" / "contract" / "extensions.md"
 KINDS = ("backupbucket", "backupentry")
@@ -279,7 +279,7 @@ async def test_recorded_runs_do_the_same_again_and_hold_no_secrets(backups: Back
 
 
 @pytest.mark.parametrize("pool", KINDS)
-def test_a_worker_without_the_disk_leaves_backups_to_others(pool: str, tmp_path: Path) -> None:
+async def test_a_worker_without_the_disk_leaves_backups_to_others(pool: str, tmp_path: Path) -> None:
     for settings in (BackupSettings(), BackupSettings(root=tmp_path, host="another.example.org")):
         common = SimpleNamespace(kinds=KindSettings(backup=settings))
-        assert POOLS[pool](cast(Any, common)) is None
+        assert await assembled(cast(Any, common), pool) is None

@@ -24,7 +24,7 @@ from windowbox.errors import TransientError, Unreachable
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.edge import wanted
 from workers.loadbalancer.edgestate import EdgeState
-from workers.loadbalancer.pool import Parts
+from workers.loadbalancer.pool import BalancerParts
 
 PLACE = f"127.67.{os.getpid() % 250}"
 
@@ -43,7 +43,7 @@ def ref(world: BalancerWorld, name: str) -> ObjectRef:
     return ObjectRef(RUNTIME, SERVICES.id, world.namespace, name)
 
 
-async def stands(parts: Parts, service: ObjectRef) -> bool:
+async def stands(parts: BalancerParts, service: ObjectRef) -> bool:
     with contextlib.suppress(TransientError):  # the bus may be away
         return await parts.owner.states.get(service) is not None
     return False
@@ -115,7 +115,7 @@ async def test_a_service_is_let_go_although_the_bus_was_away_for_a_moment(
         assert failed
 
 
-def wish_that_fails_once(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def wish_that_fails_once(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The next time that the edge has something to tell, it cannot. Then it is noted here of whom."""
     rightly, failed = Queue.wish, list[str]()
 

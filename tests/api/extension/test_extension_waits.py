@@ -23,7 +23,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, RUNTIME, ObjectRef
 from workers import pools
 from workers.lifecycle import runs
-from workers.serving import Common, Parts, Serving, parts
+from workers.serving import Common, Serving
 
 SEED = "local-ext-seed"
 
@@ -34,14 +34,14 @@ async def world(
 ) -> AsyncIterator[KindWorld]:
     """One in which nobody is patient."""
     monkeypatch.setattr(runs, "_LOOK_AGAIN", 0.2)
-    monkeypatch.setitem(pools.POOLS, SEED, partial(_hasty, pools.EXTENSIONS[SEED]))
+    monkeypatch.setitem(pools.EXTENSIONS, SEED, partial(_hasty, pools.EXTENSIONS[SEED]))
     async with kind_world(plane, nats, SEED) as made:
         yield made
 
 
-def _hasty(serving: Callable[[Common], Serving], common: Common) -> Parts:
+def _hasty(serving: Callable[[Common], Serving], common: Common) -> Serving:
     made = serving(common)
-    return parts(common, dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=1.0)))
+    return dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=1.0))
 
 
 async def runs_of(world: KindWorld, namespace: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +17,7 @@ from bus.registry import Registry
 from tests.api.ingress.test_ingress import address, digest, ingress, spec
 from tests.e2e import zones
 from tests.support.asked import writes_in
-from tests.support.kindworld import Client, KindWorld, kind_world, world_of
+from tests.support.kindworld import Client, KindWorld, common_of, kind_world, world_of
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
@@ -28,9 +29,7 @@ from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.refs import DNSRECORDS, INGRESSES
 from workers import serving
 from workers.dnsrecord import pool as dnsrecord
-from workers.lifecycle.world import World
 from workers.owned.targets import TargetClusters
-from workers.serving import Common
 
 APPS = "*.apps.local.gardener.cloud"
 
@@ -51,8 +50,10 @@ async def world(plane: ControlPlane, nats: NatsServer, named: NameServer) -> Asy
 
         async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
             targets = TargetClusters(opened, Providers(opened, registry))
-            common = Common(bus, opened, World(bus, opened), targets, made.work, made.kinds)
-            parts = serving.parts(common, dnsrecord.served(common, nameserver, settings).serving)
+            common = dataclasses.replace(
+                common_of(made, bus, opened, registry, targets), nameserver=nameserver, dns=settings
+            )
+            parts = serving.parts(common, dnsrecord.serving(common))
             tasks = [task() for task in parts.tasks.values()]
             leases = Leases(bus, f"dns {id(bus)}")
             return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]

@@ -16,7 +16,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models.refs import SERVICES
-from workers.loadbalancer.pool import Parts
+from workers.loadbalancer.pool import BalancerParts
 
 COUNT, SIZE = 100, 5
 PATIENCE = 120.0
@@ -83,7 +83,7 @@ async def _mute(addresses: Addresses) -> list[str]:
     return [complaint for complaint in asked if complaint]
 
 
-async def _is_free(parts: Parts, shoot: Shoot) -> bool:
+async def _is_free(parts: BalancerParts, shoot: Shoot) -> bool:
     """Whether nothing is kept for the shoot: no address, no state of its listeners."""
     held = [where for where, holder in parts.store.holders() if holder.cluster == shoot.name]
     return not held and not [ref for ref in parts.owner.states.known() if ref.cluster == shoot.name]

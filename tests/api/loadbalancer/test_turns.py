@@ -20,7 +20,7 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef
-from workers.loadbalancer.pool import Parts
+from workers.loadbalancer.pool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
 PLACE = f"127.79.{os.getpid() % 250}"
@@ -36,7 +36,7 @@ async def world(
         yield made
 
 
-async def no_longer_in_use(parts: Parts) -> None:
+async def no_longer_in_use(parts: BalancerParts) -> None:
     """All addresses are only kept."""
 
     async def kept() -> bool:
@@ -100,7 +100,7 @@ async def test_who_waits_and_cannot_be_served_any_more_holds_up_nobody(world: Ba
         await world.served("patient")
 
 
-async def settled(parts: Parts) -> bool:
+async def settled(parts: BalancerParts) -> bool:
     return parts.store.settled()
 
 

@@ -32,7 +32,7 @@ from windowbox.clients.envoy.process import Processes
 from windowbox.errors import Refused, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer.pool import Parts
+from workers.loadbalancer.pool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
 PLACE = f"127.66.{os.getpid() % 250}"
@@ -172,7 +172,7 @@ async def test_who_is_just_told_to_wait_is_woken_all_the_same(
         assert await world.served("unlucky") == address
 
 
-def _held_at_its_end(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+def _held_at_its_end(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Runs get no further than what they had to say, until the event is set."""
     go_on, note = asyncio.Event(), parts.pool._note
 
@@ -288,7 +288,7 @@ async def remembered(world: BalancerWorld, name: str) -> bool:
         return False
 
 
-async def settled(parts: Parts) -> bool:
+async def settled(parts: BalancerParts) -> bool:
     return parts.store.settled()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import socket
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from windowbox.errors import Malformed
-from windowbox.models.kindsettings import BackupSettings
+from windowbox.models.kindsettings import BackupSettings, KindSettings
 from windowbox.models.objects import Object
 from workers.backups import credentials, names, pool, sharing
 from workers.backups.credentials import Content
@@ -244,7 +245,8 @@ def test_the_last_takes_the_finalizer_off(others: list[Object], share: Share) ->
     ],
 )
 def test_workers_keep_backups_where_the_disk_is(settings: dict[str, Any], here: bool) -> None:
-    assert pool.kept_here(BackupSettings(**settings)) is here
+    common = SimpleNamespace(kinds=KindSettings(backup=BackupSettings(**settings)))
+    assert pool.enabled(cast(Any, common)) is here
 
 
 def test_a_secret_is_named_with_its_namespace() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +15,12 @@ from bus.pool import Outcome
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
-from workers import replay
+from workers import replay, serving
+from workers.dnsrecord import pool as dnsrecord
 from workers.dnsrecord import records
 from workers.dnsrecord.actuator import DNSRecordActuator
 from workers.lifecycle.kinds import Run, Status
+from workers.lifecycle.runs import LifeCycle
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.service.runs import Seen, ServiceRuns
 from workers.recorder import Recorder
@@ -50,6 +53,13 @@ async def test_another_ttl_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert changed == {id(r) for r in demo.runs if _wrote(r.calls) and id(r) in _playable(demo)}
 
 
+def acted_by(recorded: recordings.Recording, actuator: type[DNSRecordActuator]) -> LifeCycle:
+    """The life cycle of DNSRecords with another actuator."""
+    common = replay.common_of(recorded.header.settings)
+    acting = actuator(common.nameserver, common.dns, cast(Any, common.nameserver))
+    return serving.life_cycle(common, dataclasses.replace(dnsrecord.serving(common), actuator=acting))
+
+
 class Forgetful(DNSRecordActuator):
     """Leaves behind what it should remove."""
 
@@ -58,7 +68,7 @@ class Forgetful(DNSRecordActuator):
 
 async def test_a_forgotten_deletion_is_noticed() -> None:
     demo = recordings.read(DEMO)
-    result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Forgetful)})
+    result = await replay.replayed(demo, {"dnsrecord": acted_by(demo, Forgetful)})
     assert result.differences
     for difference in result.differences:
         assert difference.run.note in ("Delete", "Migrate")
@@ -76,7 +86,7 @@ class Sneaky(DNSRecordActuator):
 
 async def test_whoever_reaches_past_the_doors_is_noticed() -> None:
     demo = recordings.read(DEMO)
-    result = await replay.replayed(demo, {"dnsrecord": replay.life_cycle(demo.header.settings, Sneaky)})
+    result = await replay.replayed(demo, {"dnsrecord": acted_by(demo, Sneaky)})
     assert "'delete' past its doors" in result.differences[0].stopped
 
 
@@ -112,7 +122,7 @@ async def test_a_broken_run_of_a_service_is_noticed(
     broken: type[ServiceRuns], door: str, outcomes: set[str]
 ) -> None:
     recorded = recordings.read(BALANCERS)
-    instead = {"loadbalancer": replay.service_runs(recorded.header.settings, broken)}
+    instead = {"loadbalancer": replay.service_runs(replay.common_of(recorded.header.settings), broken)}
     result = await replay.replayed(recorded, instead)
     assert {difference.run.outcome for difference in result.differences} == outcomes
     assert door in {

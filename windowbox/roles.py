@@ -1,0 +1,116 @@
+"""What the processes of each role run: watchers, workers, patchers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from bus import intents, streams
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import run_due
+from patchers.status import StatusPatcher
+from watchers.watching import Watching
+from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.providers import Providers
+from windowbox.errors import WindowboxError
+from windowbox.processes import Process
+from workers import pools
+from workers.lifecycle.world import World
+from workers.membership.joining import Joining
+from workers.membership.providers import ProviderMembership
+from workers.owned.targets import TargetClusters
+from workers.serving import Common
+
+logger = logging.getLogger(__name__)
+
+_STREAMS_RETRY = 1.0
+
+
+async def watch(made: Process) -> None:
+    """Mirror clusters to the bus. Watchers also create the streams: they notice first when those are gone."""
+    settings = made.settings
+    await streams.ensure(made.bus, settings.nats.replicas)
+    watching = Watching(
+        made.bus, made.leases, made.clusters, made.registry, settings.watch.kinds, settings.watch.page
+    )
+    made.details["watches"] = lambda: dict(watching.states)
+    made.tasks |= {"watch": watching.run, "streams": lambda: _keep_streams(made)}
+
+
+async def work(made: Process, names: Iterable[str]) -> None:
+    """Take items of these pools off the bus, and reconcile their objects."""
+    common = _common(made)
+    made.tasks["world"] = common.world.run
+    _add_membership(made, common)
+    for name in names:
+        if parts := await pools.assembled(common, name):
+            made.add_parts(parts)
+
+
+async def patch(made: Process) -> None:
+    """Write status back to the clusters."""
+    settings, queue = made.settings.patch, Queue(made.bus, intents.PATCH)
+    handler = StatusPatcher(made.bus, made.clusters, settings.rate)
+    ack_wait = made.settings.work.ack_wait
+    made.add_pool(Pool(made.bus, intents.PATCH, handler, concurrency=settings.concurrency, ack_wait=ack_wait))
+    made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
+    made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
+
+
+def _common(made: Process) -> Common:
+    """What all pools of this process share."""
+    settings, providers = made.settings, Providers(made.clusters, made.registry)
+    nameserver = Nameserver(settings.dns)
+    made.closing.push_async_callback(providers.aclose)
+    made.closing.push_async_callback(nameserver.aclose)
+    return Common(
+        bus=made.bus,
+        clusters=made.clusters,
+        registry=made.registry,
+        world=World(made.bus, made.clusters),
+        targets=TargetClusters(made.clusters, providers),
+        nameserver=nameserver,
+        closing=made.closing,
+        work=settings.work,
+        kinds=settings.kinds,
+        dns=settings.dns,
+        loadbalancer=settings.loadbalancer,
+    )
+
+
+def _add_membership(made: Process, common: Common) -> None:
+    """Have clusters join and leave, as Namespaces and provider Secrets ask; and again after a bus loss."""
+    settings = made.settings
+    made.tasks["clusters kept"] = made.registry.keep
+    if settings.join.enabled:
+        joining = Joining(made.bus, made.registry, settings.join, settings.loadbalancer.direct)
+        made.add_leased("join", joining.run)
+    membership = ProviderMembership(
+        made.bus, made.registry, common.targets.providers, settings.work.sweep_interval
+    )
+    made.add_leased("providers", membership.run)
+
+
+async def _sweep(queue: Queue, interval: float) -> None:
+    while True:
+        with contextlib.suppress(WindowboxError):
+            await queue.sweep(interval)
+        await asyncio.sleep(interval)
+
+
+async def _keep_streams(made: Process) -> None:
+    """Create the streams again after every interruption: the server may have lost its store."""
+    back = asyncio.Event()
+    with made.bus.on_reconnect(back.set):
+        while True:
+            await back.wait()
+            back.clear()
+            try:
+                await streams.ensure(made.bus, made.settings.nats.replicas)
+            except WindowboxError as error:
+                logger.warning("streams: %s; again in %.0f s", error, _STREAMS_RETRY)
+                await asyncio.sleep(_STREAMS_RETRY)
+                back.set()
