@@ -121,7 +121,7 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
             kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
         )
         registry = Registry(bus)
-        opened = await stack.enter_async_context(clusters(runtime, registry))
+        opened = await stack.enter_async_context(clusters(runtime, registry, settings.egress))
         closing = contextlib.AsyncExitStack()
         made = Process(settings, role, bus, Leases(bus, PROCESS), registry, opened, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from bus.connection import Access
 from windowbox.errors import Malformed
 from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.kindsettings import (
     BackupSettings,
@@ -134,6 +135,7 @@ class Settings(Section):
     dns: DnsSettings = DnsSettings(zones=[])
     loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
     join: JoinSettings = JoinSettings()
+    egress: EgressSettings = EgressSettings()
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()

@@ -20,7 +20,7 @@ from bus.queue import Queue
 from bus.registry import Registry
 from bus.routing import run_due
 from patchers.status import StatusPatcher
-from tests.support import mortal
+from tests.support import loopback, mortal
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
@@ -161,7 +161,7 @@ class BalancerWorld:
     ) -> tuple[BalancerParts, list[Callable[[], Any]]]:
         runtime = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["worker"]))
         registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}")
-        opened = await stack.enter_async_context(clusters(runtime, registry))
+        opened = await stack.enter_async_context(clusters(runtime, registry, loopback.SETTINGS))
         attachment = self.attachment or Processes(self.folder / "edge", program=self.settings.envoy)
         providers = Providers(opened, registry)
         stack.push_async_callback(providers.aclose)
@@ -197,7 +197,9 @@ class BalancerWorld:
             watching = await self._watching(bus, stack)
             api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["patcher"]))
             registry = Registry(bus)
-            patcher = StatusPatcher(bus, await stack.enter_async_context(clusters(api, registry)))
+            patcher = StatusPatcher(
+                bus, await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
+            )
             patch = Pool(bus, intents.PATCH, patcher, ack_wait=4.0)
             async with running(
                 *watching, registry.run(), patch.run(), run_due(bus, Queue(bus, intents.PATCH)), _streams(bus)
@@ -207,7 +209,7 @@ class BalancerWorld:
     async def _watching(self, bus: Bus, stack: contextlib.AsyncExitStack) -> list[Any]:
         api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["watcher"]))
         registry, leases = Registry(bus), Leases(bus, f"watcher {id(bus)}")
-        opened = await stack.enter_async_context(clusters(api, registry))
+        opened = await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
         watching = Watching(bus, leases, opened, registry, KINDS)
         return [registry.run(), leases.run(), watching.run()]
 

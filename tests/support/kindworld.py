@@ -22,6 +22,7 @@ from bus.queue import Queue
 from bus.registry import Registry
 from bus.routing import run_due
 from patchers.status import StatusPatcher
+from tests.support import loopback
 from tests.support.natsserver import NatsServer
 from tests.support.running import PATIENCE, running
 from tests.support.servers import ControlPlane
@@ -284,7 +285,7 @@ async def world_of(world: KindWorld, role: str, assembled: Callable[..., Any]) -
         await streams.ensure(bus)
         registry = Registry(bus)
         async with (
-            clusters(runtime, registry) as opened,
+            clusters(runtime, registry, loopback.SETTINGS) as opened,
             running(registry.run(), *await assembled(bus, opened, registry)),
         ):
             yield

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from bus.registry import Member, Registry, SecretKey
 from windowbox.clients import identities, kube
+from windowbox.clients.egress import Egress
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, Missing, TransientError
+from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.refs import RUNTIME, SECRETS
 
 
@@ -28,8 +30,14 @@ class _Opened(NamedTuple):
 class Clusters:
     """Kubernetes clients by cluster id. Ask for one each time: it may be closed when credentials change."""
 
-    def __init__(self, runtime: Kube, registry: Registry, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self, runtime: Kube, registry: Registry, egress: EgressSettings, stack: contextlib.AsyncExitStack
+    ) -> None:
         self.runtime = runtime
+        self.provider_egress = Egress(egress.denied, egress.allowed)
+        """To where provider clusters lead."""
+        # The API servers of control planes are Services in our own networks.
+        self._egress = Egress((), egress.allowed)
         self._registry = registry
         self._opened: dict[str, _Opened] = {}
         self._lock = asyncio.Lock()
@@ -78,7 +86,8 @@ class Clusters:
         what = f"cluster {member.id!r}"
         if member.secret:
             text = await self._kubeconfig(member.secret, what)
-            async with kube.from_text(text, what) as opened:
+            egress = self.provider_egress if member.origin == "provider" else self._egress
+            async with kube.from_text(text, what, egress) as opened:
                 _check_identity(member, member.secret, opened)
                 yield opened
         else:
@@ -111,9 +120,9 @@ def _credentials(member: Member) -> SecretKey | str | None:
 
 
 @contextlib.asynccontextmanager
-async def clusters(runtime: Kube, registry: Registry) -> AsyncIterator[Clusters]:
+async def clusters(runtime: Kube, registry: Registry, egress: EgressSettings) -> AsyncIterator[Clusters]:
     async with contextlib.AsyncExitStack() as stack:
-        made = Clusters(runtime, registry, stack)
+        made = Clusters(runtime, registry, egress, stack)
         following = asyncio.create_task(made.follow(), name="clusters: close those that left")
         try:
             yield made

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
 import yaml
-from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
-from windowbox.clients import apireading, apiresponses, kubeconfigs
-from windowbox.clients.apireading import Limit, Limits
+from windowbox.clients import apireading, apiresponses, apisessions, kubeconfigs
+from windowbox.clients.apireading import Limit
+from windowbox.clients.egress import Egress
 from windowbox.errors import Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT = 15.0
 """Seconds for one request."""
 
 _WATCH_SECONDS = 300
 _SILENCE = 90.0
-"""Seconds of silence after which a watch begins anew. An API server with a watch cache sends a bookmark about
-once a minute; where none comes, the connection is probably lost."""
+"""Seconds of silence after which a watch ends. API servers send a bookmark about once a minute, so that the
+connection may be lost where none comes."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-_CONNECTIONS = 32
 _BATCH = 256
 """Events that are read at once."""
 _BIG = 1 << 18
@@ -60,9 +62,12 @@ class Event(NamedTuple):
 class Kube:
     """One cluster's API, over kept connections."""
 
-    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession, limits: Limits) -> None:
+    def __init__(
+        self, configuration: Configuration, session: aiohttp.ClientSession, *, tenant: bool = False
+    ) -> None:
         self._configuration = configuration
-        self.limits = limits
+        self._tenant = tenant
+        self.limits = apireading.TENANT if tenant else apireading.OWN
         self._session = session
         self._host = str(self._configuration.host).rstrip("/")
         self._distrusted = False
@@ -95,7 +100,10 @@ class Kube:
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
     ) -> AsyncIterator[list[Event]]:
-        """What changes from `resource_version` on, in batches as they arrive, until the server ends it."""
+        """What changes from `resource_version` on, in batches as they arrive.
+
+        Ends when the server ends it, or has been silent for long.
+        """
         query = (
             {
                 "watch": "1",
@@ -119,9 +127,12 @@ class Kube:
                 if response.status >= 300:
                     refusal = await apireading.body(what, response, self.limits.object)
                     raise apiresponses.refusal(what, response.status, refusal)
-                async for lines in apireading.lines(what, response, self.limits.object):
-                    for first in range(0, len(lines), _BATCH):
-                        yield [await _event(what, line, resource) for line in lines[first : first + _BATCH]]
+                # Silence is no error: an API server sends no bookmarks of kinds that have never changed.
+                with contextlib.suppress(aiohttp.SocketTimeoutError):
+                    async for lines in apireading.lines(what, response, self.limits.object):
+                        for first in range(0, len(lines), _BATCH):
+                            batch = lines[first : first + _BATCH]
+                            yield [await _event(what, line, resource) for line in batch]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         return await self._object(
@@ -226,7 +237,7 @@ class Kube:
         if self._session.closed:
             raise Unreachable(f"{what}: the connection to this cluster has been given up")
         try:
-            with translated(what):
+            with _translated(what, tenant=self._tenant):
                 yield
         except WindowboxError as error:
             if (
@@ -256,12 +267,12 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
             )
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        client = ApiClient(configuration)
+        tls = _tls(configuration)
     except (ConfigException, OSError, yaml.YAMLError) as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
         raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
-    async with _opened(client, apireading.OWN) as kube:
-        yield kube
+    async with apisessions.opened(configuration.host or "", configuration.proxy, tls, None) as session:
+        yield Kube(configuration, session)
 
 
 def _check_presence(kubeconfig: Path) -> None:
@@ -271,7 +282,7 @@ def _check_presence(kubeconfig: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
+async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterator[Kube]:
     """The cluster of a kubeconfig that somebody else wrote: it must not run programs or read our files."""
     content = kubeconfigs.harmless(kubeconfig, what)
     configuration = _configuration()
@@ -279,7 +290,7 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
         try:
             kubeconfigs.file(content, Path(folder))
             await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
-            client = ApiClient(configuration)
+            tls = _tls(configuration)
         except Exception:
             # The library takes for granted that somebody meant well, so it may fail in any way; and what
             # it complains with quotes the Secret.
@@ -288,47 +299,28 @@ async def from_text(kubeconfig: bytes, what: str) -> AsyncIterator[Kube]:
                 "fit together, with certificates and keys that can be read; try it with kubectl"
             ) from None
         if not str(configuration.api_key.get("BearerToken", "")).isprintable():
-            await client.close()
             raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
-        try:
-            kubeconfigs.check_addresses(configuration.host, configuration.proxy, what)
-        except Malformed:
-            await client.close()
-            raise
-        async with _opened(client, apireading.TENANT) as kube:
-            yield kube
+        kubeconfigs.check_addresses(configuration.host, configuration.proxy, egress, what)
+        async with apisessions.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
+            yield Kube(configuration, session, tenant=True)
 
 
 def _configuration() -> Configuration:
     # A new one, not the library's shared default.
     configuration: Configuration = type.__call__(Configuration)
-    configuration.connection_pool_maxsize = _CONNECTIONS
     return configuration
 
 
-@contextlib.asynccontextmanager
-async def _opened(client: ApiClient, limits: Limits) -> AsyncIterator[Kube]:
-    configuration = client.configuration
-    # The client's own session looks into .netrc and the environment at each request.
-    session = aiohttp.ClientSession(
-        connector=client.rest_client.pool_manager.connector,
-        connector_owner=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=configuration.proxy or _proxy(configuration.host),
-        read_bufsize=1 << 18,
-        auto_decompress=False,
-    )
-    try:
-        async with session:
-            yield Kube(configuration, session, limits)
-    finally:
-        await client.close()
-
-
-def _proxy(host: str | None) -> str | None:
-    """The proxy that the environment asks for."""
-    parts = urlsplit(host or "")
-    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _selection(resource: Resource) -> dict[str, str]:
@@ -352,9 +344,14 @@ async def _apart(read: Callable[..., T], *arguments: Any, size: int) -> T:
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
+def _translated(what: str, *, tenant: bool) -> Iterator[None]:
     """Turn what aiohttp raises into what this project raises."""
     try:
         yield
-    except (TimeoutError, aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
-        raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        told = str(error) or type(error).__name__
+        if tenant:
+            # Whoever wrote the kubeconfig shall not learn from us what is to be found at an address.
+            logger.info("%s: %s", what, told)
+            told = "no usable connection to the API server that the kubeconfig names"
+        raise Unreachable(f"{what}: {told}") from error

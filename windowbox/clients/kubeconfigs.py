@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
+from windowbox.clients.egress import Egress
 from windowbox.errors import Malformed
 
 PUBLIC = "public"
@@ -21,6 +22,8 @@ PUBLIC = "public"
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
 _PROGRAMS = {"exec", "auth-provider", "tokenFile"}
 _MOST = 1 << 16
+_PATH = re.compile(r"[A-Za-z0-9._~:/-]{0,256}")
+_DOTS = {".", ".."}
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -61,12 +64,30 @@ def file(content: dict[str, Any], folder: Path) -> None:
             Path(section[key]).write_bytes(base64.b64decode(section.pop(f"{key}-data")))
 
 
-def check_addresses(server: object, proxy: object, what: str) -> None:
+def check_addresses(server: object, proxy: object, egress: Egress, what: str) -> None:
+    """Malformed unless both are URLs of the usual form, and of permitted addresses where they have some."""
     parts = _parts(server)
     if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
         raise Malformed(f"{what}: the kubeconfig's server is no URL such as https://api.example.com:6443")
-    if proxy and _parts(proxy) is None:
-        raise Malformed(f"{what}: the kubeconfig's proxy-url is no URL such as http://proxy.example.com:3128")
+    if not _PATH.fullmatch(parts.path) or _DOTS & set(parts.path.split("/")):
+        raise Malformed(f"{what}: the path of the kubeconfig's server is not one such as /k8s/clusters/a")
+    _check_address(parts, egress, f"{what}: the kubeconfig's server")
+    if proxy:
+        parts = _parts(proxy)
+        if parts is None:
+            raise Malformed(
+                f"{what}: the kubeconfig's proxy-url is no URL such as http://proxy.example.com:3128"
+            )
+        _check_address(parts, egress, f"{what}: the kubeconfig's proxy-url")
+
+
+def _check_address(parts: SplitResult, egress: Egress, what: str) -> None:
+    # Where names lead is checked when they are connected to, and not told.
+    if not egress.permits_host(parts.hostname or ""):
+        raise Malformed(
+            f"{what} is at {parts.hostname}, where none may be: loopback and link-local addresses are "
+            "denied, and those of the setting egress.denied, unless egress.allowed has them"
+        )
 
 
 def trust(server: str, verified: bool, authorities: Path | None) -> str | None:

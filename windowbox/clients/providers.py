@@ -180,7 +180,9 @@ class Providers:
             if shared.kube is None:
                 what = f"{_COULD_NOT}: Secret {secret.namespace}/{secret.name}"
                 async with contextlib.AsyncExitStack() as stack:
-                    opened = await stack.enter_async_context(kube.from_text(kubeconfig, what))
+                    opened = await stack.enter_async_context(
+                        kube.from_text(kubeconfig, what, self.clusters.provider_egress)
+                    )
                     try:
                         shared.own = await identities.same(opened, await self.clusters.get(cluster))
                     except Unreachable as error:

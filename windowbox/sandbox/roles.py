@@ -77,6 +77,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
             "replicas": 1,
         },
         "cluster": {"kubeconfig": str(kubeconfig(around.folder, role))},
+        "egress": {"allowed": ["127.0.0.0/8", "::1/128"]},  # where the sandbox's own API server is
     }
     if metrics_port:
         settings["metrics"] = f"127.0.0.1:{metrics_port}"

@@ -12,6 +12,7 @@ from bus import streams, subjects
 from bus.connection import Bus
 from bus.leases import Leases
 from bus.registry import MachinePlace, Member, Registry
+from tests.support import loopback
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
@@ -62,7 +63,7 @@ async def test_the_machines_of_a_shoot_are_followed_with_rights_in_their_namespa
     assert found.machines == MachinePlace(cluster=found.infrastructure.id, namespace=NAMESPACE)
     async with (
         kube.from_file(control_plane.kubeconfig) as api,
-        clusters(api, registry := Registry(bus)) as opened,
+        clusters(api, registry := Registry(bus), loopback.SETTINGS) as opened,
     ):
         await _machine(api, NAMESPACE)
         watching = Watching(bus, leases := Leases(bus, "watcher"), opened, registry, ())

@@ -16,6 +16,7 @@ from bus.pool import DeliveryHold, Item
 from bus.registry import Registry
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import behind, infrastructure
+from tests.support import loopback
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -183,7 +184,7 @@ async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[Inf
     async with (
         connected(Access(world.nats.url, name="worker")) as bus,
         kube.from_file(world.plane.kubeconfigs["worker"]) as runtime,
-        clusters(runtime, Registry(bus)) as opened,
+        clusters(runtime, Registry(bus), loopback.SETTINGS) as opened,
     ):
         providers = Providers(opened, Registry(bus))
         recorder = Behind(

@@ -15,6 +15,7 @@ from bus.connection import Access, Bus, connected
 from bus.messages import Reason, StatusIntent, Wish
 from bus.pool import DeliveryHold, Item
 from bus.registry import Registry
+from tests.support import loopback
 from tests.support.servers import ControlPlane
 from watchers.mirror import Mirror
 from windowbox.clients import kube
@@ -144,7 +145,7 @@ async def staged(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[St
         await streams.ensure(bus)
         api = await stack.enter_async_context(kube.from_file(control_plane.kubeconfig))
         inner = await stack.enter_async_context(contextlib.AsyncExitStack())
-        opened = Clusters(api, Registry(bus), inner)
+        opened = Clusters(api, Registry(bus), loopback.SETTINGS, inner)
         type_ = f"none-{uuid.uuid4().hex[:8]}"
         crew, world = Crew(), World(bus, opened)
         life = LifeCycle(KIND, crew, Scope(frozenset({type_}), frozenset({"shoot"})), world)

@@ -15,6 +15,7 @@ from bus import consumers, streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.registry import Registry
+from tests.support import loopback
 from tests.support.balancerworld import BalancerWorld, address, balancer_world
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
@@ -87,7 +88,9 @@ class ManyShoots:
 
     @contextlib.asynccontextmanager
     async def api(self, shoot: Shoot) -> AsyncIterator[Kube]:
-        async with kube.from_text(self.simulator.kubeconfig(shoot.name).encode(), shoot.name) as opened:
+        async with kube.from_text(
+            self.simulator.kubeconfig(shoot.name).encode(), shoot.name, loopback.EGRESS
+        ) as opened:
             yield opened
 
     async def delete(self, shoot: Shoot) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -13,11 +15,13 @@ from bus.connection import Bus
 from bus.registry import Registry
 from tests.api.watchers.conftest import Records, heard, in_namespace
 from tests.api.watchers.test_watching import member, portable, store_kubeconfig, watcher
+from tests.support import loopback
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
-from windowbox.errors import PermanentError, TransientError, Unreachable
+from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable
+from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS
 from windowbox.sandbox import certificates
 
@@ -76,7 +80,7 @@ async def test_a_client_is_kept_until_it_is_told_that_nobody_knows_it(
 ) -> None:
     await store_kubeconfig(records, unknown(control_plane))
     registry = Registry(bus)
-    async with running(registry.run()), clusters(records.kube, registry) as opened:
+    async with running(registry.run()), clusters(records.kube, registry, loopback.SETTINGS) as opened:
         await registry.join(member("shoot--a", records))
         await eventually(lambda: _there(registry))
         first = await opened.get("shoot--a")
@@ -96,7 +100,7 @@ async def test_the_client_of_a_cluster_that_leaves_is_closed(
 ) -> None:
     await store_kubeconfig(records, portable(control_plane))
     registry = Registry(bus)
-    async with running(registry.run()), clusters(records.kube, registry) as opened:
+    async with running(registry.run()), clusters(records.kube, registry, loopback.SETTINGS) as opened:
         await registry.join(member("shoot--a", records))
         await eventually(lambda: _there(registry))
         kube = await opened.get("shoot--a")
@@ -108,6 +112,45 @@ async def test_the_client_of_a_cluster_that_leaves_is_closed(
         await eventually(lambda: _there(registry))
         again = await opened.get("shoot--a")
         assert (await again.get(NAMESPACES, "", "default")).name == "default"
+
+
+@pytest.mark.parametrize(("origin", "denied"), [("provider", True), ("namespace", False), ("person", False)])
+async def test_own_networks_are_denied_to_provider_clusters_alone(
+    bus: Bus, records: Records, origin: Literal["provider", "namespace", "person"], denied: bool
+) -> None:
+    """The API servers of control planes are Services of the cluster that windowbox serves."""
+    await store_kubeconfig(records, unreached("https://10.0.0.1"))
+    registry, egress = Registry(bus), EgressSettings(denied=(ip_network("10.0.0.0/8"),))
+    async with running(registry.run()), clusters(records.kube, registry, egress) as opened:
+        await registry.join(member("shoot--a", records).model_copy(update={"origin": origin}))
+        await eventually(lambda: _there(registry))
+        if denied:
+            with pytest.raises(Malformed, match=r"10.0.0.1, where none may be"):
+                await opened.get("shoot--a")
+        else:
+            assert (await opened.get("shoot--a")).host == "https://10.0.0.1"
+
+
+async def test_loopback_is_denied_to_all_kubeconfigs_in_secrets(
+    bus: Bus, control_plane: ControlPlane, records: Records
+) -> None:
+    await store_kubeconfig(records, portable(control_plane))
+    registry = Registry(bus)
+    async with running(registry.run()), clusters(records.kube, registry, EgressSettings()) as opened:
+        await registry.join(member("shoot--a", records))
+        await eventually(lambda: _there(registry))
+        with pytest.raises(Malformed, match=r"127.0.0.1, where none may be"):
+            await opened.get("shoot--a")
+
+
+def unreached(server: str) -> str:
+    content = {
+        "clusters": [{"name": "a", "cluster": {"server": server}}],
+        "users": [{"name": "a", "user": {"token": "t"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }
+    return yaml.safe_dump(content)
 
 
 async def _there(registry: Registry) -> bool:

@@ -17,6 +17,7 @@ from bus.leases import Leases
 from bus.registry import Member, Registry
 from tests.api.watchers.conftest import Records, in_namespace
 from tests.api.watchers.test_watching import portable, store_kubeconfig
+from tests.support import loopback
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running
@@ -81,7 +82,7 @@ async def records(control_plane: ControlPlane) -> AsyncIterator[Records]:
 async def world(bus: Bus, records: Records, *, joining: bool = True) -> AsyncIterator[World]:
     registry, leases = Registry(bus), Leases(bus, "one")
     join = Joining(bus, registry, JoinSettings())
-    async with clusters(records.kube, registry) as opened:
+    async with clusters(records.kube, registry, loopback.SETTINGS) as opened:
         watching = Watching(bus, leases, opened, registry, (NAMESPACES.id,))
         work = [leases.run(), registry.run(), registry.keep(), watching.run()]
         if joining:

@@ -21,6 +21,7 @@ from bus.queue import Queue
 from bus.registry import Registry
 from bus.routing import run_due
 from patchers.status import StatusPatcher
+from tests.support import loopback
 from tests.support.servers import ControlPlane
 from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters
@@ -148,4 +149,4 @@ async def desk(control_plane: ControlPlane, nats_url: str, tmp_path: Path) -> As
         patcher = await stack.enter_async_context(kube.from_file(kubeconfig))
         admin = await stack.enter_async_context(kube.from_file(control_plane.kubeconfig))
         inner = await stack.enter_async_context(contextlib.AsyncExitStack())
-        yield Desk(bus, admin, wire, Clusters(patcher, Registry(bus), inner))
+        yield Desk(bus, admin, wire, Clusters(patcher, Registry(bus), loopback.SETTINGS, inner))

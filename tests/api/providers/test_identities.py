@@ -11,6 +11,7 @@ import yaml
 
 from bus.registry import SecretKey
 from tests.api.providers.liar import liar
+from tests.support import loopback
 from tests.support.kindworld import inline
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -49,7 +50,9 @@ def nobody(plane: ControlPlane) -> bytes:
 @contextlib.asynccontextmanager
 async def opened(*kubeconfigs: bytes) -> AsyncIterator[list[Kube]]:
     async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(kube.from_text(one, "it")) for one in kubeconfigs]
+        yield [
+            await stack.enter_async_context(kube.from_text(one, "it", loopback.EGRESS)) for one in kubeconfigs
+        ]
 
 
 @rule("K-4")

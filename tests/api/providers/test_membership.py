@@ -13,6 +13,7 @@ from bus.registry import Member, Registry, SecretKey
 from tests.api.providers.liar import liar
 from tests.api.providers.test_errors import infrastructure
 from tests.api.providers.test_identities import nobody
+from tests.support import loopback
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline
 from tests.support.rules import rule
 from tests.support.running import eventually, running
@@ -68,7 +69,7 @@ async def administrator(plane: ControlPlane) -> AsyncIterator[Kube]:
 
 
 async def name_of(plane: ControlPlane) -> str:
-    async with kube.from_text(of(plane), "it") as opened:
+    async with kube.from_text(of(plane), "it", loopback.EGRESS) as opened:
         return identities.provider(opened, SecretKey(namespace="any", name="any"))
 
 

@@ -15,6 +15,7 @@ from bus import streams
 from bus.connection import Access, connected
 from bus.registry import Registry, SecretKey
 from tests.api.providers.test_membership import of, user_of
+from tests.support import loopback
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.natsserver import NatsServer
 from tests.support.proxy import proxy
@@ -64,7 +65,7 @@ async def _room(plane: ControlPlane, nats: NatsServer, registry: Registry) -> As
     async with (
         kube.from_file(plane.kubeconfig) as admin,
         kube.from_file(plane.kubeconfigs["worker"]) as runtime,
-        clusters(runtime, registry) as opened,
+        clusters(runtime, registry, loopback.SETTINGS) as opened,
         running(registry.run()),
     ):
         made = Providers(opened, registry)

@@ -19,6 +19,7 @@ from aiohttp import web
 from bus.connection import Bus
 from tests.api.watchers.conftest import Records, heard, knows
 from tests.api.watchers.test_mirror import mirror
+from tests.support import loopback
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
@@ -47,7 +48,7 @@ async def tenant(answer: Answer) -> AsyncIterator[Kube]:
         "current-context": "a",
     }
     try:
-        async with kube.from_text(yaml.safe_dump(content).encode(), "it") as opened:
+        async with kube.from_text(yaml.safe_dump(content).encode(), "it", loopback.EGRESS) as opened:
             yield opened
     finally:
         await runner.cleanup()

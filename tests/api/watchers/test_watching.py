@@ -22,6 +22,7 @@ from bus.leases import Leases
 from bus.registry import Member, Registry, SecretKey
 from bus.views import View
 from tests.api.watchers.conftest import Records, heard, in_namespace, knows
+from tests.support import loopback
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
@@ -59,7 +60,7 @@ async def watcher(
 ) -> AsyncIterator[Watcher]:
     """Watch as long as the body lasts."""
     registry, leases = Registry(bus), Leases(bus, name)
-    async with clusters(runtime, registry) as opened:
+    async with clusters(runtime, registry, loopback.SETTINGS) as opened:
         watching = Watching(bus, leases, opened, registry, kinds)
         async with running(leases.run(), registry.run(), watching.run()):
             yield Watcher(registry, watching)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import loopback
 from windowbox.clients import kube, kubeconfigs
 from windowbox.errors import Malformed
 from windowbox.sandbox import certificates
@@ -54,7 +55,7 @@ NO_URLS = [None, 5, "https://", "api.example.com:6443", "file:///etc/passwd", "h
 @pytest.mark.parametrize("url", ["", "https://a/?x=/api", "https://user:password@a", *NO_URLS])
 def test_a_server_that_is_no_url_is_refused(url: object) -> None:
     with pytest.raises(Malformed, match="the kubeconfig's server is no URL") as refused:
-        kubeconfigs.check_addresses(url, None, WHAT)
+        kubeconfigs.check_addresses(url, None, loopback.EGRESS, WHAT)
     assert "password" not in str(refused.value)
 
 
@@ -67,13 +68,13 @@ async def test_a_proxy_that_is_no_url_is_refused(url: object) -> None:
         "current-context": "a",
     }
     with pytest.raises(Malformed, match="the kubeconfig's proxy-url is no URL"):
-        async with kube.from_text(yaml.safe_dump(content).encode(), WHAT):
+        async with kube.from_text(yaml.safe_dump(content).encode(), WHAT, loopback.EGRESS):
             pass
 
 
 @pytest.mark.parametrize("url", ["https://api.example.com:6443", "https://[::1]:6443/k8s/a", "http://a"])
 def test_a_server_that_is_a_url_is_taken(url: str) -> None:
-    kubeconfigs.check_addresses(url, url, WHAT)
+    kubeconfigs.check_addresses(url, url, loopback.EGRESS, WHAT)
 
 
 def test_trust_is_the_set_of_authorities(tmp_path: Path) -> None:

@@ -1,0 +1,13 @@
+"""Settings that let kubeconfigs in Secrets lead to loopback, where the servers of tests are."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+from windowbox.clients.egress import Egress
+from windowbox.models.egresssettings import EgressSettings
+
+_LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+
+SETTINGS = EgressSettings(allowed=_LOOPBACK)
+EGRESS = Egress((), _LOOPBACK)

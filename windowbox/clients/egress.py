@@ -1,0 +1,82 @@
+"""Which addresses may be connected to because a kubeconfig in a Secret says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+ALWAYS_DENIED: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128"),  # this host
+            *("169.254.0.0/16", "fe80::/10", "fec0::/10"),  # this link, and most clouds' metadata
+            *("100.100.100.200/32", "fd00:ec2::254/128"),  # metadata of other clouds
+            *("224.0.0.0/4", "255.255.255.255/32", "ff00::/8"),  # many at once
+        ),
+    )
+)
+_NAT64 = ip_network("64:ff9b::/96")
+_COMPATIBLE = ip_network("::/96")
+
+
+@dataclass(frozen=True)
+class Egress:
+    """What is denied, and exceptions from it."""
+
+    denied: tuple[Network, ...] = ()
+    """In addition to loopback, link-local, multicast and the metadata services of clouds."""
+    allowed: tuple[Network, ...] = ()
+
+    def permits(self, address: Address) -> bool:
+        """Whether this address may be connected to; of one that stands for another, both must be."""
+        return all(self._permits(one) for one in _meant(address))
+
+    def permits_host(self, host: str) -> bool:
+        """Whether `host` is a name, about which nothing is known yet, or a permitted address."""
+        try:
+            return self.permits(ip_address(host))
+        except ValueError:
+            return True
+
+    def socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """A socket for one result of getaddrinfo. OSError if it may not be connected to.
+
+        Connections are made to this very address, so that a name cannot mean another one after the check.
+        """
+        family, kind, protocol, _, address = info
+        if not self.permits(ip_address(address[0].partition("%")[0])):
+            raise OSError(
+                errno.EACCES, f"{os.strerror(errno.EACCES)}: {address[0]} is denied by egress settings"
+            )
+        return socket.socket(family, kind, protocol)
+
+    def _permits(self, address: Address) -> bool:
+        return _within(address, self.allowed) or not (
+            _within(address, ALWAYS_DENIED) or _within(address, self.denied)
+        )
+
+
+def _within(address: Address, networks: tuple[Network, ...]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _meant(address: Address) -> Iterator[Address]:
+    """The address, and the IPv4 address that it leads to."""
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner:
+            yield inner
+        if address.ipv4_mapped:
+            return
+    yield address
