@@ -5,18 +5,31 @@ from __future__ import annotations
 from windowbox.clients.backupfolders import BackupFolders, checked
 from windowbox.errors import Malformed, Missing
 from windowbox.models.refs import BACKUP_BUCKETS, SECRETS
-from workers.backups import folders, names, secrets, sharing, words
+from workers.backups import names, secrets, sharing
 from workers.backups.names import SecretName
 from workers.backups.sharing import Sharers
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.lifecycle.statuses import Phrases, Words
 from workers.owned.manifests import manifest
 from workers.owned.targets import TargetCluster, TargetClusters
+
+_RECONCILE = Phrases(
+    "Reconciling the backupbucket",
+    "Successfully reconciled backupbucket",
+    "Error reconciling backupbucket",
+)
+_DELETE = Phrases(
+    "Deleting the BackupBucket",
+    "Successfully deleted BackupBucket",
+    "Error deleting BackupBucket",
+)
 
 KIND = Kind(
     resource=BACKUP_BUCKETS,
     pool="backupbucket",
     finalizer="extensions.gardener.cloud/backupbucket",
-    words=words.BUCKET,
+    # Buckets are never handed over: the last two are not used.
+    words=Words(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
     classes=frozenset({"garden", "shoot"}),
     deadline=180.0,
     shoot=Need.NEVER,
@@ -36,7 +49,11 @@ class BucketActuator(Actuator):
         name = checked("metadata.name", run.ref.name)
         place = self._targets.own(run)
         await secrets.hold(place, names.referenced(run.object.spec), KIND.finalizer)
-        await folders.make(run.recorder, self._folders, name)
+
+        async def make_folder() -> None:
+            await self._folders.make(name)
+
+        await run.recorder.call("make folder", name, make_folder, effect=True)
         generated = names.generated(run.object)
         await _generate(place, generated)
         return {"generatedSecretRef": generated._asdict()}
@@ -45,7 +62,11 @@ class BucketActuator(Actuator):
         place, generated = self._targets.own(run), names.generated(run.object)
         # Also where it was not reported: whoever made it may have died before that.
         await place.remove(SECRETS, generated.namespace, generated.name)
-        await folders.remove(run.recorder, self._folders, run.ref.name)
+
+        async def remove_folder() -> None:
+            await self._folders.remove(run.ref.name)
+
+        await run.recorder.call("remove folder", run.ref.name, remove_folder, effect=True)
         await sharing.release(run, place, KIND, self._sharers)
 
 

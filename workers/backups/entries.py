@@ -8,10 +8,11 @@ from windowbox.clients.backupfolders import BackupFolders, checked
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES
-from workers.backups import credentials, folders, names, secrets, sharing, words
+from workers.backups import credentials, names, secrets, sharing
 from workers.backups.credentials import Content
 from workers.backups.names import Entry, SecretName
 from workers.backups.sharing import Sharers
+from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.owned.targets import TargetCluster, TargetClusters
 
@@ -21,7 +22,7 @@ KIND = Kind(
     resource=BACKUP_ENTRIES,
     pool="backupentry",
     finalizer="extensions.gardener.cloud/backupentry",
-    words=words.ENTRY,
+    words=statuses.words_for_kind("BackupEntry"),
     classes=frozenset({"garden", "shoot"}),
     deadline=180.0,
     shoot=Need.NEVER,
@@ -68,8 +69,14 @@ class EntryActuator(Actuator):
         else:
             await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
             if not await _twin_needs(run, entry, bucket):
-                await folders.remove(run.recorder, self._folders, bucket, entry.folder)
+                await self._remove_folder(run, bucket, entry.folder)
         await sharing.release(run, place, KIND, self._sharers)
+
+    async def _remove_folder(self, run: Run, *path: str) -> None:
+        async def act() -> None:
+            await self._folders.remove(*path)
+
+        await run.recorder.call("remove folder", "/".join(path), act, effect=True)
 
     async def migrate(self, run: Run) -> None:
         """The next seed goes on with the backups. Only the Secret is not needed here any more."""

@@ -32,15 +32,27 @@ from windowbox.models.refs import (
 from workers import clock
 from workers.bastion import images, sources, wanted
 from workers.bastion.wanted import Site
-from workers.bastion.words import WORDS
 from workers.lifecycle import specs
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.lifecycle.statuses import Phrases, Words
 from workers.owned import balancers, ownerindex, predicates
 from workers.owned.manifests import Manifest
-from workers.owned.targets import TargetCluster, TargetClusters
-from workers.owned.together import together
+from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 
 logger = logging.getLogger(__name__)
+
+_RECONCILE = Phrases(
+    "Reconciling the Bastion", "Successfully reconciled Bastion", "Error reconciling Bastion"
+)
+
+WORDS = Words(
+    reconcile=_RECONCILE,
+    # The same success as above: so it has always been.
+    delete=Phrases("Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"),
+    # Nobody hands Bastions over to other seeds.
+    migrate=_RECONCILE,
+    restore=_RECONCILE,
+)
 
 KIND = Kind(
     resource=BASTIONS,
@@ -117,7 +129,7 @@ async def _make(place: TargetCluster, at: Site, secret: Manifest, pod: Manifest,
         raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
     try:
         # They do not depend on one another.
-        await together(
+        await concurrently(
             place.ensure_secret(secret),
             _machine(place, at, pod),
             place.ensure(SERVICES, service),
@@ -162,5 +174,5 @@ async def _remove(place: TargetCluster, at: Site) -> list[str]:
         if leaving or await place.remove(resource, at.namespace, at.name):
             left.append(resource.kind)
 
-    await together(*(remove(resource) for resource in (SERVICES, PODS, SECRETS, NETWORK_POLICIES)))
+    await concurrently(*(remove(resource) for resource in (SERVICES, PODS, SECRETS, NETWORK_POLICIES)))
     return sorted(kind for kind in left if kind in {resource.kind for resource in _LINGERING})

@@ -9,13 +9,24 @@ from typing import Any
 from windowbox.errors import Missing, PermanentError, TransientError, Waiting
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES
 from workers.exposure import specs, wanted
-from workers.exposure.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.lifecycle.statuses import Phrases, Words
 from workers.owned import balancers, ownerindex
 from workers.owned.manifests import Manifest
 from workers.owned.targets import TargetCluster, TargetClusters
 
 logger = logging.getLogger(__name__)
+
+_DONE = "Successfully reconciled SelfHostedShootExposure"
+
+_RECONCILE = Phrases(
+    "Reconciling the SelfHostedShootExposure", _DONE, "Error reconciling SelfHostedShootExposure"
+)
+# What has been deleted was "reconciled", too: so the contract has it.
+_DELETE = Phrases("Deleting the SelfHostedShootExposure", _DONE, "Error deleting SelfHostedShootExposure")
+
+# They are never handed over: the last two are not said.
+WORDS = Words(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE)
 
 KIND = Kind(
     resource=EXPOSURES,
@@ -36,10 +47,10 @@ class ExposureActuator(Actuator):
         self._targets = targets
 
     async def reconcile(self, run: Run) -> Status:
-        shoot, asked, name = shoot_of(run), specs.asked(run.object.spec), run.ref.name
+        shoot, spec, name = shoot_of(run), specs.parsed(run.object.spec), run.ref.name
         home = ownerindex.infrastructure_namespace(shoot.technical_id)
-        service = wanted.service(name, home, asked)
-        slices = wanted.slices(name, home, asked, shoot.ip_families)
+        service = wanted.service(name, home, spec)
+        slices = wanted.slices(name, home, spec, shoot.ip_families)
         async with self._provider(run) as place:
             await self._make(place, home, service, slices)
             for family in wanted.FAMILIES:

@@ -20,7 +20,7 @@ _MOST = 1000
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExposureSpec:
     """What an exposure asks for."""
 
     port: int
@@ -28,7 +28,7 @@ class Asked:
     """Of the nodes within their network, each once."""
 
 
-def asked(spec: Mapping[str, Any]) -> Asked:
+def parsed(spec: Mapping[str, Any]) -> ExposureSpec:
     port = spec.get("port")
     if not isinstance(port, int) or not 1 <= port <= 65535:
         raise Malformed(f"spec.port: {port!r} is no port; give a number from 1 to 65535")
@@ -38,7 +38,7 @@ def asked(spec: Mapping[str, Any]) -> Asked:
     found = dict.fromkeys(one for index, endpoint in enumerate(endpoints) for one in _node(index, endpoint))
     if len(found) > _MOST:
         raise Malformed(f"spec.endpoints: {len(found)} addresses are too many; give at most {_MOST}")
-    return Asked(port, tuple(found))
+    return ExposureSpec(port, tuple(found))
 
 
 def credentials(spec: Mapping[str, Any], namespace: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, SERVICES
-from workers.exposure.specs import Address, Asked
+from workers.exposure.specs import Address, ExposureSpec
 from workers.owned.manifests import Manifest, manifest
 
 FAMILIES = ("IPv4", "IPv6")
@@ -25,9 +25,9 @@ def slice_name(exposure: str, family: str) -> str:
     return f"{service_name(exposure)}-{family.lower()}"
 
 
-def service(exposure: str, namespace: str, asked: Asked) -> Manifest:
+def service(exposure: str, namespace: str, request: ExposureSpec) -> Manifest:
     """The load balancer. It has no selector: its endpoints are written by us, for they are no Pods."""
-    port = {"name": _PORT, "port": asked.port, "targetPort": asked.port, "protocol": "TCP"}
+    port = {"name": _PORT, "port": request.port, "targetPort": request.port, "protocol": "TCP"}
     spec = {"type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ports": [port]}
     return manifest(SERVICES, service_name(exposure), namespace, spec=spec)
 
@@ -47,27 +47,27 @@ def excess(found: Object, service: Manifest) -> dict[str, Any] | None:
     return {"spec": patch} if patch else None
 
 
-def slices(exposure: str, namespace: str, asked: Asked, families: Iterable[str]) -> list[Manifest]:
+def slices(exposure: str, namespace: str, request: ExposureSpec, families: Iterable[str]) -> list[Manifest]:
     """The nodes behind it, by IP family. Each family that the Shoot has must have one."""
-    return [_slice(exposure, namespace, family, asked) for family in families]
+    return [_slice(exposure, namespace, family, request) for family in families]
 
 
-def _slice(exposure: str, namespace: str, family: str, asked: Asked) -> Manifest:
+def _slice(exposure: str, namespace: str, family: str, request: ExposureSpec) -> Manifest:
     return manifest(
         ENDPOINT_SLICES,
         slice_name(exposure, family),
         namespace,
         labels={"kubernetes.io/service-name": service_name(exposure)},
         addressType=family,
-        endpoints=[_endpoint(address) for address in _of(family, asked)],
-        ports=[{"name": _PORT, "port": asked.port, "protocol": "TCP"}],
+        endpoints=[_endpoint(address) for address in _of(family, request)],
+        ports=[{"name": _PORT, "port": request.port, "protocol": "TCP"}],
     )
 
 
-def _of(family: str, asked: Asked) -> list[Address]:
+def _of(family: str, request: ExposureSpec) -> list[Address]:
     if family not in _VERSIONS:
         raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
-    found = [address for address in asked.addresses if address.version == _VERSIONS[family]]
+    found = [address for address in request.addresses if address.version == _VERSIONS[family]]
     if not found:
         raise Malformed(
             f"spec.endpoints: no InternalIP is of family {family}, which the Shoot has; give one, or take "

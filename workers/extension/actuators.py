@@ -6,13 +6,37 @@ from dataclasses import dataclass
 
 from windowbox.models.refs import EXTENSIONS, NETWORK_POLICIES
 from workers.extension import wanted
-from workers.extension.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.lifecycle.statuses import Phrases, Words
 from workers.owned import managedresources
 from workers.owned.managedresources import Bundle
 from workers.owned.targets import TargetCluster, TargetClusters
 
 _HOUR = 3600.0
+
+
+WORDS = Words(
+    reconcile=Phrases(
+        "Reconciling the Extension",
+        "Successfully reconciled Extension",
+        "Error reconciling Extension",
+    ),
+    delete=Phrases(
+        "Deleting the Extension",
+        "Successfully deleted the Extension",
+        "Error deleting the Extension",
+    ),
+    migrate=Phrases(
+        "Migrate Extension resource.",
+        "Successfully migrated Extension resource",
+        "Error migrating Extension resource",
+    ),
+    restore=Phrases(
+        "Restoring Extension resource",
+        "Successfully restored Extension resource",
+        "Unable to restore Extension resource",
+    ),
+)
 
 
 def _kind(type_: str, *classes: str, shoot: Need = Need.OPTIONAL) -> Kind:

@@ -11,13 +11,35 @@ from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK
 from workers.infrastructure import specs, wanted
 from workers.infrastructure.networks import networks
 from workers.infrastructure.policies import policies
-from workers.infrastructure.words import WORDS
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.lifecycle.statuses import Phrases, Words
 from workers.owned import ownerindex
-from workers.owned.targets import TargetCluster, TargetClusters
-from workers.owned.together import together
+from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 
 logger = logging.getLogger(__name__)
+
+WORDS = Words(
+    reconcile=Phrases(
+        "Reconciling the infrastructure",
+        "Successfully reconciled infrastructure",
+        "Error reconciling infrastructure",
+    ),
+    delete=Phrases(
+        "Deleting the Infrastructure",
+        "Successfully deleted Infrastructure",
+        "Error deleting Infrastructure",
+    ),
+    migrate=Phrases(
+        "Starting migration of the Infrastructure",
+        "Successfully migrated Infrastructure",
+        "Error migrating Infrastructure",
+    ),
+    restore=Phrases(
+        "Restoring the Infrastructure",
+        "Successfully restored Infrastructure",
+        "Error restoring Infrastructure",
+    ),
+)
 
 KIND = Kind(
     resource=INFRASTRUCTURES,
@@ -47,7 +69,7 @@ class InfrastructureActuator(Actuator):
             pools = wanted.pools(shoot.technical_id, found, home, uid)
             rules = policies(home, self._settings, self_hosted=shoot.self_hosted)
             # They do not depend on one another.
-            await together(
+            await concurrently(
                 *(place.ensure(IP_POOLS, pool) for pool in pools),
                 *(place.ensure(NETWORK_POLICIES, rule) for rule in rules),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -205,6 +206,14 @@ class TargetCluster:
 
         ref = self.ref(resource, namespace, name)
         return bool(await self.recorder.call("delete", str(ref), act, effect=True))
+
+
+async def concurrently(*acts: Awaitable[object]) -> None:
+    """Await all of them, each to its end. Raises what failed; that something is waited for, only else."""
+    results = await asyncio.gather(*acts, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    for error in sorted(errors, key=lambda error: isinstance(error, Waiting)):
+        raise error
 
 
 def _noted(object: Object) -> dict[str, Any]:

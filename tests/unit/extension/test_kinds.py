@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from workers.extension.actuators import KINDS
-from workers.extension.words import WORDS
+from workers.extension.actuators import KINDS, WORDS
 from workers.lifecycle.kinds import Need
 from workers.lifecycle.statuses import Phrases
 
