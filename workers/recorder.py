@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from windowbox import errors
@@ -42,3 +43,25 @@ def described(error: BaseException) -> dict[str, Any]:
         "codes": statuses.codes(error),
         "retry_after": getattr(error, "retry_after", None),
     }
+
+
+@dataclass
+class ChangeTracker:
+    """The recorder of a run, which remembers whether the run has changed anything."""
+
+    recorder: Recorder
+    changed: bool = False
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        return await self.recorder.read(ref)
+
+    async def call(
+        self, door: str, request: Json, act: Callable[[], Awaitable[Json]], *, effect: bool = False
+    ) -> Json:
+        answer = await self.recorder.call(door, request, act, effect=effect)
+        # Some effects answer that there was nothing to do.
+        self.changed = self.changed or (effect and answer is not False)
+        return answer
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
+        return await self.recorder.secret(ref, parse)

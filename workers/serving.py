@@ -18,7 +18,7 @@ from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import Resource
-from workers.lifecycle.handler import LifeCycleHandler
+from workers.handler import ReconcilingHandler
 from workers.lifecycle.kinds import Actuator, Kind
 from workers.lifecycle.mapping import LifeCycleMapping
 from workers.lifecycle.predicates import Scope, classes_for
@@ -113,7 +113,8 @@ def life_cycle(common: Common, serving: Serving) -> LifeCycle:
 def parts(common: Common, serving: Serving) -> Parts:
     """What a process runs for a kind of extension object."""
     kind, work = serving.kind, common.work
-    handler = LifeCycleHandler(common.bus, common.clusters, common.world, life_cycle(common, serving))
+    reconciler, ready = life_cycle(common, serving), common.world.complete
+    handler = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
     own = LifeCycleMapping(common.bus, kind, scope(common, kind))
     mapping: EventMapping = own
     if serving.owners:

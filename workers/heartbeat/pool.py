@@ -5,8 +5,8 @@ from __future__ import annotations
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import Router
+from workers.handler import ReconcilingHandler
 from workers.heartbeat import wanted
-from workers.heartbeat.handler import HeartbeatHandler
 from workers.heartbeat.mapping import HeartbeatMapping, begin
 from workers.heartbeat.runs import Beats
 from workers.serving import Common, Parts
@@ -24,7 +24,7 @@ async def assembled(common: Common) -> Parts:
     assert settings.namespace
     bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, POOL)
     beats = Beats(bus, common.clusters, common.world, settings)
-    handler = HeartbeatHandler(bus, common.clusters, lease, beats)
+    handler = ReconcilingHandler(bus, common.clusters, beats)
     return Parts(
         pool=Pool(bus, POOL, handler, concurrency=1, ack_wait=common.work.ack_wait),
         router=Router(bus, queue, HeartbeatMapping(lease)),

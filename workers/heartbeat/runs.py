@@ -43,6 +43,8 @@ class Beats:
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
+        if self._settings.namespace and ref != wanted.ref(self._settings.namespace):
+            return Outcome(Result.NOT_OURS)  # another namespace was configured before
         now, seen = await clock.now(recorder), await recorder.read(ref)
         if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
             return _outcome(Result.FRESH, left)
@@ -54,6 +56,10 @@ class Beats:
         except WindowboxError as error:
             return self._held_back(str(error))
         return _outcome(Result.RENEWED, self._settings.interval)
+
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """There is nobody to tell: the Lease that is not renewed says it."""
+        logger.error("%s: not renewed, because trying to has ended this process", ref)
 
     async def _trouble(self, recorder: Recorder) -> str:
         async def act() -> str:

@@ -54,6 +54,17 @@ class LeaveAlone:
 Action = Make | Correct | Remove | Await | LeaveAlone
 
 
+def written(action: Action) -> str:
+    """The name of the record that an action writes; empty where it writes none."""
+    match action:
+        case Make(record) | Correct(record):
+            return str(record["metadata"]["name"])
+        case Remove(record):
+            return record.name
+        case Await() | LeaveAlone():
+            return ""
+
+
 def plan(
     ingress: Object,
     records: Sequence[Manifest],

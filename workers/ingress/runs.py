@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -15,8 +15,8 @@ from windowbox.errors import Forbidden, PermanentError, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
 from workers import clock, reports
+from workers.conflictbackoff import ConflictBackoff
 from workers.ingress import plans, wanted
-from workers.ingress.contention import Contention, touched
 from workers.ingress.mapping import is_shoot
 from workers.ingress.plans import Action, Await, Correct, LeaveAlone, Make, Remove
 from workers.ingress.views import IngressViews
@@ -51,7 +51,7 @@ class IngressRuns:
         self._world = world
         self._targets = targets
         self._views = views
-        self._contention = Contention()
+        self._conflicts = ConflictBackoff()
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Do what the Ingress asks for now, whatever the wish once meant."""
@@ -88,23 +88,25 @@ class IngressRuns:
         # Who has no address for a moment will have one again, and clients go on trying until then.
         kept = () if ingress.deleting or wanted.targets(ingress) else wanted.hosts(ingress)
         actions = plans.plan(ingress, records, await self._records(seen, records, recorder), kept)
-        contended = await self._repair(actions, seen, wish, recorder)
+        backed_off = await self._repair(actions, seen, wish, recorder)
         if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
             await self._say(seen, in_the_way(refused), wish, recorder)
-        return _paused(contended) if contended else _outcome(actions)
+        return _paused(backed_off) if backed_off else _outcome(actions)
 
     async def _repair(
         self, actions: Sequence[Action], seen: Seen, wish: Wish, recorder: Recorder
     ) -> Mapping[str, float]:
         """Do what is not undone over and over. Returns what is, with the seconds to leave it alone."""
-        if not wish.drift or not any(map(touched, actions)):
+        # A record is counted as long as its Ingress asks for the same: whoever changes that never waits.
+        keys = {name: _conflict_key(seen, name) for action in actions if (name := plans.written(action))}
+        if not wish.drift or not keys:
             await self._do_all(actions, seen, recorder)
             return {}
-        contended = await self._contention.left(seen.ref, seen.object, actions, recorder)
-        doing = [one for one in actions if touched(one) not in contended]
-        await self._do_all(doing, seen, recorder)
-        self._contention.repaired(seen.ref, seen.object, doing)
-        return contended
+        backed_off = await self._conflicts.noted_each(keys, recorder)
+        await self._do_all([one for one in actions if plans.written(one) not in backed_off], seen, recorder)
+        for name in keys.keys() - backed_off.keys():
+            self._conflicts.repaired(keys[name])
+        return backed_off
 
     async def _in_shoot_namespace(self, ref: ObjectRef, recorder: Recorder) -> bool:
         at = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
@@ -212,12 +214,17 @@ def quarantine() -> EventIntent:
     return EventIntent(type="Warning", reason="SetAside", note=note)
 
 
-def _paused(contended: Mapping[str, float]) -> Outcome:
+def _paused(backed_off: Mapping[str, float]) -> Outcome:
     note = (
-        f"somebody changes DNSRecord {', '.join(contended)} back again and again; "
+        f"somebody changes DNSRecord {', '.join(backed_off)} back again and again; "
         "two programs want it to be different"
     )
-    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), min(contended.values())), note)
+    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), min(backed_off.values())), note)
+
+
+def _conflict_key(seen: Seen, record: str) -> Hashable:
+    ingress = seen.object
+    return seen.ref, ingress.uid, ingress.generation, tuple(wanted.targets(ingress)), record
 
 
 def _outcome(actions: Sequence[Action]) -> Outcome:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from bus.messages import EventIntent, StatusIntent
 from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef
 from workers.lifecycle import statuses
 from workers.lifecycle.operations import Patch
+from workers.lifecycle.world import World
 from workers.recorder import Recorder
 
 
@@ -17,8 +17,9 @@ from workers.recorder import Recorder
 class Reporter:
     """What this run says about the object, each time expecting that nobody else has spoken since."""
 
+    world: World
+    ref: ObjectRef
     recorder: Recorder
-    send: Callable[[StatusIntent, int], Any]
     object: Object
     sequence: int
     spoken: bool = False
@@ -29,7 +30,7 @@ class Reporter:
         intent = StatusIntent(uid=self.object.uid, patch=patch, events=events, version=version)
 
         async def act() -> None:
-            self.sequence = await self.send(intent, self.sequence)
+            self.sequence = await self.world.report(self.ref, intent, self.sequence)
 
         # What is said is the effect, not about which version it was.
         await self.recorder.call(

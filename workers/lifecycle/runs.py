@@ -27,14 +27,14 @@ from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
+from workers.conflictbackoff import ConflictBackoff
 from workers.lifecycle import operations, predicates, statuses
-from workers.lifecycle.conflictbackoff import ConflictBackoff, Noticing
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run
 from workers.lifecycle.operations import Flow, Patch
 from workers.lifecycle.reporting import Reporter, same_failure, with_report
 from workers.lifecycle.shoots import Blocked, ShootFacts
 from workers.lifecycle.world import World
-from workers.recorder import Recorder
+from workers.recorder import ChangeTracker, Recorder
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class LifeCycle:
         self._actuator = actuator
         self._scope = scope
         self._world = world
-        self._patience = ConflictBackoff()
+        self._conflicts = ConflictBackoff()
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Do what the object asks for now, whatever the wish once meant."""
@@ -69,13 +69,31 @@ class LifeCycle:
             insisting = again.wish.model_copy(update={"insist": True})
             return Outcome(Result.WAITING, RequeueAfter(insisting, again.after), str(error))
 
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Report that the object is left alone, since its runs took their process down."""
+        found = await recorder.read(ref)
+        if found is None:
+            return
+        reported, sequence = await self._world.reported(ref, recorder)
+        object = with_report(found, reported)
+        operation = operations.operation(object)
+        flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
+        error = TransientError(
+            "set aside, because working on this object ended the worker process three times in a row; "
+            "it is taken up again when the object changes, or in ten minutes"
+        )
+        now = await clock.now(recorder)
+        patch = statuses.failed(operation, self.kind.words.of(flow), error, object.generation, now)
+        event = EventIntent(type="Warning", reason="SetAside", note=str(error))
+        await Reporter(self._world, ref, recorder, object, sequence).report(patch, event)
+
     async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         reported, sequence = await self._world.reported(ref, recorder)
         found = await recorder.read(ref)
         if found is None:
             return Outcome(Result.GONE)
         object = with_report(found, reported)
-        reporter = self.reporter(ref, recorder, object, sequence)
+        reporter = Reporter(self._world, ref, recorder, object, sequence)
         outcome = await self._decide_on_fresh_sight(ref, object, wish, recorder, reporter, reported)
         if reported and not reporter.spoken and object.status != found.status:
             await self._remind(ref, reported, recorder)
@@ -108,11 +126,6 @@ class LifeCycle:
         if said and await clock.now(recorder) - said > _LONG_SINCE:
             await self._world.remind(ref, recorder)
 
-    def reporter(self, ref: ObjectRef, recorder: Recorder, object: Object, sequence: int) -> Reporter:
-        return Reporter(
-            recorder, lambda intent, expected: self._world.report(ref, intent, expected), object, sequence
-        )
-
     async def _decide(
         self, ref: ObjectRef, object: Object, wish: Wish, recorder: Recorder, reporter: Reporter, live: bool
     ) -> Outcome:
@@ -133,7 +146,7 @@ class LifeCycle:
         held = self.kind.finalizer in object.finalizers
         if flow is Flow.MIGRATE and self.kind.migrates_only_held and not held:
             return Outcome(Result.NOTHING_TO_DO)
-        if seconds := await self._contended(run, wish):
+        if seconds := await self._backed_off(run, wish):
             note = "somebody changes it back again and again; two programs want it to be different"
             return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), seconds), note)
         if not self._wanted(object, wish):
@@ -149,16 +162,12 @@ class LifeCycle:
         reporter.object = begun.object
         return await self._act(begun, flow, wish, reporter)
 
-    async def _contended(self, run: Run, wish: Wish) -> float:
+    async def _backed_off(self, run: Run, wish: Wish) -> float:
         """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
         asked = run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
         if not wish.drift or wish.insist or asked:
             return 0.0
-
-        async def look() -> float:
-            return self._patience.left(run.ref)
-
-        return float(await run.recorder.call("patience", None, look))
+        return await self._conflicts.noted(run.ref, run.recorder)
 
     async def _shoot(self, ref: ObjectRef, recorder: Recorder) -> tuple[ShootFacts | None, Blocked | None]:
         if self.kind.shoot is Need.NEVER:
@@ -215,15 +224,15 @@ class LifeCycle:
         return RequeueAfter(Wish(reason=Reason.DRIFT), self.kind.resync) if self.kind.resync else None
 
     async def _within_deadline(self, run: Run, flow: Flow, wish: Wish) -> dict[str, Any]:
-        noticing = Noticing(run.recorder)
+        tracker = ChangeTracker(run.recorder)
         try:
             async with asyncio.timeout(self.kind.deadline):
-                return await self._actuate(dataclasses.replace(run, recorder=noticing), flow)
+                return await self._actuate(dataclasses.replace(run, recorder=tracker), flow)
         except TimeoutError as error:
             raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
         finally:
-            if noticing.changed and wish.drift:
-                self._patience.repaired(run.ref)
+            if tracker.changed and wish.drift:
+                self._conflicts.repaired(run.ref)
 
     async def _actuate(self, run: Run, flow: Flow) -> dict[str, Any]:
         match flow:

@@ -16,10 +16,10 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.telemetry import metrics
 from workers.edge import takeover
 from workers.edge.controller import EdgeController
+from workers.handler import ReconcilingHandler
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.addresses import Addresses
-from workers.loadbalancer.service.handler import ServiceHandler
 from workers.loadbalancer.service.mapping import ServiceMapping
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
@@ -63,7 +63,7 @@ def parts(
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
-    handler = ServiceHandler(bus, clusters, world, store, runs)
+    handler = ReconcilingHandler(bus, clusters, runs, store.complete.wait)
     edge = EdgeController(bus, clusters, registry, store, states, attachment, settings, queue, machines)
 
     async def measure() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from windowbox.errors import Refused
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, RUNTIME, ObjectRef
-from workers.lifecycle.conflictbackoff import ConflictBackoff, Noticing
+from workers.conflictbackoff import ConflictBackoff
+from workers.recorder import ChangeTracker
 
 T = TypeVar("T")
 
@@ -29,35 +30,35 @@ class Clock:
 
 def test_each_repair_waits_twice_as_long_as_the_one_before_up_to_a_minute() -> None:
     clock = Clock()
-    patience = ConflictBackoff(clock)
+    conflicts = ConflictBackoff(clock)
     pauses = []
     for _ in range(13):
-        pauses.append(patience.left(ONE))
+        pauses.append(conflicts.remaining(ONE))
         clock.now += pauses[-1]
-        patience.repaired(ONE)
+        conflicts.repaired(ONE)
     assert pauses == [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
-    assert patience.left(OTHER) == 0
+    assert conflicts.remaining(OTHER) == 0
 
 
 def test_after_a_while_all_is_well_again() -> None:
     clock = Clock()
-    patience = ConflictBackoff(clock)
+    conflicts = ConflictBackoff(clock)
     for _ in range(9):
-        patience.repaired(ONE)
-    assert patience.left(ONE) == 16
+        conflicts.repaired(ONE)
+    assert conflicts.remaining(ONE) == 16
     clock.now += 300
-    patience.repaired(ONE)
-    assert patience.left(ONE) == 0
+    conflicts.repaired(ONE)
+    assert conflicts.remaining(ONE) == 0
 
 
 @given(st.lists(st.floats(0, 10), max_size=60))
 def test_however_fast_the_other_is_repairs_become_few(delays: list[float]) -> None:
     clock = Clock()
-    patience, repairs = ConflictBackoff(clock), 0
+    conflicts, repairs = ConflictBackoff(clock), 0
     for delay in delays:
         clock.now += delay
-        if patience.left(ONE) == 0:
-            patience.repaired(ONE)
+        if conflicts.remaining(ONE) == 0:
+            conflicts.repaired(ONE)
             repairs += 1
     # 1 + 2 + 4 + … + 32 seconds between the first six of those that have to wait, then a minute each time.
     assert repairs <= 5 + 6 + (clock.now - 1000) / 60
@@ -96,13 +97,13 @@ async def _act() -> None: ...
     ],
 )
 async def test_what_changes_the_world_is_noticed(answer: Any, effect: bool, changed: bool) -> None:
-    recorder = Noticing(Simulated(answer))
+    recorder = ChangeTracker(Simulated(answer))
     assert await recorder.call("door", None, _act, effect=effect) == answer
     assert recorder.changed is changed
 
 
 async def test_what_fails_has_changed_nothing() -> None:
-    recorder = Noticing(Simulated(Refused("no")))
+    recorder = ChangeTracker(Simulated(Refused("no")))
     with pytest.raises(Refused):
         await recorder.call("door", None, _act, effect=True)
     assert not recorder.changed

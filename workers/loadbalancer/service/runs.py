@@ -71,6 +71,15 @@ class ServiceRuns:
         except TransientError as error:
             return _again(Result.WAITING, wish, error, first=0.1)
 
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Tell people that the Service is left alone, since its runs took their process down."""
+        found = await recorder.read(ref)
+        if found is None:
+            return
+        _, sequence = await self._world.reported(ref, recorder)
+        intent = StatusIntent(uid=found.uid, patch={}, events=(eventmessages.quarantine(),))
+        await self._world.report(ref, intent, sequence, recorder)
+
     async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         reported, sequence = await self._world.reported(ref, recorder)
         found = None if await self._world.left(ref, recorder) else await recorder.read(ref)

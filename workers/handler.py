@@ -1,0 +1,53 @@
+"""From items of a work queue to runs: the handler that all pools of workers share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from bus import subjects
+from bus.connection import Bus
+from bus.messages import Wish
+from bus.pool import Item, Outcome
+from windowbox.clients.clusters import Clusters
+from windowbox.models.refs import ObjectRef
+from workers.recorder import Recorder
+from workers.recorder_live import LiveRecorder
+
+
+class Reconciler(Protocol):
+    """What the objects of one pool need done."""
+
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        """Reconcile the object as it is now, whatever the wish once meant."""
+
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Report that the object is left alone."""
+
+
+class ReconcilingHandler:
+    """Hands each item to a reconciler, with a recorder that writes to the item's record."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        clusters: Clusters,
+        reconciler: Reconciler,
+        ready: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """`ready` returns once everything that runs depend on has been read from the bus."""
+        self._bus = bus
+        self._clusters = clusters
+        self._reconciler = reconciler
+        self._ready = ready
+
+    async def handle(self, item: Item) -> Outcome:
+        if self._ready:
+            await self._ready()
+        return await self._reconciler.run(subjects.ref(item.key), item.wish, self._recorder(item))
+
+    async def quarantine(self, item: Item) -> None:
+        await self._reconciler.quarantine(subjects.ref(item.key), self._recorder(item))
+
+    def _recorder(self, item: Item) -> LiveRecorder:
+        return LiveRecorder(self._bus, self._clusters, item)
