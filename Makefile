@@ -8,6 +8,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # More arguments for what is run: make test ARGS="tests/sandbox -x"
 ARGS ?=
+# make demo DOWNLOAD=1: official binaries of what is missing, instead of compiling it.
+DOWNLOAD ?=
+DOWNLOADED = $(if $(filter-out 0 no,$(DOWNLOAD)),--download)
 # How many packages of tests run beside each other; 0: none.
 JOBS ?= 2
 # Tests start dozens of API servers: collecting garbage less often saves each a quarter of its CPU.
@@ -20,13 +23,13 @@ help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes once, then instant)
-	@$(BIN)/python -m windowbox.sandbox.setup
+	@$(BIN)/python -m windowbox.sandbox.setup $(DOWNLOADED)
 
 demo: $(STAMP) ## See records, a load balancer and a Bastion at work
-	@$(BIN)/windowbox demo $(ARGS)
+	@$(BIN)/windowbox demo $(DOWNLOADED) $(ARGS)
 
 up: $(STAMP) ## Start the sandbox
-	@$(BIN)/windowbox up $(ARGS)
+	@$(BIN)/windowbox up $(DOWNLOADED) $(ARGS)
 
 down: ## End the sandbox
 	@test ! -x $(BIN)/windowbox || $(BIN)/windowbox down $(ARGS)
@@ -63,14 +66,10 @@ coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
 
 # Tests that lack a program are skipped, and say which; so a lack is no reason to run none.
 programs: $(STAMP)
-	@$(BIN)/python -m windowbox.sandbox.setup || echo "Going on without: tests that need it are skipped."
+	@$(BIN)/python -m windowbox.sandbox.setup $(DOWNLOADED) || echo "Going on without: tests that need it are skipped."
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "windowbox needs Python 3.11 or newer: none is on the PATH" >&2; exit 1; }
-	@echo "Installing Python packages into $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-		-c constraints.txt -e '.[dev,otel]' | grep --line-buffered -E '^(Collecting|Building|Installing|Successfully)' \
-		| cut -c 1-100
-	@$(BIN)/python -c 'import windowbox, pydantic, pytest'
+	@$(BIN)/python -m windowbox.sandbox.pythonpackages
 	@touch $@

@@ -11,7 +11,7 @@ from windowbox.sandbox.simulated import children as simulated
 
 def missing() -> str | None:
     """Why they cannot run here; None if they can."""
-    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+    if reason := servers.missing(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS):
         return reason
     if not simulated.can_listen("127.77.0.1"):
         return "127.77.0.1 is no address of this machine: simulated nodes need all of 127.0.0.0/8"

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windowbox.commands.sandbox import name_option
+from windowbox.commands.sandbox import download_option, name_option
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from windowbox.clients.kube import Kube
+    from windowbox.sandbox.gathering import Background
     from windowbox.sandbox.state import State
 
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "dnsrecords.yaml"
@@ -24,29 +27,25 @@ _PATIENCE = 30.0
 
 @click.command(epilog="\b\nExample:\n  windowbox demo && windowbox down")
 @name_option
-def demo(name: str | None) -> None:
+@download_option
+def demo(name: str | None, download: bool) -> None:
     """Start the sandbox, apply examples/*.yaml, and show each step with the time it took.
 
     First DNS records; then, where real nodes are possible (Linux, as root), a load balancer in front of
     three Pods, of which one loses its machine, and a port that is added while clients go on; last an
     Infrastructure and a Bastion, which bring back what is deleted by hand, and go without a trace. The
     sandbox is left running, for you to play with. A second run shows the same again.
+
+    Programs that are not on this machine are built, once; DNS records are shown as soon as they can be.
     """
-    from windowbox.commands import sandbox
     from windowbox.commands.balancers import demo
     from windowbox.commands.kinds import demo as kinds
-    from windowbox.sandbox import detached, environment, obtain, stages
+    from windowbox.sandbox import environment
     from windowbox.sandbox import state as states
 
     folder = states.folder(name)
-    obtain.obtain(stages.PROGRAMS, click.echo)
-    click.echo(f"Sandbox {folder.name!r} in {folder}")
-    chosen: dict[str, Any] = {}
-    sandbox.choose_nodes(states.read(folder), chosen)
-    state = detached.up(folder, chosen, say=sandbox.say)
-    variables = environment.variables(folder, state)
-    kubeconfig = Path(variables["KUBECONFIG"])
-    asyncio.run(_show(kubeconfig, variables["DNS_SERVER"]))
+    state = _started(folder, download)
+    kubeconfig = Path(environment.variables(folder, state)["KUBECONFIG"])
     if state.options.nodes:
         asyncio.run(demo.show(kubeconfig, state))
     else:
@@ -63,8 +62,65 @@ def demo(name: str | None) -> None:
     )
 
 
+def _started(folder: Path, download: bool) -> State:
+    """The sandbox, with nodes of some kind if it did not run yet, and with records shown."""
+    from windowbox.sandbox import gathering, obtain
+    from windowbox.sandbox import state as states
+    from windowbox.sandbox.nodes import site
+    from windowbox.sandbox.progress import ONCE, Progress
+
+    progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
+    if before and before.running():
+        gathering.gather([*gathering.SERVERS, *gathering.TOOLS], progress, download=download)
+        return _shown(folder, {})
+    gathering.gather(gathering.SERVERS, progress, nodes=not site.unsuited(), download=download)
+    chosen = {"simulated_nodes": 2} if site.impossible() else {"nodes": site.usual()}
+    later = gathering.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
+    if obtain.lacking(later):
+        return _in_two_steps(folder, chosen, gathering.in_background(later, progress, download=download))
+    return _shown(folder, chosen)
+
+
+def _in_two_steps(
+    folder: Path, chosen: dict[str, Any], building: AbstractContextManager[Background]
+) -> State:  # fmt: skip
+    """Show records while what nodes run is built; then start once more, with nodes."""
+    from windowbox.sandbox import detached
+
+    try:
+        with building as background:
+            click.echo("Records need no nodes: they are shown while the programs of nodes are made.")
+            _shown(folder, {"nodes": 0})
+            click.echo("")
+            background.wait()
+    except BaseException:
+        # Whoever tries again shall have nodes.
+        detached.down(folder)
+        raise
+    click.echo("\nNow the same sandbox with nodes; its data is kept.")
+    detached.down(folder)
+    return _up(folder, chosen)
+
+
+def _shown(folder: Path, chosen: dict[str, Any]) -> State:
+    from windowbox.sandbox import environment
+
+    state = _up(folder, chosen)
+    variables = environment.variables(folder, state)
+    asyncio.run(_show(Path(variables["KUBECONFIG"]), variables["DNS_SERVER"]))
+    return state
+
+
+def _up(folder: Path, chosen: dict[str, Any]) -> State:
+    from windowbox.commands import sandbox
+    from windowbox.sandbox import detached
+
+    click.echo(f"Sandbox {folder.name!r} in {folder}")
+    return detached.up(folder, chosen, say=sandbox.say)
+
+
 def _no_nodes(state: State) -> str:
-    """Why there are none, and how to have some."""
+    """Why there are none that are real, and how to have some."""
     from windowbox.sandbox import state as states
     from windowbox.sandbox.nodes import site
 

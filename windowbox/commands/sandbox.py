@@ -18,6 +18,7 @@ import click
 from windowbox.errors import WindowboxError
 
 if TYPE_CHECKING:
+    from windowbox.sandbox.progress import Progress
     from windowbox.sandbox.state import ChildState, State
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -29,6 +30,15 @@ def name_option(function: _Function) -> _Function:
     """`--name`: which sandbox; by default that in WINDOWBOX_SANDBOX, or `default`."""
     return click.option(
         "--name", metavar="NAME", help="Which sandbox, if there are several. [default: default]"
+    )(function)
+
+
+def download_option(function: _Function) -> _Function:
+    """`--download`: get official binaries of what is not here, instead of compiling it."""
+    return click.option(
+        "--download",
+        is_flag=True,
+        help="Download official binaries of what is missing, instead of compiling it.",
     )(function)
 
 
@@ -54,6 +64,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up                        one of each process\n"
     "  windowbox up --workers 4            four workers share the work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
+    "  windowbox up --download             official binaries of what is missing\n"
     "  windowbox up --simulated-nodes 100     many, without machines (anywhere)\n"
     "  windowbox up --port named=5300      a port that never changes\n"
     "  windowbox up --name other           another sandbox beside the first"
@@ -72,27 +83,28 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "--sync-interval", metavar="TIME", callback=_interval,
     help="How often NATS syncs to disk, or `always`. [default: 2m]",
 )  # fmt: skip
+@download_option
 @click.option("--port", "ports", multiple=True, metavar="PROCESS=PORT", help="A fixed port; repeatable.")
-def up(name: str | None, ports: tuple[str, ...], **given: Any) -> None:
+def up(name: str | None, ports: tuple[str, ...], download: bool, **given: Any) -> None:
     """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
 
     With nodes, also what runs on them, in networks of their own that lead nowhere else. Does nothing if it
     runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
     """
-    from windowbox.sandbox import detached, obtain, stages
+    from windowbox.sandbox import detached
     from windowbox.sandbox import state as states
+    from windowbox.sandbox.progress import ONCE, Progress
 
     chosen = {key: value for key, value in given.items() if value is not None}
     if ports:
         chosen["ports"] = dict(map(_port, ports))
     folder = states.folder(name)
-    obtain.obtain(stages.PROGRAMS, click.echo)
     before = states.read(folder)
     if before and before.running() and before.ready:
         detached.up(folder, chosen)
         click.echo(f"The sandbox {folder.name!r} is running already.{_what_next(name)}")
         return
-    choose_nodes(before, chosen)
+    prepare(before, chosen, Progress(click.echo, introduction=ONCE), download=download)
     click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
     began = time.monotonic()
     detached.up(folder, chosen, say=say)
@@ -184,18 +196,22 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
         subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
 
 
-def choose_nodes(before: State | None, chosen: dict[str, Any]) -> None:
-    """The usual nodes, unless somebody has chosen others; and all programs that those need."""
-    from windowbox.sandbox import obtain, packages, stages
+def prepare(
+    before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
+) -> None:  # fmt: skip
+    """Choose the usual nodes, unless somebody has chosen others; and have all programs here."""
+    from windowbox.sandbox import gathering
     from windowbox.sandbox.nodes import site
 
-    if not (before and before.running()):
-        chosen.setdefault("nodes", 0 if chosen.get("simulated_nodes") else site.usual())
-    if chosen.get("nodes") and not site.unsuited():
-        packages.install_for_nodes(click.echo)
-        obtain.obtain(site.PROGRAMS, click.echo)
-    if chosen.get("simulated_nodes"):
-        obtain.obtain(stages.PLAYED_PROGRAMS, click.echo)
+    usual = "nodes" not in chosen and not (before and before.running())
+    if usual:
+        chosen["nodes"] = 0 if chosen.get("simulated_nodes") else site.usual()
+    nodes = bool(chosen.get("nodes")) and not site.unsuited()
+    more = gathering.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
+    gathering.gather([*gathering.SERVERS, *more], progress, nodes=nodes, download=download)
+    if usual and nodes and (reason := site.impossible()):
+        progress.say(f"Going on without real nodes: they need {reason}")
+        chosen["nodes"] = 0
 
 
 def _port(text: str) -> tuple[str, int]:

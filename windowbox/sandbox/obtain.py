@@ -1,78 +1,117 @@
-"""Get the programs that this machine lacks: built from their Go modules, into the user's cache."""
+"""Get the programs that this machine lacks, into the user's cache: built, or downloaded if that is wished."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from windowbox.errors import Missing, Unreachable
-from windowbox.sandbox import binaries, packages
+from windowbox.errors import Unreachable, WindowboxError
+from windowbox.sandbox import binaries, cachelock, gotool, packages, releases
 from windowbox.sandbox.binaries import Found, Program
+from windowbox.sandbox.progress import Job, Progress
 
 _MODULES = Path(__file__).parents[2] / "deploy" / "binaries"
 _PATIENCE = 3600
-_REMIND_AFTER = 30
-
-Say = Callable[[str], None]
 
 
-def obtain(names: Iterable[str], say: Say) -> None:
+def lacking(names: Iterable[str]) -> list[Program]:
+    """Those of the programs `names` that are not here, or too old."""
+    return [binaries.PROGRAMS[name] for name in names if not isinstance(binaries.look(name), Found)]
+
+
+def obtain(names: Iterable[str], progress: Progress, *, download: bool = False) -> None:
     """Have all programs `names` here, new enough. Several processes may ask at once."""
-    lacking = [binaries.PROGRAMS[name] for name in names if not isinstance(binaries.look(name), Found)]
-    if system := [program.name for program in lacking if program.module is None]:
-        packages.install(say)
+    wanted = lacking(names)
+    if system := [program.name for program in wanted if program.module is None]:
+        packages.install(progress)
         for name in system:
             binaries.find(name)
-    built = sorted((program for program in lacking if program.module), key=lambda p: p.module or "")
+    # The servers of few packages come first, so that something is there soon.
+    built = sorted((program for program in wanted if program.module), key=_cost)
     for module, programs in itertools.groupby(built, key=lambda program: program.module):
         assert module is not None
-        _build(module, list(programs), say)
+        _get(module, list(programs), progress, download)
 
 
-def _build(module: str, programs: list[Program], say: Say) -> None:
-    go = shutil.which("go")
-    names = ", ".join(program.name for program in programs)
-    if go is None:
-        raise Missing(f"{names}: not on this machine, and to build it Go is needed: {_how_to_get_go()}")
-    with _lock(module, say):
-        # Whoever held the lock before us may have built the same.
+def _cost(program: Program) -> tuple[bool, str]:
+    return program.module == "kubernetes", program.module or ""
+
+
+def _get(module: str, programs: list[Program], progress: Progress, download: bool) -> None:
+    with cachelock.held(module, progress):
+        # Whoever held the lock before us may have got the same.
         programs = [program for program in programs if not binaries.cached(program).exists()]
+        if download:
+            programs = _download(programs, progress)
         if programs:
-            _compile(go, module, programs, say)
+            _build(module, programs, progress)
 
 
-def _compile(go: str, module: str, programs: list[Program], say: Say) -> None:
-    kept = binaries.cache() / "bin"
-    kept.mkdir(parents=True, exist_ok=True)
+def _download(programs: list[Program], progress: Progress) -> list[Program]:
+    """Download what can be had, and return what is left to build."""
+    left = []
+    for number, program in enumerate(programs):
+        if releases.release(program) is None:
+            left.append(program)
+            continue
+        try:
+            with _folder() as folder:
+                releases.fetch(program, folder / program.name, progress)
+                _keep(program, folder / program.name)
+        except WindowboxError as error:
+            progress.say(f"  {program.name} {program.version}: not downloaded, so it is built: {error}")
+            left.append(program)
+            if isinstance(error, Unreachable):
+                # The others are at the same place: waiting for each of them would take minutes.
+                return [*left, *programs[number + 1 :]]
+    return left
+
+
+def _build(module: str, programs: list[Program], progress: Progress) -> None:
     names = ", ".join(f"{program.name} {program.version}" for program in programs)
-    with tempfile.TemporaryDirectory(dir=kept, prefix=".build-") as folder:
-        target = Path(folder)
-        with (target / "log").open("wb") as log:
+    go = gotool.find(names, progress)
+    with _folder() as folder, progress.job(names, "compiling", "compiled") as job:
+        log = folder / "log"
+        with log.open("wb") as output:
             builder = subprocess.Popen(
-                [go, *_arguments(module, programs, target)],
+                [*(_politely() if progress.held_back else ()), go, *_arguments(module, programs, folder)],
                 cwd=_MODULES / module,
                 env={**os.environ, "CGO_ENABLED": "0"},
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
             )
-            _watch(builder, f"building {names} (once; the first time takes minutes)", say)
+            _watch(builder, names, log, job, progress)
         if builder.returncode:
-            said = (target / "log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise Unreachable(f"go could not build {names}: {' | '.join(said)}")
+            raise Unreachable(f"go could not build {names}: {' | '.join(_complaints(log)[-3:])}")
         for program in programs:
-            path = binaries.cached(program)
-            path.parent.mkdir(exist_ok=True)
-            os.replace(target / program.name, path)
+            _keep(program, folder / program.name)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for what is not complete yet, on the file system of what is."""
+    kept = binaries.cache() / "bin"
+    kept.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept, prefix=".build-") as folder:
+        yield Path(folder)
+
+
+def _keep(program: Program, path: Path) -> None:
+    binaries.cached(program).parent.mkdir(exist_ok=True)
+    os.replace(path, binaries.cached(program))
+
+
+def _politely() -> list[str]:
+    """What is shown meanwhile should not have to wait for the compiler."""
+    nice = shutil.which("nice")
+    return [nice, "-n", "10"] if nice else []
 
 
 def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
@@ -86,50 +125,38 @@ def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
     # go names a program after the end of its package's path, which for etcd is "server".
     output = str(target / programs[0].name) if module == "etcd" else f"{target}{os.sep}"
     return [
-        "build", "-trimpath", "-ldflags", " ".join(flags), "-o", output, *(p.package for p in programs)
+        "build", "-v", "-trimpath", "-ldflags", " ".join(flags), "-o", output, *(p.package for p in programs)
     ]  # fmt: skip
 
 
-def _watch(builder: subprocess.Popen[bytes], what: str, say: Say) -> None:
-    """Wait for the builder, and let people see that it goes on."""
-    began, reminded = time.monotonic(), 0.0
-    live = sys.stdout.isatty()
-    say(what)
+def _watch(
+    builder: subprocess.Popen[bytes], names: str, log: Path, job: Job, progress: Progress
+) -> None:  # fmt: skip
+    """Wait for the builder, and let people see how far it is."""
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 builder.wait(timeout=1)
-                break
-            spent = time.monotonic() - began
-            if spent > _PATIENCE:
-                raise Unreachable(f"{what}: not done after {spent / 60:.0f} minutes")
-            if live:
-                print(f"\r  {spent:.0f} s ", end="", flush=True)
-            elif spent - reminded >= _REMIND_AFTER:
-                reminded = spent
-                say(f"  still building, {spent:.0f} s")
+                return
+            job.detail = _how_far(log.read_text(errors="replace").splitlines())
+            if progress.cancelled.is_set():
+                raise Unreachable(f"{names}: nobody waits for it any more")
+            if job.seconds > _PATIENCE:
+                raise Unreachable(f"{names}: not built after {job.seconds / 60:.0f} minutes")
     finally:
         if builder.poll() is None:
-            builder.kill()
+            builder.terminate()
             builder.wait()
-    if live:
-        print("\r", end="")
-    say(f"  {time.monotonic() - began:.0f} s in all")
 
 
-@contextlib.contextmanager
-def _lock(module: str, say: Say) -> Iterator[None]:
-    binaries.cache().mkdir(parents=True, exist_ok=True)
-    with (binaries.cache() / f"{module}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"another process is building {module}: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _how_far(lines: list[str]) -> str:
+    """`go build -v` tells each module that it downloads, and each package when it is done."""
+    if compiled := sum(" " not in line for line in lines):
+        return f"{compiled} packages"
+    modules = sum(line.startswith("go: downloading") for line in lines)
+    return f"{modules} modules downloaded" if modules else ""
 
 
-def _how_to_get_go() -> str:
-    if sys.platform == "darwin":
-        return "brew install go"
-    return "install the package golang of your distribution, or the archive from the Go project"
+def _complaints(log: Path) -> list[str]:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return [line for line in lines if " " in line and not line.startswith("go: downloading")]

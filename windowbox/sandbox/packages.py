@@ -1,24 +1,28 @@
-"""Programs that come as packages of the operating system: BIND 9, what nodes need, and Docker for tests."""
+"""Programs that come as packages of the operating system: BIND 9, what nodes need, and what tests need."""
 
 from __future__ import annotations
 
+import collections
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
 from pathlib import Path
 
 from windowbox.errors import Missing, Unreachable
+from windowbox.sandbox.progress import Job, Progress
 
-_DEBIAN = ["bind9", "bind9-dnsutils"]
-_DOCKER = {"dockerd": "docker.io", "docker-compose": "docker-compose"}
+_BIND = {"named": "bind9", "dig": "bind9-dnsutils"}
+_TESTS = {"dockerd": "docker.io", "docker-compose": "docker-compose", "ssh": "openssh-client"}
 _NODES = {
     "containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2",
     "conntrack": "conntrack", "busybox": "busybox-static", "nsenter": "util-linux", "mount": "mount",
 }  # fmt: skip
 _PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
-_APT = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-qq"]
+_APT = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]
+_SYSTEM = "/usr/sbin"
+_PATIENCE = 900
 
 
 def command() -> str:
@@ -26,7 +30,7 @@ def command() -> str:
     if sys.platform == "darwin":
         return "brew install bind"
     if shutil.which("apt-get"):
-        return f"sudo apt-get install -y {' '.join(_DEBIAN)}"
+        return f"sudo apt-get install -y {' '.join(_BIND.values())}"
     if shutil.which("dnf"):
         return "sudo dnf install -y bind bind-utils"
     if shutil.which("apk"):
@@ -34,30 +38,42 @@ def command() -> str:
     return "install BIND 9.16 or newer (named, dig, nsupdate) with your package manager"
 
 
-def install(say: Callable[[str], None]) -> None:
-    """Install BIND where we may; Missing with the command to type where we may not."""
-    if not _may_install():
+def install(progress: Progress, *, nodes: bool = False) -> None:
+    """Have BIND here, and with it, in one go, what real nodes need; Missing if we may install nothing."""
+    bind = _lacking(_BIND)
+    if bind and not may_install():
         raise Missing(f"BIND 9 (named, dig) is not on this machine: {command()}")
-    _install(_DEBIAN, say)
+    if wanted := [*bind, *(lacking_for_nodes() if nodes and may_install() else ())]:
+        apt_install(wanted, progress)
 
 
-def install_docker(say: Callable[[str], None]) -> None:
-    """Have what the tests of docker-compose.yaml need, where Debian has it; without, they are skipped."""
-    lacking = [package for program, package in _DOCKER.items() if not shutil.which(program)]
-    if not lacking or not shutil.which("apt-get"):
+def install_for_nodes(progress: Progress) -> None:
+    """Have what real nodes need; Missing with the command to type where we may not."""
+    if not (wanted := lacking_for_nodes()):
         return
-    if _may_install():
-        _install(lacking, say)
+    if not may_install():
+        names = " ".join(wanted)
+        raise Missing(
+            f"nodes need {', '.join(wanted)}: install them, on Debian with `apt-get install {names}`"
+        )
+    apt_install(wanted, progress)
+
+
+def install_for_tests(progress: Progress) -> None:
+    """Have what tests need of Docker and SSH, where Debian has it; without, they are skipped."""
+    wanted = _lacking(_TESTS)
+    if not wanted or not shutil.which("apt-get"):
+        return
+    if may_install():
+        apt_install(wanted, progress)
     else:
-        say(f"For the tests of docker-compose.yaml: sudo apt-get install -y {' '.join(lacking)}")
+        progress.say(f"For tests with Docker and SSH: sudo apt-get install -y {' '.join(wanted)}")
 
 
 def lacking_for_nodes() -> list[str]:
     """The packages that real nodes need and this machine has not."""
-    lacking = [package for program, package in _NODES.items() if not _which(program)]
-    if not (plugins() / "bridge").exists():
-        lacking.append("containernetworking-plugins")
-    return list(dict.fromkeys(lacking))
+    plugins_lack = not (plugins() / "bridge").exists()
+    return [*_lacking(_NODES), *(["containernetworking-plugins"] if plugins_lack else [])]
 
 
 def plugins() -> Path:
@@ -65,45 +81,52 @@ def plugins() -> Path:
     return next((folder for folder in _PLUGINS if (folder / "bridge").exists()), _PLUGINS[0])
 
 
-def install_for_nodes(say: Callable[[str], None]) -> None:
-    """Have what real nodes need; Missing with the command to type where we may not."""
-    lacking = lacking_for_nodes()
-    if lacking and not _may_install():
-        raise Missing(f"nodes need {', '.join(lacking)}: sudo apt-get install -y {' '.join(lacking)}")
-    if lacking:
-        _install(lacking, say)
+def may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def apt_install(names: list[str], progress: Progress, *options: str, what: str = "packages") -> None:
+    """Install packages, with more options for apt-get."""
+    wanted = " ".join(names)
+    with progress.job(what, f"fetching {wanted} with apt-get", "there") as job:
+        install = ["install", "-y", "--no-install-recommends", *options, *names]
+        # The lists of packages may be old, or absent in a small image; getting them takes longer than trying.
+        if _apt(job, *install) is None:
+            return
+        _apt(job, "update")
+        if complaint := _apt(job, *install):
+            raise Unreachable(f"apt-get could not install {wanted}: {complaint}")
+
+
+def _lacking(packages: dict[str, str]) -> list[str]:
+    return list(dict.fromkeys(package for program, package in packages.items() if not _which(program)))
 
 
 def _which(program: str) -> str | None:
     # Debian keeps servers where the PATH of a user does not look.
-    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"]))
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), _SYSTEM]))
 
 
-def _may_install() -> bool:
-    return os.geteuid() == 0 and shutil.which("apt-get") is not None
-
-
-def _install(names: list[str], say: Callable[[str], None]) -> None:
-    say(f"installing {' '.join(names)} with apt-get")
-    # The lists of packages may be old, or absent in a small image; asking for them takes longer than trying.
-    if _apt("install", "-y", "--no-install-recommends", *names):
-        return
-    _apt("update")
-    if not _apt("install", "-y", "--no-install-recommends", *names):
-        wanted = " ".join(names)
-        raise Unreachable(
-            f"apt-get could not install {wanted}: try `sudo apt-get install {wanted}` to see why"
-        )
-
-
-def _apt(*arguments: str) -> bool:
-    answer = subprocess.run(
+def _apt(job: Job, *arguments: str) -> str | None:
+    """Run apt-get, telling which package it is at; what it complained of if it failed."""
+    apt = subprocess.Popen(
         [*_APT, *arguments],
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=600,
-        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     )
-    return answer.returncode == 0
+    limit = threading.Timer(_PATIENCE, apt.kill)
+    limit.start()
+    last: collections.deque[str] = collections.deque(maxlen=1)
+    with apt:
+        assert apt.stdout
+        for line in apt.stdout:
+            if line.startswith(("Setting up ", "Unpacking ")):
+                job.detail = " ".join(line.split()[:-1]).lower()
+            if line.startswith("E: "):
+                last.append(line[3:].strip())
+    limit.cancel()
+    return None if apt.returncode == 0 else (last or ["it did not say why"])[0]

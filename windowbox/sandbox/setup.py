@@ -1,35 +1,26 @@
-"""`python -m windowbox.sandbox.setup`: have every program here that the sandbox runs."""
+"""`python -m windowbox.sandbox.setup`: have every program here that the sandbox runs and tests need."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import binaries, obtain, packages
+from windowbox.sandbox import binaries, obtain, openssh, packages, stages
 from windowbox.sandbox.binaries import PROGRAMS, Found, Program
 from windowbox.sandbox.nodes import site
+from windowbox.sandbox.progress import Progress
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Get what can be got. What cannot does not keep the rest from coming."""
-    complaints = []
-    wanted = _wanted()
-    # One of each origin at a time, so that a missing package does not hide a missing compiler.
-    for origin in dict.fromkeys(program.module for program in wanted):
-        names = [program.name for program in wanted if program.module == origin]
-        try:
-            obtain.obtain(names, _say)
-        except WindowboxError as error:
-            complaints.append(str(error))
-    if not site.unsuited():
-        try:
-            packages.install_for_nodes(_say)
-        except WindowboxError as error:
-            _say(f"Going on without real nodes: {error}")
-    try:
-        packages.install_docker(_say)
-    except WindowboxError as error:
-        _say(f"Going on without Docker: {error}")
+    progress = Progress(_say)
+    wanted = _wanted(progress)
+    with ThreadPoolExecutor(1, "packages") as pool:
+        installing = pool.submit(_install, progress)
+        complaints = _build(wanted, progress, download="--download" in arguments)
+        complaints = [*installing.result(), *complaints]
     for name in (program.name for program in wanted):
         found = binaries.look(name)
         if isinstance(found, Found):
@@ -39,12 +30,42 @@ def main() -> int:
     return 1 if complaints else 0
 
 
-def _wanted() -> list[Program]:
+def _build(wanted: list[Program], progress: Progress, *, download: bool) -> list[str]:
+    """One of each origin at a time, so that a missing module does not hide a broken compiler."""
+    complaints = []
+    for origin in dict.fromkeys(program.module for program in wanted if program.module):
+        names = [program.name for program in wanted if program.module == origin]
+        try:
+            obtain.obtain(names, progress, download=download)
+        except WindowboxError as error:
+            complaints.append(str(error))
+    return complaints
+
+
+def _install(progress: Progress) -> list[str]:
+    """Packages of the system: without BIND nothing works, without the others less does."""
+    complaints = []
+    try:
+        packages.install(progress)
+    except WindowboxError as error:
+        complaints.append(str(error))
+    extras: dict[str, Callable[[Progress], None]] = {"tests with Docker and SSH": packages.install_for_tests}
+    if not site.unsuited():
+        extras |= {"real nodes": packages.install_for_nodes, "SSH in Bastions": openssh.unpack}
+    for what, install in extras.items():
+        try:
+            install(progress)
+        except WindowboxError as error:
+            progress.say(f"Going on without {what}: {error}")
+    return complaints
+
+
+def _wanted(progress: Progress) -> list[Program]:
     """All programs, but for those that would be of no use here."""
     reason = site.unsuited()
-    left_out = [name for name in site.PROGRAMS if reason]
+    left_out = [name for name in site.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
     if left_out:
-        _say(f"Going on without real nodes, which need {reason}: {', '.join(left_out)} left out")
+        progress.say(f"Going on without real nodes, which need {reason}: {', '.join(left_out)} left out")
     return [program for program in PROGRAMS.values() if program.name not in left_out]
 
 
@@ -53,4 +74,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -18,7 +18,7 @@ from windowbox.sandbox.roles import Surroundings
 from windowbox.sandbox.simulated import children as simulated
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
-PLAYED_PROGRAMS = ("kwok", "kube-scheduler")
+SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
 _SERVER_PORTS = (
     "nats-server", "nats-monitor", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
 )  # fmt: skip

@@ -60,7 +60,7 @@ def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
-    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "loadbalancer", "-n", "1", "--simulated")
     assert found["nodes"] == "4 simulated nodes"
     measured = {one["what"]: one for one in found["measured"]}
@@ -77,7 +77,7 @@ def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: 
 
 
 def test_many_load_balancers_are_measured_in_crowds(tmp_path: Path) -> None:
-    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     sizes = ("--services", "2", "--services", "5")
     found = bench(tmp_path, "loadbalancer", "--scale", *sizes, "-n", "1", "--idle", "0.5")
     assert [(one["services"], one["unserved"], one["one_more"]["count"]) for one in found] == [
@@ -95,7 +95,7 @@ def servers_of_nodes(*programs: str) -> None:
 
 
 def test_kinds_that_make_objects_are_measured_at_once_alone_again_and_over_a_restart(tmp_path: Path) -> None:
-    servers_of_nodes(*stages.PLAYED_PROGRAMS)
+    servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "extensions", "-n", "5", "--singles", "2")
     phases = {phase["name"]: phase for phase in found["phases"]}
     assert [(name, phase["count"]) for name, phase in phases.items()] == [

@@ -18,7 +18,7 @@ OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "simulated_nodes": 2}
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, State]]:
-    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+    if reason := servers.missing(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS):
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("demo") / "kinds"
     try:

@@ -26,7 +26,7 @@ BEHAVIOUR = "simulator.windowbox/behaviour"
 
 @pytest_asyncio.fixture
 async def sandbox(tmp_path: Path) -> AsyncIterator[Supervisor]:
-    if reason := servers.missing(*stages.PROGRAMS, *stages.PLAYED_PROGRAMS):
+    if reason := servers.missing(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS):
         pytest.skip(reason)
     options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
     async with Supervisor.running(tmp_path / "sandbox", options) as running:

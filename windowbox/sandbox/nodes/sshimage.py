@@ -6,19 +6,20 @@ mounted at `/etc/machine/userdata`, and serves SSH.
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from windowbox.sandbox import openssh
 from windowbox.sandbox.nodes import images
 from windowbox.sandbox.nodes.images import Image
 
 SSH = "windowbox.local/ssh:1"
 
-_SERVER = "/usr/sbin/sshd"
-_HELPERS = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")
+_SERVER = "usr/sbin/sshd"
+_HELPERS = ("usr/lib/openssh/sshd-session", "usr/lib/openssh/sshd-auth")
 """What the server consists of since OpenSSH 9.8, and since 10.0."""
 _TOOLS = ("bash", "ssh-keygen")
 _LIBRARY = re.compile(r"(/\S+) \(0x")
@@ -75,16 +76,15 @@ Subsystem sftp internal-sftp
 
 def found() -> list[Image]:
     """The image, if this host has what it is made of."""
-    tools = {name: shutil.which(name) for name in _TOOLS}
-    if not Path(_SERVER).exists() or not all(tools.values()):
+    root, tools = openssh.root(), {name: openssh.tool(name) for name in _TOOLS}
+    if root is None or not all(tools.values()):
         return []
-    programs = {f"bin/{name}": Path(path) for name, path in tools.items() if path}
-    for path in (_SERVER, *_HELPERS):
-        if Path(path).exists():
-            programs[path.lstrip("/")] = Path(path)
+    programs = {f"bin/{name}": path for name, path in tools.items() if path}
+    programs |= {path: root / path for path in (_SERVER, *_HELPERS) if (root / path).exists()}
     shell = next(image for image in images.images() if image.name == images.BUSYBOX)
     texts = {
-        "etc/passwd": _PASSWD, "etc/group": _GROUP, "etc/start": _START, "etc/ssh/sshd_config": _config(),
+        "etc/passwd": _PASSWD, "etc/group": _GROUP, "etc/start": _START,
+        "etc/ssh/sshd_config": _config(sessions=_HELPERS[0] in programs),
         "bin/useradd": _USERADD, "bin/systemctl": _SYSTEMCTL,
     }  # fmt: skip
     return [
@@ -98,15 +98,15 @@ def found() -> list[Image]:
     ]
 
 
-def _config() -> str:
+def _config(sessions: bool) -> str:
     # Behind a load balancer all clients have its address: whom one of them offends would refuse them all.
-    together = Path(_HELPERS[0]).exists()
-    return _CONFIG + ("PerSourcePenalties no\n" if together else "")
+    return _CONFIG + ("PerSourcePenalties no\n" if sessions else "")
 
 
 def _libraries(programs: Iterable[Path]) -> dict[str, Path]:
     """What the programs are linked with, each where the loader looks for it."""
     listed = subprocess.run(
-        ["ldd", *map(str, programs)], capture_output=True, text=True, timeout=20, check=False
-    )
-    return {path.lstrip("/"): Path(path) for path in _LIBRARY.findall(listed.stdout)}
+        ["ldd", *map(str, programs)], env={**os.environ, "LD_LIBRARY_PATH": openssh.libraries()},
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    return {openssh.inside(Path(path)): Path(path) for path in _LIBRARY.findall(listed.stdout)}

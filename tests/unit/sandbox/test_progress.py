@@ -1,0 +1,70 @@
+"""What people see of jobs that take minutes."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+from windowbox.sandbox import progress as module
+from windowbox.sandbox.progress import Progress
+
+
+def test_each_job_is_told_when_it_begins_and_when_it_is_done() -> None:
+    said: list[str] = []
+    progress = Progress(said.append, introduction="Once:\n", live=False)
+    for what in ("etcd", "kubelet"):
+        with progress.job(what, "compiling", "compiled"):
+            pass
+    assert said == [
+        "Once:\n  etcd: compiling",
+        "  etcd: compiled in 0 s", "  kubelet: compiling", "  kubelet: compiled in 0 s",
+    ]  # fmt: skip
+
+
+def test_a_job_that_fails_is_not_called_done() -> None:
+    said: list[str] = []
+    with pytest.raises(OSError), Progress(said.append, live=False).job("etcd", "compiling", "compiled"):
+        raise OSError
+    assert len(said) == 1
+
+
+def test_in_between_it_is_told_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REMIND_AFTER", 0.01)
+    told = threading.Event()
+
+    def say(text: str) -> None:
+        if re.fullmatch(r"    … etcd: 12 packages, 0 s", text):
+            told.set()
+
+    with Progress(say, live=False).job("etcd", "compiling", "compiled") as job:
+        job.detail = "12 packages"
+        assert told.wait(20)
+
+
+def test_what_is_held_back_is_said_later() -> None:
+    said: list[str] = []
+    progress = Progress(said.append, live=False)
+    progress.hold_back()
+    with progress.job("etcd", "compiling", "compiled"):
+        pass
+    assert said == []
+    progress.go_on()
+    assert len(said) == 2
+
+
+def test_on_a_terminal_one_line_shows_all_jobs_and_makes_way_for_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    progress = Progress(print, live=True)
+    with progress.job("etcd", "compiling", "compiled"), progress.job("bind9", "fetching", "there") as job:
+        job.detail = "setting up bind9, which takes a long time"
+        progress.say("something else")
+    shown = capsys.readouterr().out
+    lines = [line.rpartition("\033[K")[2] for line in shown.splitlines()]
+    assert "something else" in lines
+    live = re.findall(r"\033\[K(  … [^\r\n]*)", shown)
+    assert "  … etcd: 0 s · bind9: setting up bind9" in "".join(live)
+    assert max(map(len, live)) <= 39
