@@ -9,8 +9,8 @@ import pytest
 from tests.servers.nameserver.conftest import ZONE, Named, Opener, rrset, settings
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages, ownership
+from windowbox.clients.nameserver.changes import Delete, Replace
 from windowbox.clients.nameserver.connection import connected
-from windowbox.clients.nameserver.intentions import Delete, Replace
 from windowbox.clients.nameserver.ownership import Held, Unclaimed
 from windowbox.errors import Refused
 from windowbox.models.recordsets import RecordKey
@@ -112,10 +112,10 @@ async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
 ) -> None:
     await nameserver.replace(ZONE, OURS, owner="you")
     record = messages.packed(OTHER, ZONE)
-    intention = Delete(OTHER.key, record, "me") if deleting else Replace(OTHER.key, record, "me")
+    change = Delete(OTHER.key, record, "me") if deleting else Replace(OTHER.key, record, "me")
     update = messages.Update(ZONE)
-    ownership.guard(update, intention, claim, ZONE)
-    ownership.change(update, intention, ZONE)
+    ownership.guard(update, change, claim, ZONE)
+    ownership.write(update, change, ZONE)
     connection = await connected("127.0.0.1", named.port, "the server", None, 5)
     [reply] = await connection.exchange([update.finish()])
     connection.close()

@@ -17,10 +17,10 @@ from tests.servers.nameserver.conftest import (
 )
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.nameserver.batches import BatchSender, Counters
+from windowbox.clients.nameserver.changes import Change, ChangeQueue, Delete, Item, Replace
 from windowbox.clients.nameserver.classify import Failure
 from windowbox.clients.nameserver.connection import connected
-from windowbox.clients.nameserver.courier import Counters, Courier
-from windowbox.clients.nameserver.intentions import Backlog, Delete, Intention, Item, Replace
 from windowbox.clients.nameserver.messages import packed
 from windowbox.errors import Conflict, TransientError, Unreachable
 from windowbox.models.recordsets import RecordSet
@@ -44,7 +44,7 @@ async def test_a_batch_keeps_to_its_octets(named: Named, nameserver: Nameserver)
 
 
 @rule("DN-4", "DN-68", "DN-104")
-async def test_the_newest_of_many_intentions_wins_and_all_share_its_outcome(
+async def test_the_newest_of_many_changes_wins_and_all_share_its_outcome(
     named: Named, nameserver: Nameserver
 ) -> None:
     storm = [rrset("x", "A", f"10.0.0.{n}") for n in range(200)]
@@ -162,7 +162,7 @@ async def test_a_deletion_that_left_the_record_there_is_not_believed(
     kept, gone = Item(deleting(wanted)), Item(deleting(rrset("y", "A", "1.1.1.1")))
     for item in (kept, gone):
         item.waiters.append(waiter())
-    await Courier(connection, ZONE, frozenset(), Counters())._prove([kept, gone])
+    await BatchSender(connection, ZONE, frozenset(), Counters())._prove([kept, gone])
     connection.close()
 
     assert gone.waiters[0].result() is None
@@ -170,11 +170,11 @@ async def test_a_deletion_that_left_the_record_there_is_not_believed(
         kept.waiters[0].result()
 
 
-def replacing(wanted: RecordSet) -> Intention:
+def replacing(wanted: RecordSet) -> Change:
     return Replace(wanted.key, packed(wanted, ZONE))
 
 
-def deleting(wanted: RecordSet) -> Intention:
+def deleting(wanted: RecordSet) -> Change:
     return Delete(wanted.key, packed(wanted, ZONE)._replace(rdatas=()))
 
 
@@ -184,7 +184,7 @@ def waiter() -> asyncio.Future[None]:
 
 @rule("DN-32", "DN-68")
 async def test_a_name_under_way_is_left_alone_and_deletions_come_first() -> None:
-    backlog = Backlog()
+    backlog = ChangeQueue()
     backlog.add(replacing(rrset("x", "A", "1.1.1.1")), waiter())
     backlog.add(deleting(rrset("x", "CNAME", "a.b")), waiter())
     batch = backlog.take(10, 1000)
@@ -197,7 +197,7 @@ async def test_a_name_under_way_is_left_alone_and_deletions_come_first() -> None
 
 
 async def test_what_comes_back_goes_first_unless_something_newer_waits() -> None:
-    backlog = Backlog()
+    backlog = ChangeQueue()
     older = waiter()
     backlog.add(replacing(rrset("x", "A", "1.1.1.1")), older)
     backlog.add(replacing(rrset("z", "A", "1.1.1.1")), waiter())
@@ -205,7 +205,7 @@ async def test_what_comes_back_goes_first_unless_something_newer_waits() -> None
     backlog.add(replacing(rrset("y", "A", "2.2.2.2")), waiter())
     backlog.add(replacing(rrset("x", "A", "2.2.2.2")), waiter())
     backlog.release(batch)
-    backlog.put_back(batch)
+    backlog.requeue(batch)
 
     again = backlog.take(10, 1000)
     assert [item.key.name.split(".")[0] for item in again] == ["z", "y", "x"]
@@ -214,8 +214,8 @@ async def test_what_comes_back_goes_first_unless_something_newer_waits() -> None
 
 
 async def test_a_full_queue_lets_nobody_in_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windowbox.clients.nameserver.intentions.MOST_WAITING", 2)
-    backlog = Backlog()
+    monkeypatch.setattr("windowbox.clients.nameserver.changes.MOST_WAITING", 2)
+    backlog = ChangeQueue()
     for n in range(2):
         backlog.add(replacing(rrset(f"x{n}", "A", "1.1.1.1")), waiter())
     outside = asyncio.create_task(backlog.room())

@@ -1,4 +1,4 @@
-"""What a name server's answer means: whose fault it is, when to try again, and what to tell whom."""
+"""What a name server's answer means: which side is at fault, when to retry, and the error to show."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from windowbox.clients.nameserver import messages
 from windowbox.errors import Conflict, Malformed, Refused, TransientError, WindowboxError
 
 PERSON_SOON = ("ERR_RETRYABLE_CONFIGURATION_PROBLEM",)
-"""Somebody has to change something, and once they did we succeed by ourselves."""
+"""A person has to change something; after that a retry succeeds."""
 PERSON = ("ERR_CONFIGURATION_PROBLEM",)
 SLOW = 30.0
-"""Seconds before what needs a person is tried again."""
+"""Seconds until the retry of an error that needs a person."""
 
 
 class Scope(enum.Enum):

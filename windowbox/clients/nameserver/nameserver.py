@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 from windowbox.clients.nameserver import messages
-from windowbox.clients.nameserver.courier import as_wanted, read_back
-from windowbox.clients.nameserver.intentions import Delete, Replace
+from windowbox.clients.nameserver.batches import as_wanted, read_back
+from windowbox.clients.nameserver.changes import Delete, Replace
 from windowbox.clients.nameserver.messages import Packed
 from windowbox.clients.nameserver.signing import TsigKey
 from windowbox.clients.nameserver.zonequeue import ZoneQueue, ZoneStats
@@ -44,8 +44,8 @@ class Nameserver:
         """
         settings = self._zone(zone)
         record = messages.packed(wanted, settings.name)
-        intention = Replace(wanted.key, record, owner or settings.ownership, previous_owner)
-        await self._queue(settings, key).submit(intention)
+        change = Replace(wanted.key, record, owner or settings.ownership, previous_owner)
+        await self._queue(settings, key).submit(change)
 
     async def delete(
         self,
@@ -56,7 +56,7 @@ class Nameserver:
         owner: str | None = None,
         unless_changed: RecordSet | None = None,
     ) -> None:
-        """Make the RRset go away: proved by the server. Safe to repeat.
+        """Delete the RRset: proved by the server. Safe to repeat.
 
         What belongs to another owner, or is no longer what `unless_changed` says, is left alone.
         """
@@ -64,8 +64,8 @@ class Nameserver:
         name, place = messages.pack_name(record.name), messages.owner(record.name, settings.name)
         values = messages.packed(unless_changed, settings.name).rdatas if unless_changed else ()
         old = Packed(name, place, messages.NUMBERS[record.type], 0, ())
-        intention = Delete(record, old, owner or settings.ownership, values)
-        await self._queue(settings, key).submit(intention)
+        change = Delete(record, old, owner or settings.ownership, values)
+        await self._queue(settings, key).submit(change)
 
     async def read(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> RecordSet | None:
         """What the update server answers for `record`, a wildcard's answer included."""
@@ -137,7 +137,7 @@ class Nameserver:
 
 
 class _Listener:
-    """Remembers each zone once, however often it is announced before somebody asks."""
+    """Remembers each zone once, however often it is announced before it is read."""
 
     def __init__(self) -> None:
         self._zones: dict[str, None] = {}

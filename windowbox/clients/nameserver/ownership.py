@@ -1,4 +1,4 @@
-"""Whose a record is, written beside it: a TXT record that only its owner's changes get past.
+"""The owner of a record, in a TXT record beside it that guards every change.
 
 An owner claims a name and type that nobody holds, and from then on every change names the owner as its
 condition, so that the server itself keeps others out, without a moment between looking and writing.
@@ -13,7 +13,7 @@ import hashlib
 from dataclasses import dataclass
 
 from windowbox.clients.nameserver import messages
-from windowbox.clients.nameserver.intentions import Delete, Intention, Replace
+from windowbox.clients.nameserver.changes import Change, Delete, Replace
 from windowbox.clients.nameserver.messages import Packed, Reply, Update
 from windowbox.models.recordsets import RecordKey
 
@@ -23,19 +23,19 @@ _HERITAGE = "heritage=windowbox,owner="
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """We hold it, or who hands it over to us does."""
+    """Held by us, or by the owner that hands it over."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """Nobody has claimed it: it must not exist, so that claiming it takes it from nobody."""
+    """Without an owner: it must not exist, so that the claim takes it from no one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoptable:
-    """Nobody has claimed it, and it does exist: it must be exactly what we want."""
+    """Without an owner, but there: it must be exactly what is wanted."""
 
 
 Claim = Held | Unclaimed | Adoptable
@@ -63,41 +63,41 @@ def owner_found(reply: Reply) -> str | None:
     return next((text.removeprefix(_HERITAGE) for text in texts if text.startswith(_HERITAGE)), None)
 
 
-def guard(update: Update, intention: Intention, claim: Claim | None, zone: str) -> None:
-    """Write down under which conditions `intention` may happen."""
-    record = intention.record
-    match intention, claim:
+def guard(update: Update, change: Change, claim: Claim | None, zone: str) -> None:
+    """Add the prerequisites of `change` to the update."""
+    record = change.record
+    match change, claim:
         case Delete(unless_changed=values), None if values:
             update.guard_present(record.owner, record.type, values)
         case _, None:
             pass
         case _, Held(owner):
-            held = mark(intention.key, zone, owner)
+            held = mark(change.key, zone, owner)
             update.guard_present(held.owner, held.type, held.rdatas)
         case _, Unclaimed():
             update.guard_absent(record.owner, record.type)
-            _guard_unmarked(update, intention, zone)
+            _guard_unmarked(update, change, zone)
         case Replace(), Adoptable():
             update.guard_present(record.owner, record.type, record.rdatas)
-            _guard_unmarked(update, intention, zone)
+            _guard_unmarked(update, change, zone)
         case Delete(unless_changed=values), Adoptable():
             update.guard_present(record.owner, record.type, values)
-            _guard_unmarked(update, intention, zone)
+            _guard_unmarked(update, change, zone)
 
 
-def change(update: Update, intention: Intention, zone: str) -> None:
-    """Write down what `intention` changes, mark included."""
-    match intention:
+def write(update: Update, change: Change, zone: str) -> None:
+    """Add what `change` writes to the update, the mark included."""
+    match change:
         case Replace(owner=None):
-            update.replace(intention.record)
+            update.replace(change.record)
         case Replace(owner=str(owner)):
-            update.replace(intention.record)
-            update.replace(mark(intention.key, zone, owner))
+            update.replace(change.record)
+            update.replace(mark(change.key, zone, owner))
         case Delete():
-            update.delete(intention.record.owner, intention.record.type)
-            if intention.owner:
-                update.delete(messages.owner(mark_name(intention.key, zone), zone), messages.TXT)
+            update.delete(change.record.owner, change.record.type)
+            if change.owner:
+                update.delete(messages.owner(mark_name(change.key, zone), zone), messages.TXT)
 
 
-def _guard_unmarked(update: Update, intention: Intention, zone: str) -> None:
-    update.guard_absent(messages.owner(mark_name(intention.key, zone), zone), messages.TXT)
+def _guard_unmarked(update: Update, change: Change, zone: str) -> None:
+    update.guard_absent(messages.owner(mark_name(change.key, zone), zone), messages.TXT)

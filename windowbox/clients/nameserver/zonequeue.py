@@ -1,4 +1,4 @@
-"""The changes of one zone, on their way over one connection."""
+"""The queue of one zone: batches of changes over one connection."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from windowbox.clients.nameserver import connection as connections
 from windowbox.clients.nameserver import messages
+from windowbox.clients.nameserver.batches import BatchSender, Counters, look
+from windowbox.clients.nameserver.changes import Change, ChangeQueue, Item
 from windowbox.clients.nameserver.classify import Failure, ZoneFailed
 from windowbox.clients.nameserver.connection import Connection, TimedOut
-from windowbox.clients.nameserver.courier import Counters, Courier, look
-from windowbox.clients.nameserver.intentions import Backlog, Intention, Item
 from windowbox.clients.nameserver.signing import TsigKey
 from windowbox.errors import Unreachable
 from windowbox.models.dnssettings import DnsSettings, ZoneSettings, split_server
@@ -21,14 +21,14 @@ from windowbox.models.dnssettings import DnsSettings, ZoneSettings, split_server
 logger = logging.getLogger(__name__)
 
 IN_FLIGHT = 2
-"""While one message is under way the next one gathers; a third would only wait in the server."""
+"""While one message is in flight the next one gathers; a third would only wait in the server."""
 LOOK_INTERVAL = 15.0
 """BIND ends connections that were idle for 30 s."""
 UNUSED_AFTER = 600.0
 LONGEST_PROBE_INTERVAL = 600.0
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 MOST_LOSSES = 3
-"""Connections that one change may see ending before it is given back."""
+"""Connections that may be lost under one change before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ Question = Callable[[Connection], Awaitable[list[messages.Reply]]]
 
 
 class ZoneQueue:
-    """Sends at once when nothing is under way, and gathers meanwhile: batches without waiting for them.
+    """Sends at once when nothing is in flight, and gathers meanwhile: batches without a waiting window.
 
     One connection keeps the order of changes; a name under way waits until its outcome is known.
     """
@@ -70,7 +70,7 @@ class ZoneQueue:
         self._settings = settings
         self._announce = announce
         self._kept = kept
-        self._backlog = Backlog()
+        self._changes = ChangeQueue()
         self._counters = Counters()
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
@@ -83,7 +83,7 @@ class ZoneQueue:
         self._away: Failure | None = None
         self._probe_interval = settings.probe_interval
         self._refusals = 0
-        """Servers in a row that were reached, but do not let us change the zone."""
+        """Servers in a row that were reached, but refuse changes of the zone."""
         self._most = zone.max_rrsets
         self._in_flight = 0
         self._connections = 0
@@ -103,16 +103,16 @@ class ZoneQueue:
     def running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def submit(self, intention: Intention) -> None:
-        """Return when the intention, or a newer one for the same records, is proved to have happened."""
+    async def submit(self, change: Change) -> None:
+        """Return when the change, or a newer one of the same records, is proved."""
         self.start()
-        await self._backlog.room()
+        await self._changes.room()
         if not self.running:
             raise self._closed().error()
         if problem := self._outage or self._away:
             raise problem.error()
         waiter = asyncio.get_running_loop().create_future()
-        self._backlog.add(intention, waiter)
+        self._changes.add(change, waiter)
         self._wake.set()
         await waiter
 
@@ -137,7 +137,7 @@ class ZoneQueue:
             rrsets=self._counters.rrsets,
             bisections=self._counters.bisections,
             reconnections=max(0, self._connections - 1),
-            waiting=self._backlog.size,
+            waiting=self._changes.size,
             in_flight=self._in_flight,
             last_rtt=self._counters.last_rtt,
             connected=self.running and self._up.is_set(),
@@ -169,31 +169,31 @@ class ZoneQueue:
         return Failure(Unreachable, f"no server of zone {self._zone.name} could be reached in time")
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
-        """Nobody may wait for a queue that has ended, whatever ended it."""
+        """Fail all waiters when the queue has ended, for whatever reason."""
         if self._connection:
             self._connection.close()
         self._away = self._closed()
-        self._backlog.fail_all(self._away)
+        self._changes.fail_all(self._away)
         self._up.set()  # wakes those who wait for a connection, to be told
         if not task.cancelled() and (error := task.exception()):
             logger.error("zone %s: the queue broke", self._zone.name, exc_info=error)
 
     async def _run(self) -> None:
-        async with asyncio.TaskGroup() as carriers:
+        async with asyncio.TaskGroup() as senders:
             while not self._unused():
                 self._connection = await self._connect()
                 try:
-                    await self._serve(self._connection, carriers)
+                    await self._serve(self._connection, senders)
                 finally:
                     self._up.clear()
                     self._connection.close()
 
     def _unused(self) -> bool:
         idle = asyncio.get_running_loop().time() - self._last_use > UNUSED_AFTER
-        return idle and not self._kept and not self._backlog.size and not self._in_flight
+        return idle and not self._kept and not self._changes.size and not self._in_flight
 
     async def _connect(self) -> Connection:
-        """A connection, however long it takes. After a while those who wait are told, and the next ones."""
+        """A connection, however long it takes. After a while waiting and new changes fail."""
         loop = asyncio.get_running_loop()
         given_up = loop.time() + self._settings.patience
         delay = FIRST_DELAY
@@ -220,14 +220,14 @@ class ZoneQueue:
         if self._away is None:
             logger.warning("zone %s: %s", self._zone.name, failure.text)
         self._away = failure
-        self._backlog.fail_all(failure)
+        self._changes.fail_all(failure)
 
-    async def _serve(self, connection: Connection, carriers: asyncio.TaskGroup) -> None:
+    async def _serve(self, connection: Connection, senders: asyncio.TaskGroup) -> None:
         started = asyncio.get_running_loop().time()
         self._welcome()
         while connection.alive and not self._unused():
             self._wake.clear()
-            self._launch(connection, carriers)
+            self._launch(connection, senders)
             try:
                 async with asyncio.timeout_at(self._next_look):
                     await self._wake.wait()
@@ -243,24 +243,24 @@ class ZoneQueue:
             self._announce(self._zone.name)
 
     async def _not_too_fast(self, started: float) -> None:
-        """A server that ends a connection as soon as it has it is left alone for a moment."""
+        """Back off from a server that closes each new connection at once."""
         self._up.clear()
         if asyncio.get_running_loop().time() - started < 1:
             await asyncio.sleep(FIRST_DELAY)
 
-    def _launch(self, connection: Connection, carriers: asyncio.TaskGroup) -> None:
-        while self._in_flight < IN_FLIGHT and self._backlog.size and connection.alive:
-            batch = self._backlog.take(self._most, self._zone.max_octets)
+    def _launch(self, connection: Connection, senders: asyncio.TaskGroup) -> None:
+        while self._in_flight < IN_FLIGHT and self._changes.size and connection.alive:
+            batch = self._changes.take(self._most, self._zone.max_octets)
             if not batch:
                 return
             self._in_flight += 1
             self._last_use = asyncio.get_running_loop().time()
-            carriers.create_task(self._carry(connection, batch), name=f"batch for {self._zone.name}")
+            senders.create_task(self._send_batch(connection, batch), name=f"batch for {self._zone.name}")
 
-    async def _carry(self, connection: Connection, batch: list[Item]) -> None:
-        courier = Courier(connection, self._zone.name, self._hosts, self._counters)
+    async def _send_batch(self, connection: Connection, batch: list[Item]) -> None:
+        sender = BatchSender(connection, self._zone.name, self._hosts, self._counters)
         try:
-            await courier.carry([item for item in batch if not item.abandoned])
+            await sender.send([item for item in batch if not item.abandoned])
             self._most = min(self._zone.max_rrsets, self._most + 10)
         except Unreachable as error:
             connection.close(error)
@@ -273,21 +273,21 @@ class ZoneQueue:
             raise
         finally:
             self._in_flight -= 1
-            self._backlog.release(batch)
+            self._changes.release(batch)
             self._wake.set()
 
     def _lost(self, batch: list[Item], error: Unreachable) -> None:
-        """Whether what was under way has happened nobody knows. Doing it again does no harm."""
+        """Requeue what was in flight: it may have happened, and repeating it is harmless."""
         if isinstance(error, TimedOut):
             self._most = max(1, self._most // 2)
         open_items = [item for item in batch if not item.settled and not item.abandoned]
         for item in open_items:
             item.losses += 1
         _fail([item for item in open_items if item.losses >= MOST_LOSSES], Failure(Unreachable, str(error)))
-        self._backlog.put_back(item for item in open_items if not item.settled)
+        self._changes.requeue(item for item in open_items if not item.settled)
 
     async def _look(self, connection: Connection) -> None:
-        """See whether the zone is well, and keep the connection from idling."""
+        """Check the health of the zone, and keep the connection from idling."""
         try:
             apex = await look(connection, self._zone.name)
         except Unreachable as error:
@@ -308,7 +308,7 @@ class ZoneQueue:
     async def _look_again(self, connection: Connection) -> None:
         if self._outage is not None and self._route.servers > 1:
             self._refusals = 0
-            connection.close(Unreachable(self._outage.text))  # another server may be better off
+            connection.close(Unreachable(self._outage.text))  # another server may work
         else:
             await self._look(connection)
 
@@ -319,7 +319,7 @@ class ZoneQueue:
             self._announce(self._zone.name)
 
     def _open_breaker(self, failure: Failure) -> None:
-        """Nothing can succeed now: tell everybody, and look again only now and then."""
+        """No change can succeed now: fail all waiters, and probe with back-off (a circuit breaker)."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._next_look and self._outage is not None:
             return
@@ -329,7 +329,7 @@ class ZoneQueue:
         self._outage = replace(failure, retry_after=self._probe_interval)
         self._next_look = loop.time() + self._probe_interval
         self._probe_interval = min(2 * self._probe_interval, LONGEST_PROBE_INTERVAL)
-        self._backlog.fail_all(self._outage)
+        self._changes.fail_all(self._outage)
 
     def _close_breaker(self) -> None:
         if self._outage is not None:

@@ -1,4 +1,4 @@
-"""Brings one batch of intentions to the server and finds out what became of each."""
+"""Sends one batch of changes to the server and finds the outcome of each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from windowbox.clients.nameserver import classify, messages, ownership
+from windowbox.clients.nameserver.changes import Delete, Item, Replace
 from windowbox.clients.nameserver.classify import PERSON_SOON, Failure, Scope, ZoneFailed
 from windowbox.clients.nameserver.connection import Connection
-from windowbox.clients.nameserver.intentions import Delete, Item, Replace
 from windowbox.clients.nameserver.messages import Packed, Update
 from windowbox.clients.nameserver.ownership import Adoptable, Claim, Held, Unclaimed
 from windowbox.errors import Conflict, Malformed, Refused, Unreachable
@@ -17,7 +17,7 @@ from windowbox.errors import Conflict, Malformed, Refused, Unreachable
 logger = logging.getLogger(__name__)
 
 _ALIKE = 8
-"""So many records refused one by one, and none accepted: the rest of the batch would fare no better."""
+"""After so many single refusals, and no acceptance, the rest of the batch is not tried."""
 _PREREQUISITES = {messages.YXDOMAIN, messages.YXRRSET, messages.NXRRSET, messages.NXDOMAIN}
 
 
@@ -31,11 +31,11 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Apex:
-    """What a zone says about itself."""
+    """The SOA and the name servers of a zone."""
 
     serial: int
     hosts: frozenset[str]
-    """Names of its own name servers, whose addresses are not for us to change."""
+    """Names of its own name servers, whose addresses must not be changed."""
 
 
 async def look(connection: Connection, zone: str) -> Apex:
@@ -76,8 +76,8 @@ async def read_back(connection: Connection, records: Sequence[Packed]) -> list[m
     return replies
 
 
-class Courier:
-    """One message is one transaction: one bad record spoils it for its neighbours.
+class BatchSender:
+    """One message is one transaction: one bad record makes the server refuse all.
 
     So what is refused is split in halves until the culprits stand alone, and the others get through.
     """
@@ -90,10 +90,10 @@ class Courier:
         self._claims: dict[int, Claim] = {}
         self._looked = False
 
-    async def carry(self, batch: Sequence[Item]) -> None:
+    async def send(self, batch: Sequence[Item]) -> None:
         """Settle every item of `batch`. Raises Unreachable or ZoneFailed, and then some are not settled."""
         self._protect_hosts(batch)
-        await self._learn_owners([item for item in batch if item.intention.owner and not item.settled])
+        await self._learn_owners([item for item in batch if item.change.owner and not item.settled])
         parts = [[item for item in batch if not item.settled]]
         alike = 0
         while parts:
@@ -126,20 +126,20 @@ class Courier:
             self._judge_owner(item, ownership.owner_found(reply))
 
     def _judge_owner(self, item: Item, found: str | None) -> None:
-        match item.intention, found:
+        match item.change, found:
             case Replace(), None:
                 self._claims[id(item)] = Unclaimed()
             case Delete(unless_changed=values), None if values:
                 self._claims[id(item)] = Adoptable()
             case Delete(), None:
-                logger.info("%s: left alone, as it bears no owner's mark", item.key)
+                logger.info("%s: not changed, as it has no owner's mark", item.key)
                 item.succeed()
             case Replace(owner=me, previous_owner=before), str(owner) if owner in (me, before):
                 self._claims[id(item)] = Held(owner)
             case Delete(owner=me), str(owner) if owner == me:
                 self._claims[id(item)] = Held(owner)
             case Delete(), _:
-                logger.info("%s: left alone, as it belongs to %s", item.key, found)
+                logger.info("%s: not changed, as it belongs to %s", item.key, found)
                 item.succeed()
             case _:
                 text = f"{_named(item)} belongs to {found}: delete it there, or choose another name"
@@ -175,15 +175,15 @@ class Courier:
     def _written(self, part: Sequence[Item]) -> bytes:
         update = Update(self._zone)
         for item in part:
-            ownership.guard(update, item.intention, self._claims.get(id(item)), self._zone)
+            ownership.guard(update, item.change, self._claims.get(id(item)), self._zone)
         for item in part:
-            ownership.change(update, item.intention, self._zone)
+            ownership.write(update, item.change, self._zone)
         return update.finish()
 
     def _settle_refused(self, item: Item, failure: Failure) -> bool:
-        """Settle what was refused on its own. True if it is to be tried in another way instead."""
+        """Settle a change that was refused alone. True if it shall be tried in another way instead."""
         prerequisite = failure.kind is Conflict
-        match item.intention, self._claims.get(id(item)):
+        match item.change, self._claims.get(id(item)):
             case Replace(), Unclaimed() if prerequisite:
                 self._claims[id(item)] = Adoptable()
                 return True
@@ -194,18 +194,18 @@ class Courier:
                 )
                 item.fail(Failure(Refused, text, PERSON_SOON))
             case Delete(), _ if prerequisite:
-                item.succeed()  # it is gone, or somebody else's by now
+                item.succeed()  # it is gone, or belongs to another owner
             case _:
                 item.fail(replace(failure, text=f"{_named(item)}: {failure.text}"))
         return False
 
     async def _prove(self, part: Sequence[Item]) -> None:
-        """NOERROR proves nothing: a server has to ignore some changes without a word. So read them back."""
-        written = [item for item in part if isinstance(item.intention, Replace)]
-        removed = [item for item in part if isinstance(item.intention, Delete)]
-        replies = await read_back(self._connection, [item.intention.record for item in written])
+        """NOERROR is no proof: a server has to ignore some changes silently. So read them back."""
+        written = [item for item in part if isinstance(item.change, Replace)]
+        removed = [item for item in part if isinstance(item.change, Delete)]
+        replies = await read_back(self._connection, [item.change.record for item in written])
         for item, reply in zip(written, replies, strict=True):
-            if as_wanted(item.intention.record, reply):
+            if as_wanted(item.change.record, reply):
                 item.succeed()
             else:
                 await self._explain(item, reply)
@@ -216,7 +216,7 @@ class Courier:
         # A query could be answered by a wildcard; a condition looks at what the zone really holds.
         update = Update(self._zone)
         for item in removed:
-            update.guard_absent(item.intention.record.owner, item.intention.record.type)
+            update.guard_absent(item.change.record.owner, item.change.record.type)
         return update.finish()
 
     async def _prove_absent(self, removed: Sequence[Item]) -> None:
@@ -231,7 +231,7 @@ class Courier:
                 item.fail(Failure(Conflict, text))
 
     async def _explain(self, item: Item, reply: messages.Reply) -> None:
-        name, record = item.key.name, item.intention.record
+        name, record = item.key.name, item.change.record
         soa, everything = await self._connection.exchange(
             [messages.query(record.name, messages.SOA), messages.query(record.name, messages.ANY)]
         )

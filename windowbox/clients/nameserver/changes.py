@@ -1,4 +1,4 @@
-"""What is to become of records, and the queue in which the newest intention about each of them waits."""
+"""Changes of record sets, and the queue in which the newest change of each waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windowbox.clients.nameserver.messages import Packed
 from windowbox.models.recordsets import RecordKey
 
 MOST_WAITING = 50_000
-"""RRsets in one zone's queue; whoever brings more has to wait."""
+"""RRsets in one zone's queue at most; further callers wait."""
 
 _MARK_SIZE = 600  # a mark and the guards about it, whose names are as long as the record's
 
@@ -25,47 +25,47 @@ class Replace:
     record: Packed
     owner: str | None = None
     previous_owner: str | None = None
-    """Who hands the record over to `owner`, if it is still theirs."""
+    """The owner that hands the record over to `owner`, if it still holds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Make the RRset go away."""
+    """Delete the RRset."""
 
     key: RecordKey
     record: Packed
     owner: str | None = None
     unless_changed: tuple[bytes, ...] = ()
-    """Only while it has exactly these values; whatever else is there belongs to somebody else."""
+    """Only while it has exactly these values; other values belong to another owner."""
 
 
-Intention = Replace | Delete
+Change = Replace | Delete
 
 
 class Item:
-    """An intention, and everybody who waits for it."""
+    """A change, and its waiters."""
 
-    __slots__ = ("intention", "losses", "settled", "waiters")
+    __slots__ = ("change", "losses", "settled", "waiters")
 
-    def __init__(self, intention: Intention) -> None:
-        self.intention = intention
+    def __init__(self, change: Change) -> None:
+        self.change = change
         self.waiters: list[asyncio.Future[None]] = []
         self.losses = 0
-        """Connections that ended while it was under way."""
+        """Connections that were lost while it was in flight."""
         self.settled = False
 
     @property
     def key(self) -> RecordKey:
-        return self.intention.key
+        return self.change.key
 
     @property
     def size(self) -> int:
-        guards = sum(12 + len(value) for value in getattr(self.intention, "unless_changed", ()))
-        return self.intention.record.size + guards + (_MARK_SIZE if self.intention.owner else 0)
+        guards = sum(12 + len(value) for value in getattr(self.change, "unless_changed", ()))
+        return self.change.record.size + guards + (_MARK_SIZE if self.change.owner else 0)
 
     @property
     def abandoned(self) -> bool:
-        """Everybody who asked for it has gone away, so that it must not happen any more."""
+        """Whether all waiters are gone, so that it must not be sent any more."""
         return all(waiter.cancelled() for waiter in self.waiters)
 
     def succeed(self) -> None:
@@ -81,8 +81,8 @@ class Item:
                 waiter.set_exception(failure.error())
 
 
-class Backlog:
-    """At most one intention per RRset waits. Names under way are left alone until they are released."""
+class ChangeQueue:
+    """At most one change per RRset waits. Names in flight are skipped until they are released."""
 
     def __init__(self) -> None:
         self._names: dict[str, dict[str, Item]] = {}
@@ -90,14 +90,14 @@ class Backlog:
         self._outside: deque[asyncio.Future[None]] = deque()
         self.size = 0
 
-    def add(self, intention: Intention, waiter: asyncio.Future[None]) -> None:
-        """The newest intention wins; who waited for an older one shares its outcome."""
-        types = self._names.setdefault(intention.key.name, {})
-        item = types.get(intention.key.type)
+    def add(self, change: Change, waiter: asyncio.Future[None]) -> None:
+        """The newest change wins; waiters of an older one share its outcome."""
+        types = self._names.setdefault(change.key.name, {})
+        item = types.get(change.key.type)
         if item is None:
-            item = types[intention.key.type] = Item(intention)
+            item = types[change.key.type] = Item(change)
             self.size += 1
-        item.intention = intention
+        item.change = change
         item.waiters.append(waiter)
 
     def take(self, most: int, octets: int) -> list[Item]:
@@ -121,8 +121,8 @@ class Backlog:
     def release(self, batch: Iterable[Item]) -> None:
         self._busy.difference_update(item.key.name for item in batch)
 
-    def put_back(self, items: Iterable[Item]) -> None:
-        """Let what is not settled wait again, first in line, unless there is a newer intention."""
+    def requeue(self, items: Iterable[Item]) -> None:
+        """Requeue unsettled changes, first in line, unless there is a newer one."""
         older: dict[str, dict[str, Item]] = {}
         for item in items:
             newer = self._names.get(item.key.name, {}).get(item.key.type)
@@ -144,7 +144,7 @@ class Backlog:
         self._let_in(len(self._outside))
 
     async def room(self) -> None:
-        """Wait until the queue takes another intention."""
+        """Wait until the queue has room for another change."""
         while self.size >= MOST_WAITING:
             turn = asyncio.get_running_loop().create_future()
             self._outside.append(turn)
@@ -159,4 +159,4 @@ class Backlog:
 
 
 def _deletes_first(item: Item) -> bool:
-    return isinstance(item.intention, Replace)
+    return isinstance(item.change, Replace)
