@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-PORT = 10256
+from windowbox.models.loadbalancers import KUBE_PROXY_PORT
+
 _REQUEST = b"GET /healthz HTTP/1.1\r\nHost: windowbox\r\nConnection: close\r\n\r\n"
 _TIMEOUT = 1.0
 _TOO_LATE = 0.25
@@ -26,7 +27,7 @@ async def is_healthy(address: str) -> bool | None:
 
 
 async def _status(address: str) -> bytes:
-    reader, writer = await asyncio.open_connection(address, PORT)
+    reader, writer = await asyncio.open_connection(address, KUBE_PROXY_PORT)
     try:
         writer.write(_REQUEST)
         return (await reader.readuntil(b"\r\n")).split()[1]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from windowbox.models.loadbalancers import FAMILIES, Family
 
 Network = IPv4Network | IPv6Network
 
@@ -22,6 +26,11 @@ class Range(BaseModel):
     clusters: tuple[str, ...] = Field(
         ("*",), description="Which clusters' Services get them: ids, or patterns like shoot--*."
     )
+
+    def of_family(self, family: Family) -> list[Network]:
+        """The prefixes of one family."""
+        version = 6 if family == "IPv6" else 4
+        return [prefix for prefix in self.prefixes if prefix.version == version]
 
 
 class LoadBalancerSettings(BaseModel):
@@ -62,3 +71,19 @@ class LoadBalancerSettings(BaseModel):
                 if one.version == other.version and one.overlaps(other):
                     raise ValueError(f"ranges {one} and {other} overlap: give each address to one range")
         return self
+
+
+def range_for(cluster: str, ranges: Iterable[Range]) -> Range | None:
+    """The first of `ranges` that is for `cluster`, or None."""
+    return next((one for one in ranges if matches(cluster, one.clusters)), None)
+
+
+def families_for(cluster: str, ranges: Iterable[Range]) -> tuple[Family, ...]:
+    """The families of which Services of `cluster` can get addresses; both if no range is for it."""
+    found = range_for(cluster, ranges)
+    return tuple(family for family in FAMILIES if found is None or found.of_family(family))
+
+
+def matches(cluster: str, patterns: Iterable[str]) -> bool:
+    """Whether one of `patterns` is the cluster's id, or matches it like a file name."""
+    return any(fnmatchcase(cluster, pattern) for pattern in patterns)

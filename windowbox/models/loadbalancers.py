@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -13,6 +13,8 @@ Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 """In the order in which addresses are shown."""
 Protocol = Literal["TCP", "UDP"]
+KUBE_PROXY_PORT = 10256
+"""Where kube-proxy answers health checks of its node."""
 
 
 def family(address: str) -> Family:
@@ -43,10 +45,10 @@ class Listener:
     address: str
     port: int
     protocol: Protocol
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[Endpoint, ...] = ()
     """Of the address's own family."""
     check: int | None = None
-    """The port at which Envoy asks each endpoint for /healthz; None: all are healthy but those that ail."""
+    """The port of Envoy's health checks (GET /healthz); None: Envoy does none, and `unhealthy` decides."""
     affinity: bool = False
     """Whether a client stays with the endpoint it had before."""
     allowed: tuple[str, ...] | None = None
@@ -83,3 +85,5 @@ class LoadBalancer:
     ref: ObjectRef
     uid: str
     listeners: tuple[Listener, ...]
+    digest: str = field(default="", compare=False)
+    """Of what the Service asks for: see `listeners.digest`."""

@@ -25,7 +25,7 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from windowbox.telemetry import metrics
-from workers.edge import status, wanted
+from workers.edge import status
 from workers.edge.adoption import Adoption
 from workers.edge.desired import DesiredState, LoadBalancers
 from workers.edge.edges import Edges
@@ -317,7 +317,7 @@ def _state(settled: Applied, lacking: str) -> EdgeState:
     names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
     return EdgeState(
         uid=balancer.uid,
-        digest=wanted.digest(balancer),
+        digest=balancer.digest,
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
         problems=dict(settled.problems),
         backends=tuple(names),

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 from bus.connection import Bus
 from bus.registry import Registry
 from bus.views import View
-from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.lbsettings import LoadBalancerSettings, matches
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from workers.edge import nodes, wanted
 from workers.edge.nodehealth import NodeHealth
 from workers.edge.nodes import Backend, Ineligible
-from workers.loadbalancer.ipam import ranges
 from workers.loadbalancer.ipam.entries import Held
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.spec import selection
@@ -152,8 +151,8 @@ class DesiredState:
         addresses = self._store.of(ref, asked.uid)
         if not addresses:
             return _Made(parts, None)
-        balancer = wanted.load_balancer(ref, asked, addresses, backends, pods)
-        return _Made(parts, _without_others(balancer, entries))
+        conflicts = _ports_of_others(ref, entries)
+        return _Made(parts, wanted.load_balancer(ref, asked, addresses, backends, pods, conflicts))
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
@@ -166,7 +165,7 @@ class DesiredState:
 
     def _knows_pods(self, cluster: str) -> bool:
         # Of some clusters slices are not watched: then nodes are trusted to know where Pods are.
-        return cluster in self._slices.listed or ranges.is_direct(cluster, self._settings.direct)
+        return cluster in self._slices.listed or matches(cluster, self._settings.direct)
 
     def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
         if not selection.wants(service, self._settings.classes) or service.deleting:
@@ -174,19 +173,14 @@ class DesiredState:
         return demand_in(ref.cluster, service, self._settings)
 
 
-def _without_others(balancer: LoadBalancer, entries: Iterable[tuple[str, Held]]) -> LoadBalancer:
-    """The same, but for ports that by the book are another's with whom it shares the address.
+def _ports_of_others(ref: ObjectRef, entries: Iterable[tuple[str, Held]]) -> set[tuple[str, str]]:
+    """Addresses and places (`80/TCP`) that are allocated to Services which share an address with `ref`.
 
-    It may ask for them all the same: that its run will refuse them is of no use to clients of the other.
+    `ref` may ask for them all the same: its own run refuses them, clients of the other do not wait.
     """
-    theirs = {
-        (address, place)
-        for address, held in entries
-        for other in held.others(balancer.ref)
-        for place in other.ports
+    return {
+        (address, place) for address, held in entries for other in held.others(ref) for place in other.ports
     }
-    ours = tuple(one for one in balancer.listeners if (one.address, one.place) not in theirs)
-    return replace(balancer, listeners=ours) if len(ours) < len(balancer.listeners) else balancer
 
 
 def _with_health(node: Backend, health: NodeHealth) -> Backend:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-import orjson
-
-from windowbox.clients import kubeproxy
-from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer, family
+from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Endpoint, Family, Listener, LoadBalancer, family
 from windowbox.models.objects import Json, Object
 from windowbox.models.refs import ObjectRef
 from workers.edge.nodes import Backend
-from workers.loadbalancer.spec import fields
+from workers.loadbalancer.spec import fields, listeners
 from workers.loadbalancer.spec.demands import Demand, Port
 
 
@@ -23,36 +20,22 @@ def load_balancer(
     addresses: Mapping[Family, str],
     backends: Collection[Backend],
     slices: Iterable[Object] = (),
+    conflicts: Collection[tuple[str, str]] = (),
 ) -> LoadBalancer:
     """What `demand` comes to at `addresses`; `slices` are the Service's EndpointSlices, as far as they are
-    known.
-
-    One that is drained has no listeners: Envoy takes nothing new, and lets go on what goes on.
+    known. It gets no listener at `conflicts`: addresses and places (`80/TCP`) of others who share them.
     """
-    if demand.drained:
-        return LoadBalancer(ref, demand.uid, ())
-    pods = tuple(slices)
-    ports = [(port, *_endpoints(demand, port, backends, pods)) for port in demand.ports]
-    listeners = [
-        _listener(demand, port, addresses[of], endpoints, check, _vacant(pods, of))
-        for of in demand.families
-        if of in addresses
-        for port, endpoints, check in ports
+    asked = [
+        one for one in listeners.listeners(demand, addresses) if (one.address, one.place) not in conflicts
     ]
-    return LoadBalancer(ref, demand.uid, tuple(listeners))
-
-
-def digest(balancer: LoadBalancer) -> str:
-    """Short for all that is the Service's own, and changes only with it: nothing of nodes and Pods."""
-    own = (asdict(_own(listener)) for listener in balancer.listeners)
-    said = orjson.dumps([balancer.uid, list(own)])
-    return hashlib.sha256(said).hexdigest()[:16]
-
-
-def _own(listener: Listener) -> Listener:
-    # Whether Envoy or the owner of the edge asks kube-proxy is not the Service's business.
-    check = None if listener.check == kubeproxy.PORT else listener.check
-    return replace(listener, endpoints=(), vacant=False, check=check)
+    pods = tuple(slices)
+    by_place = {port.place: _endpoints(demand, port, backends, pods) for port in demand.ports}
+    return LoadBalancer(
+        ref,
+        demand.uid,
+        tuple(_with_endpoints(one, *by_place[one.place], pods) for one in asked),
+        listeners.digest(demand.uid, asked),
+    )
 
 
 def box_name(uid: str) -> str:
@@ -79,13 +62,21 @@ def _endpoints(
     if port.node_port is None:
         return endpoints_of(slices, port), None  # what is not ready is not in there
     nodes = sorted(backends, key=lambda node: node.name)
-    asked = demand.health_port == kubeproxy.PORT and all(node.unhealthy is not None for node in nodes)
+    asked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
     endpoints = (
         Endpoint(address, port.node_port, node.name, unhealthy=asked and of in (node.unhealthy or ()))
         for node in nodes
         for of, address in node.addresses.items()
     )
     return tuple(endpoints), None if asked else demand.health_port
+
+
+def _with_endpoints(
+    listener: Listener, endpoints: Iterable[Endpoint], check: int | None, pods: Iterable[Object]
+) -> Listener:
+    of = family(listener.address)
+    mine = tuple(endpoint for endpoint in endpoints if family(endpoint.address) == of)
+    return replace(listener, endpoints=mine, check=check, vacant=_vacant(pods, of))
 
 
 def _vacant(slices: Iterable[Object], of: Family) -> bool:
@@ -102,31 +93,6 @@ def _vacant(slices: Iterable[Object], of: Family) -> bool:
 def _serves(conditions: Json) -> bool:
     # Where no Pod is ready, those that are about to end are used.
     return conditions.get("ready") is not False or conditions.get("serving") is True
-
-
-def _listener(
-    demand: Demand, port: Port, address: str, endpoints: Iterable[Endpoint], check: int | None, vacant: bool
-) -> Listener:
-    of = family(address)
-    tcp = port.protocol == "TCP"
-    return Listener(
-        address=address,
-        port=port.port,
-        protocol=port.protocol,
-        endpoints=tuple(endpoint for endpoint in endpoints if family(endpoint.address) == of),
-        check=check,
-        affinity=demand.affinity,
-        allowed=_of_family(demand.allowed, of),
-        proxy_protocol=demand.proxy_protocol if tcp else None,
-        idle_timeout=demand.idle_timeout,
-        max_connections=demand.max_connections if tcp else None,
-        vacant=vacant,
-    )
-
-
-def _of_family(prefixes: Iterable[str] | None, of: Family) -> tuple[str, ...] | None:
-    # Where only the other family's are given, nobody of this one may come.
-    return None if prefixes is None else tuple(prefix for prefix in prefixes if family(prefix) == of)
 
 
 def _numbers(slice: Object, port: Port) -> list[int]:

@@ -13,7 +13,7 @@ class EdgeState(Message):
 
     uid: str
     digest: str
-    """Of what the Service asked for when this was said: see `wanted.digest`."""
+    """Of what the Service asked for: see `listeners.digest`."""
     since: str
     """When it was first said so."""
     problems: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)

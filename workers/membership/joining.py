@@ -13,9 +13,9 @@ from bus.registry import Member, Registry
 from bus.views import View
 from windowbox.errors import WindowboxError
 from windowbox.models.joinsettings import JoinSettings
+from windowbox.models.lbsettings import matches
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
-from workers.loadbalancer.ipam import ranges
 from workers.membership import joinannotations
 from workers.membership.joinannotations import Unusable
 
@@ -115,7 +115,7 @@ class Joining:
             return None
         asked = joinannotations.asked(namespace, self.settings.secret)
         if isinstance(asked, Member):
-            return joinannotations.with_kinds(asked, direct=ranges.is_direct(asked.id, self.direct))
+            return joinannotations.with_kinds(asked, direct=matches(asked.id, self.direct))
         return asked
 
 

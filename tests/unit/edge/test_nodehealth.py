@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.running import eventually
 from windowbox.clients import kubeproxy
+from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 from workers.edge.nodehealth import WELL, NodeHealth, Verdict, initial, next_state
 
 NODE = f"127.68.{os.getpid() % 250}"
@@ -49,7 +50,7 @@ async def answering(address: str, said: list[bytes]) -> AsyncIterator[None]:
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, address, kubeproxy.PORT)
+    server = await asyncio.start_server(answer, address, KUBE_PROXY_PORT)
     try:
         yield
     finally:
@@ -79,13 +80,13 @@ async def test_a_node_that_does_not_listen_is_not_well() -> None:
 
 
 async def test_a_node_that_listens_and_says_nothing_is_not_well() -> None:
-    with socket.create_server((f"{NODE}.3", kubeproxy.PORT)):
+    with socket.create_server((f"{NODE}.3", KUBE_PROXY_PORT)):
         assert await kubeproxy.is_healthy(f"{NODE}.3") is False
 
 
 async def test_who_was_stopped_meanwhile_does_not_blame_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubeproxy, "_TOO_LATE", -1.0)  # however soon its end is noticed, that is too late
-    with socket.create_server((f"{NODE}.4", kubeproxy.PORT)):
+    with socket.create_server((f"{NODE}.4", KUBE_PROXY_PORT)):
         assert await kubeproxy.is_healthy(f"{NODE}.4") is None
 
 

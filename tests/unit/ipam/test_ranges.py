@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rules import rule
-from windowbox.models.lbsettings import Network, Range
+from windowbox.models.lbsettings import Network, Range, range_for
 from windowbox.models.loadbalancers import Family
 from workers.loadbalancer.ipam import ranges
 
@@ -39,7 +39,7 @@ def test_a_cluster_has_the_first_range_that_fits(cluster: str, prefix: str | Non
         of("10.0.1.0/24", clusters=("elsewhere", "shoot--*")),
         of("10.0.2.0/24", clusters=("shoot--local--two",)),
     ]
-    found = ranges.range_for(cluster, configured)
+    found = range_for(cluster, configured)
     assert (str(found.prefixes[0]) if found else None) == prefix
 
 

@@ -53,7 +53,7 @@ async def _done(bus: Bus, ref: ObjectRef, asked: Demand) -> None:
     async with contextlib.aclosing(following) as entries:  # type: ignore[type-var]
         async for stored in entries:
             state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
-            if state is not None and looking.drained(ref, asked, state) == asked.drained:
+            if state is not None and looking.drained(asked, state) == asked.drained:
                 return
 
 

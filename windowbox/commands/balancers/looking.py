@@ -12,15 +12,14 @@ from bus.connection import ApiError, Bus
 from bus.messages import Announcement, EventIntent, RunRecord
 from windowbox.errors import Missing
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.edge import status, wanted
+from workers.edge import status
 from workers.edge.status import EdgeStatus, LoadBalancerStatus
 from workers.loadbalancer.edgestate import EdgeState
 from workers.loadbalancer.pool import POOL
 from workers.loadbalancer.service import statuses
-from workers.loadbalancer.spec import fields, selection
+from workers.loadbalancer.spec import fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand, demand_in
 
 State = Literal["serving", "in part", "drained", "not served", "waiting", "leaving"]
@@ -192,9 +191,9 @@ def events(found: Collection[RunRecord]) -> list[Told]:
     ]
 
 
-def drained(ref: ObjectRef, asked: Demand, state: EdgeState | None) -> bool:
+def drained(asked: Demand, state: EdgeState | None) -> bool:
     """Whether the edge carries it as one that takes nothing new."""
-    nothing = wanted.digest(LoadBalancer(ref, asked.uid, ()))
+    nothing = listeners.digest(asked.uid, ())
     return state is not None and (state.uid, state.digest) == (asked.uid, nothing)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bus import subjects
-from windowbox.models.lbsettings import Range
+from windowbox.models.lbsettings import Range, range_for
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam import entries, ranges
@@ -167,7 +167,7 @@ class AddressIndex:
 
     def _home(self, cluster: str) -> int | None:
         if cluster not in self._homes:
-            range_ = ranges.range_for(cluster, self._ranges)
+            range_ = range_for(cluster, self._ranges)
             self._homes[cluster] = None if range_ is None else self._ranges.index(range_)
         return self._homes[cluster]
 

@@ -5,30 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from windowbox.models.lbsettings import Network, Range
-from windowbox.models.loadbalancers import FAMILIES, Family
+from windowbox.models.loadbalancers import Family
 
 _LOCALHOST = (ip_address("127.0.0.1"), ip_address("::1"))
 """Where everybody's servers are."""
-
-
-def range_for(cluster: str, ranges: Iterable[Range]) -> Range | None:
-    """The first of `ranges` that is for `cluster`, or None."""
-    return next((one for one in ranges if _fits(cluster, one.clusters)), None)
-
-
-def offered(cluster: str, ranges: Iterable[Range]) -> tuple[Family, ...]:
-    """The families of which Services of `cluster` can get addresses; both where nothing is known of it."""
-    found = range_for(cluster, ranges)
-    return tuple(one for one in FAMILIES if found is None or _prefixes(found, one))
-
-
-def is_direct(cluster: str, patterns: Iterable[str]) -> bool:
-    """Whether the Pods of `cluster` can be reached without a node port."""
-    return _fits(cluster, patterns)
 
 
 def candidates(range_: Range, family: Family, seed: str) -> Iterator[str]:
@@ -37,7 +20,7 @@ def candidates(range_: Range, family: Family, seed: str) -> Iterator[str]:
     The same Service (its name is the seed) asks for the same address first, and so gets it again where it is
     free; many Services at once rarely ask for the same one. Nothing is held in memory: a prefix may be huge.
     """
-    prefixes = _prefixes(range_, family)
+    prefixes = range_.of_family(family)
     total = sum(prefix.num_addresses for prefix in prefixes)
     if not total:
         return
@@ -56,7 +39,7 @@ def candidates(range_: Range, family: Family, seed: str) -> Iterator[str]:
 
 def size(range_: Range, family: Family) -> int:
     """How many addresses of the family can be given away."""
-    return sum(prefix.num_addresses - _unusable(prefix) for prefix in _prefixes(range_, family))
+    return sum(prefix.num_addresses - _unusable(prefix) for prefix in range_.of_family(family))
 
 
 def contains(range_: Range, address: str) -> bool:
@@ -66,15 +49,6 @@ def contains(range_: Range, address: str) -> bool:
     except ValueError:
         return False
     return any(found in prefix and _usable(found, prefix) for prefix in range_.prefixes)
-
-
-def _fits(cluster: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(cluster, pattern) for pattern in patterns)
-
-
-def _prefixes(range_: Range, family: Family) -> list[Network]:
-    version = 6 if family == "IPv6" else 4
-    return [prefix for prefix in range_.prefixes if prefix.version == version]
 
 
 def _nth(prefixes: Iterable[Network], place: int) -> tuple[IPv4Address | IPv6Address, Network]:

@@ -14,13 +14,12 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
-from workers.edge import wanted
 from workers.loadbalancer.edgestate import EdgeState
 from workers.loadbalancer.service import eventmessages, statuses
 from workers.loadbalancer.service.addresses import Addresses, Given
 from workers.loadbalancer.service.statuses import Standing
 from workers.loadbalancer.service.world import ServiceWorld
-from workers.loadbalancer.spec import demands, fields, selection
+from workers.loadbalancer.spec import demands, fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand
 from workers.recorder import Recorder
 
@@ -128,7 +127,7 @@ class ServiceRuns:
             again = RequeueAfter(Wish(reason=Reason.RETRY, insist=True), _LOOK_AGAIN)
             return Outcome(outcome.result, again, answer.note)
         state = await self._world.edge(seen.ref, recorder)
-        digest = wanted.digest(wanted.load_balancer(seen.ref, demand, answer.addresses, (), ()))
+        digest = listeners.digest(demand.uid, listeners.listeners(demand, answer.addresses))
         if state is None or state.uid != demand.uid or state.digest != digest:
             return await self._await_edge(seen, demand, wish, recorder)
         return await self._tell(seen, demand, answer, state, recorder)

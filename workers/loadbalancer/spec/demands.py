@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from windowbox.clients import kubeproxy
-from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.loadbalancers import FAMILIES, Family, Protocol, family
+from windowbox.models.lbsettings import LoadBalancerSettings, families_for, matches
+from windowbox.models.loadbalancers import FAMILIES, KUBE_PROXY_PORT, Family, Protocol, family
 from windowbox.models.objects import Json, Object
-from workers.loadbalancer.ipam import ranges
 from workers.loadbalancer.spec import fields, options
 from workers.loadbalancer.spec.refusals import Refusal
 
@@ -71,8 +69,8 @@ class Demand:
 
 def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> Demand:
     """What a Service of `cluster` asks for."""
-    direct = ranges.is_direct(cluster, settings.direct)
-    return demand(service, direct=direct, offered=ranges.offered(cluster, settings.ranges))
+    direct = matches(cluster, settings.direct)
+    return demand(service, direct=direct, offered=families_for(cluster, settings.ranges))
 
 
 def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
@@ -93,7 +91,7 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
         families=families,
         ports=() if asked.fatal else ports,
         local=local,
-        health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or kubeproxy.PORT,
+        health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
         allowed=asked.allowed,
         proxy_protocol=asked.proxy_protocol,

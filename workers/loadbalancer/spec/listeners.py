@@ -1,0 +1,55 @@
+"""The listeners that a Service asks for: addresses, ports, and how clients are treated there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+import orjson
+
+from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Family, Listener, family
+from workers.loadbalancer.spec.demands import Demand, Port
+
+
+def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener, ...]:
+    """What `demand` asks for at `addresses`; the endpoints are for the edge to find.
+
+    A Service that is drained asks for no listeners: Envoy takes no new connections, and keeps the open ones.
+    """
+    if demand.drained:
+        return ()
+    return tuple(
+        _listener(demand, port, addresses[of])
+        for of in demand.families
+        if of in addresses
+        for port in demand.ports
+    )
+
+
+def digest(uid: str, listeners: Iterable[Listener]) -> str:
+    """Short for what a Service asks for. It changes with nothing but the Service: see `listeners`."""
+    said = orjson.dumps([uid, [asdict(listener) for listener in listeners]])
+    return hashlib.sha256(said).hexdigest()[:16]
+
+
+def _listener(demand: Demand, port: Port, address: str) -> Listener:
+    tcp = port.protocol == "TCP"
+    own_check = port.node_port is not None and demand.health_port != KUBE_PROXY_PORT
+    return Listener(
+        address=address,
+        port=port.port,
+        protocol=port.protocol,
+        # Whether Envoy or the edge asks kube-proxy is not the Service's business.
+        check=demand.health_port if own_check else None,
+        affinity=demand.affinity,
+        allowed=_of_family(demand.allowed, family(address)),
+        proxy_protocol=demand.proxy_protocol if tcp else None,
+        idle_timeout=demand.idle_timeout,
+        max_connections=demand.max_connections if tcp else None,
+    )
+
+
+def _of_family(prefixes: Iterable[str] | None, of: Family) -> tuple[str, ...] | None:
+    # If only prefixes of the other family are given, all clients of this family are refused.
+    return None if prefixes is None else tuple(prefix for prefix in prefixes if family(prefix) == of)
