@@ -20,6 +20,8 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef
+from workers.loadbalancer.ipam import allocator
+from workers.loadbalancer.ipam.results import AddressRequest
 from workers.loadbalancer.pool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
@@ -89,7 +91,7 @@ async def test_who_waits_and_cannot_be_served_any_more_holds_up_nobody(world: Ba
         await eventually(lambda: settled(parts))
         others = [ObjectRef("elsewhere", SERVICES.id, "ghosts", f"ghost-{number}") for number in range(2)]
         for ghost in others:
-            await parts.store.take(ghost, ghost.name, ["IPv4"])
+            await allocator.allocate(parts.store, AddressRequest(ghost, ghost.name, ("IPv4",)))
         for name in ("spoiled", "patient"):
             await world.service(name)
             await world.told(name, "SyncLoadBalancerFailed")

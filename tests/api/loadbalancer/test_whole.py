@@ -32,6 +32,8 @@ from windowbox.clients.envoy.process import Processes
 from windowbox.errors import Refused, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.ipam import allocator
+from workers.loadbalancer.ipam.results import AddressRequest
 from workers.loadbalancer.pool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
@@ -147,7 +149,7 @@ async def test_who_waits_gets_an_address_though_nobody_lives_to_wake_it(world: B
     async with world.worker() as parts:
         await eventually(lambda: settled(parts))
         for number in range(3):
-            await parts.store.take(_ghost(number), f"uid-{number}", ["IPv4"])
+            await allocator.allocate(parts.store, AddressRequest(_ghost(number), f"uid-{number}", ("IPv4",)))
         await world.service("patient")
         await world.told("patient", "SyncLoadBalancerFailed")
         [(address, holder), *_] = parts.store.holders()
@@ -161,7 +163,7 @@ async def test_who_is_just_told_to_wait_is_woken_all_the_same(
     async with world.worker() as parts:
         await eventually(lambda: settled(parts))
         for number in range(3):
-            await parts.store.take(_ghost(number), f"uid-{number}", ["IPv4"])
+            await allocator.allocate(parts.store, AddressRequest(_ghost(number), f"uid-{number}", ("IPv4",)))
         ended = _held_at_its_end(parts, monkeypatch)
         await world.service("unlucky")
         await world.told("unlucky", "SyncLoadBalancerFailed")

@@ -12,7 +12,8 @@ import sys
 from bus.connection import Access, connected
 from tests.servers.ipam.stores import V4, opened, range_of, service
 from windowbox.errors import TransientError
-from workers.loadbalancer.ipam.results import Allocated
+from workers.loadbalancer.ipam import allocator
+from workers.loadbalancer.ipam.results import AddressRequest, Allocated
 from workers.loadbalancer.ipam.store import AddressStore
 
 _AT_ONCE = 64
@@ -33,7 +34,7 @@ async def main(url: str, prefix: str) -> None:
 
         async def serve(name: str, status: list[str]) -> None:
             async with room:
-                while not (addresses := await _taken(store, name, status)):
+                while not (addresses := await _allocated(store, name, status)):
                     async with changed:
                         await changed.wait()
             print(json.dumps({"name": name, "addresses": addresses}), flush=True)
@@ -41,12 +42,13 @@ async def main(url: str, prefix: str) -> None:
         await asyncio.gather(*(serve(name, status) for name, status in request.items()))
 
 
-async def _taken(store: AddressStore, name: str, status: list[str]) -> list[str]:
+async def _allocated(store: AddressStore, name: str, status: list[str]) -> list[str]:
+    request = AddressRequest(service(name), name, V4, ports=("80/TCP",), adopt=tuple(status))
     try:
-        answer = await store.take(service(name), name, V4, ports=("80/TCP",), adopt=status)
+        answer = await allocator.allocate(store, request)
     except TransientError:
         await asyncio.sleep(0.1)
-        return await _taken(store, name, status)
+        return await _allocated(store, name, status)
     return list(answer.addresses.values()) if isinstance(answer, Allocated) else []
 
 

@@ -11,7 +11,8 @@ from tests.support.running import running, soon
 from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer.ipam.results import Allocated, Answer
+from workers.loadbalancer.ipam import allocator
+from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer
 from workers.loadbalancer.ipam.store import AddressStore, Claim
 
 V4: tuple[Family, ...] = ("IPv4",)
@@ -43,17 +44,21 @@ async def settled(bus: Bus, *prefixes: str) -> AsyncIterator[AddressStore]:
         yield store
 
 
-async def take(
+async def allocate(
     store: AddressStore, name: str, families: Collection[Family] = V4, *, cluster: str = RUNTIME, **asked: Any
 ) -> Answer:
     """Ask for a Service whose uid is its name, unless told otherwise."""
-    asked = {"ports": ["80/TCP"], **asked}
-    return await soon(store.take(service(name, cluster), asked.pop("uid", name), families, **asked))
+    asked = {"uid": name, "ports": ["80/TCP"], **asked}
+    asked |= {field: tuple(asked[field]) for field in ("ports", "requested", "adopt") if field in asked}
+    request = AddressRequest(service(name, cluster), families=tuple(families), **asked)
+    return await soon(allocator.allocate(store, request))
 
 
-async def taken(store: AddressStore, name: str, families: Collection[Family] = V4, **asked: Any) -> list[str]:
+async def allocated(
+    store: AddressStore, name: str, families: Collection[Family] = V4, **asked: Any
+) -> list[str]:
     """The addresses of a Service that gets some."""
-    answer = await take(store, name, families, **asked)
+    answer = await allocate(store, name, families, **asked)
     assert isinstance(answer, Allocated), answer
     return [answer.addresses[of] for of in sorted(answer.addresses)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bus.connection import Bus
-from tests.servers.ipam.stores import BOTH, opened, range_of, service, settled, take, taken
+from tests.servers.ipam.stores import BOTH, allocate, allocated, opened, range_of, service, settled
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected
@@ -19,7 +19,7 @@ TWO = "10.0.0.16/31"
 
 async def waits(store: AddressStore, name: str) -> int:
     """The place in the line of a Service that has to wait."""
-    answer = await take(store, name)
+    answer = await allocate(store, name)
     assert isinstance(answer, Queued), answer
     assert answer.reason == "AddressRangeUsedUp"
     assert "all 2 IPv4 addresses" in answer.note
@@ -27,8 +27,8 @@ async def waits(store: AddressStore, name: str) -> int:
 
 
 async def full(store: AddressStore) -> None:
-    await taken(store, "first")
-    await taken(store, "second")
+    await allocated(store, "first")
+    await allocated(store, "second")
 
 
 async def gone(store: AddressStore, name: str) -> list[ObjectRef]:
@@ -51,7 +51,7 @@ async def test_the_next_address_serves_the_longest_waiting(bus: Bus) -> None:
         assert await gone(store, "first") == [service("third")]
         assert await waits(store, "newcomer") == 4
         assert await waits(store, "fourth") == 2
-        await taken(store, "third")
+        await allocated(store, "third")
         assert await waits(store, "fourth") == 1
         assert await gone(store, "second") == [service("fourth")]
 
@@ -63,8 +63,8 @@ async def test_as_many_are_woken_as_can_be_served(bus: Bus) -> None:
             await waits(store, name)
         await gone(store, "first")
         assert await gone(store, "second") == [service("third"), service("fourth")]
-        await taken(store, "fourth")
-        await taken(store, "third")
+        await allocated(store, "fourth")
+        await allocated(store, "third")
         assert await waits(store, "fifth") == 1
 
 
@@ -75,7 +75,7 @@ async def test_who_goes_while_it_is_its_turn_lets_the_next_have_it(bus: Bus) -> 
         await waits(store, "fourth")
         assert await gone(store, "first") == [service("third")]
         assert await gone(store, "third") == [service("fourth")]
-        await taken(store, "fourth")
+        await allocated(store, "fourth")
         assert store.waiting().keys() <= {service("fourth")}
 
 
@@ -97,11 +97,11 @@ async def test_who_is_served_leaves_the_line_even_if_it_was_stopped_in_between(b
         await store.bucket.catch_up()
         waiter = store.waiting()[service("third")]
         await store.release(service("first"))
-        await taken(store, "third")
+        await allocated(store, "third")
         await store.join_line(service("third"), waiter)
         await store.bucket.catch_up()
         assert await waits(store, "fourth") == 1
-        await taken(store, "third")
+        await allocated(store, "third")
         await store.bucket.catch_up()
         assert list(store.waiting()) == [service("fourth")]
 
@@ -122,18 +122,18 @@ async def test_who_cannot_be_served_lets_those_behind_it_pass(bus: Bus) -> None:
         await waits(store, "fourth")
         await gone(store, "first")
         assert (await store.step_back(service("third"))).wake == (service("fourth"),)
-        await taken(store, "fourth")
+        await allocated(store, "fourth")
         assert (await store.step_back(service("second"))).wake == ()
 
 
 async def test_a_port_that_was_anothers_is_had_once_the_other_goes(bus: Bus) -> None:
     async with settled(bus, TWO) as store:
-        await taken(store, "web", share="word", ports=["80/TCP"])
-        await taken(store, "api", share="word", ports=["443/TCP"])
-        assert isinstance(await take(store, "web", share="word", ports=["80/TCP", "443/TCP"]), Rejected)
+        await allocated(store, "web", share="word", ports=["80/TCP"])
+        await allocated(store, "api", share="word", ports=["443/TCP"])
+        assert isinstance(await allocate(store, "web", share="word", ports=["80/TCP", "443/TCP"]), Rejected)
         assert store.servable() == []
         assert await gone(store, "api") == [service("web")]
-        await taken(store, "web", share="word", ports=["80/TCP", "443/TCP"])
+        await allocated(store, "web", share="word", ports=["80/TCP", "443/TCP"])
         await store.bucket.catch_up()
         assert store.waiting() == {}
 
@@ -143,32 +143,34 @@ async def test_a_port_that_was_anothers_is_had_once_the_other_goes(bus: Bus) -> 
 )
 async def test_who_could_share_an_address_by_now_is_found(bus: Bus, asked: dict[str, Any]) -> None:
     async with settled(bus, TWO) as store:
-        await taken(store, "web", requested=["10.0.0.16"], share="word", ports=["80/TCP"])
-        await taken(store, "second")
-        assert not isinstance(await take(store, "api", share="word", ports=["80/TCP"], **asked), Allocated)
+        await allocated(store, "web", requested=["10.0.0.16"], share="word", ports=["80/TCP"])
+        await allocated(store, "second")
+        assert not isinstance(
+            await allocate(store, "api", share="word", ports=["80/TCP"], **asked), Allocated
+        )
         assert store.servable() == []
-        await taken(store, "web", requested=["10.0.0.16"], share="word", ports=["8080/TCP"])
+        await allocated(store, "web", requested=["10.0.0.16"], share="word", ports=["8080/TCP"])
         await store.bucket.catch_up()
         assert store.servable() == [service("api")]
-        assert await taken(store, "api", share="word", ports=["80/TCP"], **asked) == ["10.0.0.16"]
+        assert await allocated(store, "api", share="word", ports=["80/TCP"], **asked) == ["10.0.0.16"]
 
 
 async def test_an_address_given_back_by_asking_for_less_wakes_the_next(bus: Bus) -> None:
     async with settled(bus, TWO, "fd00::10/127") as store:
-        await taken(store, "first", BOTH)
-        await taken(store, "second", BOTH)
+        await allocated(store, "first", BOTH)
+        await allocated(store, "second", BOTH)
         await waits(store, "third")
-        answer = await take(store, "first", ["IPv6"])
+        answer = await allocate(store, "first", ["IPv6"])
         assert isinstance(answer, Allocated)
         assert answer.wake == (service("third"),)
 
 
 async def test_who_shares_need_not_wait(bus: Bus) -> None:
     async with settled(bus, TWO) as store:
-        await taken(store, "first", share="word", ports=["80/TCP"])
-        await taken(store, "second")
+        await allocated(store, "first", share="word", ports=["80/TCP"])
+        await allocated(store, "second")
         await waits(store, "third")
-        assert await taken(store, "fourth", share="word", ports=["443/TCP"]) == await taken(
+        assert await allocated(store, "fourth", share="word", ports=["443/TCP"]) == await allocated(
             store, "first", share="word", ports=["80/TCP"]
         )
 
@@ -178,8 +180,8 @@ async def test_a_fixed_address_is_not_a_way_past_the_line(bus: Bus) -> None:
         await full(store)
         await waits(store, "third")
         (freed,) = (await store.release(service("first"))).addresses
-        assert isinstance(await take(store, "newcomer", requested=[freed]), Queued)
-        assert await taken(store, "third") == [freed]
+        assert isinstance(await allocate(store, "newcomer", requested=[freed]), Queued)
+        assert await allocated(store, "third") == [freed]
 
 
 async def test_each_range_has_its_own_line(bus: Bus) -> None:
@@ -189,8 +191,8 @@ async def test_each_range_has_its_own_line(bus: Bus) -> None:
         await full(store)
         await waits(store, "third")
         for name in ("first", "second"):
-            await taken(store, name, cluster="shoot")
-        answer = await take(store, "third", cluster="shoot")
+            await allocated(store, name, cluster="shoot")
+        answer = await allocate(store, "third", cluster="shoot")
         assert isinstance(answer, Queued)
         assert answer.place == 1
         assert (await store.release(service("first", "shoot"))).wake == (service("third", "shoot"),)
@@ -202,7 +204,7 @@ async def test_many_who_wait_are_all_served_in_the_end(bus: Bus) -> None:
         served: list[str] = []
 
         async def live(name: str, books: AddressStore) -> None:
-            while not isinstance(await take(books, name), Allocated):
+            while not isinstance(await allocate(books, name), Allocated):
                 await asyncio.wait_for(woken[name].wait(), 30)
                 woken[name].clear()
             served.append(name)
@@ -233,4 +235,4 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
             return await joining(ref, waiter)
 
         monkeypatch.setattr(store, "join_line", late)
-        assert isinstance(await take(store, "third"), Allocated)
+        assert isinstance(await allocate(store, "third"), Allocated)

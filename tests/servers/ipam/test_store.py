@@ -9,7 +9,7 @@ import pytest
 
 from bus import subjects
 from bus.connection import Bus
-from tests.servers.ipam.stores import BOTH, everybody, opened, range_of, service, settled, take, taken
+from tests.servers.ipam.stores import BOTH, allocate, allocated, everybody, opened, range_of, service, settled
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.models.refs import SERVICES, ObjectRef
@@ -25,7 +25,7 @@ SMALL6 = "fd00::10/124"
 @rule("LB-7-families")
 async def test_a_service_gets_an_address_of_each_family(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
-        first, second = await taken(store, "web", BOTH)
+        first, second = await allocated(store, "web", BOTH)
         assert first.startswith("10.0.0.")
         assert second.startswith("fd00::1")
         await store.bucket.catch_up()
@@ -36,25 +36,25 @@ async def test_a_service_gets_an_address_of_each_family(bus: Bus) -> None:
 @rule("LB-11-3")
 async def test_what_a_service_has_it_keeps_whatever_else_changes(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        first = await taken(store, "web")
+        first = await allocated(store, "web")
         for other in range(8):
-            await taken(store, f"other-{other}")
+            await allocated(store, f"other-{other}")
         for change in ({"ports": ["80/TCP", "443/TCP"]}, {"ports": ["53/UDP"]}, {"share": "word"}, {}):
-            assert await taken(store, "web", **change) == first
+            assert await allocated(store, "web", **change) == first
 
 
 async def test_asking_again_writes_nothing(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
-        await taken(store, "web", BOTH)
+        await allocated(store, "web", BOTH)
         before = await last(bus)
-        await taken(store, "web", BOTH)
+        await allocated(store, "web", BOTH)
         assert await last(bus) == before
 
 
 async def test_another_process_gives_the_same_answer_however_late_its_news(bus: Bus) -> None:
     async with settled(bus, SMALL) as store, opened(bus, range_of(SMALL)) as other:
         for number in range(14):
-            assert await taken(store, f"web-{number}") == await taken(other, f"web-{number}")
+            assert await allocated(store, f"web-{number}") == await allocated(other, f"web-{number}")
 
 
 async def last(bus: Bus) -> int:
@@ -63,31 +63,31 @@ async def last(bus: Bus) -> int:
 
 async def test_a_family_that_is_added_is_taken_and_one_that_is_dropped_is_given_back(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
-        (v4,) = await taken(store, "web")
-        assert await taken(store, "web", BOTH) == [v4, *await taken(store, "web", ["IPv6"])]
+        (v4,) = await allocated(store, "web")
+        assert await allocated(store, "web", BOTH) == [v4, *await allocated(store, "web", ["IPv6"])]
         assert list(await everybody(store)) == [store.of(service("web"), "web")["IPv6"]]
 
 
 @rule("LB-11-5")
 async def test_the_same_name_gets_the_same_address_again_where_it_is_free(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        before = await taken(store, "web")
+        before = await allocated(store, "web")
         await store.release(service("web"))
-        await taken(store, "api")
-        assert await taken(store, "web", uid="another") == before
+        await allocated(store, "api")
+        assert await allocated(store, "web", uid="another") == before
 
 
 @rule("LB-11-4")
 async def test_addresses_that_cannot_be_used_are_never_given_away(bus: Bus) -> None:
     async with settled(bus, "172.18.255.224/27") as store:
-        got = [(await taken(store, f"web-{number}"))[0] for number in range(31)]
+        got = [(await allocated(store, f"web-{number}"))[0] for number in range(31)]
         assert sorted(got) == sorted(f"172.18.255.{last}" for last in range(224, 255))
-        assert not isinstance(await take(store, "one-more"), Allocated)
+        assert not isinstance(await allocate(store, "one-more"), Allocated)
 
 
 async def test_what_is_given_back_is_free(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
-        addresses = await taken(store, "web", BOTH)
+        addresses = await allocated(store, "web", BOTH)
         assert list((await store.release(service("web"))).addresses) == addresses
         assert await everybody(store) == {}
         assert (await store.release(service("web"))).addresses == ()
@@ -95,7 +95,7 @@ async def test_what_is_given_back_is_free(bus: Bus) -> None:
 
 async def test_only_what_belongs_to_a_uid_is_given_back(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        await taken(store, "web", uid="new")
+        await allocated(store, "web", uid="new")
         assert (await store.release(service("web"), uid="old")).addresses == ()
         assert (await store.release(service("web"), keep_uid="new")).addresses == ()
         assert (await store.release(service("web"), keep_uid="newer")).addresses != ()
@@ -103,8 +103,8 @@ async def test_only_what_belongs_to_a_uid_is_given_back(bus: Bus) -> None:
 
 async def test_who_bears_the_name_of_a_service_that_is_gone_takes_over_its_address(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        before = await taken(store, "web", uid="old", requested=["10.0.0.20"])
-        assert await taken(store, "web", uid="new", requested=["10.0.0.20"]) == before
+        before = await allocated(store, "web", uid="old", requested=["10.0.0.20"])
+        assert await allocated(store, "web", uid="new", requested=["10.0.0.20"]) == before
         await store.bucket.catch_up()
         assert store.of(service("web"), "old") == {}
 
@@ -114,18 +114,18 @@ async def test_who_bears_the_name_of_a_service_that_is_gone_takes_over_its_addre
 
 async def test_a_kept_address_is_not_given_to_others_and_comes_back(bus: Bus) -> None:
     async with settled(bus, "10.0.0.16/31") as store:
-        before = await taken(store, "web")
-        await taken(store, "api")
+        before = await allocated(store, "web")
+        await allocated(store, "api")
         await store.keep(service("web"), "web", until=1000.0)
-        assert not isinstance(await take(store, "other"), Allocated)
-        assert await taken(store, "web") == before
+        assert not isinstance(await allocate(store, "other"), Allocated)
+        assert await allocated(store, "web") == before
         await store.bucket.catch_up()
         assert store.expired(now=2000.0) == []
 
 
 async def test_a_kept_address_is_given_back_when_its_time_is_over(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        (address,) = await taken(store, "web")
+        (address,) = await allocated(store, "web")
         await store.keep(service("web"), "web", until=1000.0)
         await store.keep(service("web"), "web", until=3000.0)  # asked again, it does not begin anew
         await store.bucket.catch_up()
@@ -138,9 +138,9 @@ async def test_a_kept_address_is_given_back_when_its_time_is_over(bus: Bus) -> N
 
 async def test_an_address_taken_again_is_not_given_back_by_who_comes_late(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        await taken(store, "web")
+        await allocated(store, "web")
         await store.keep(service("web"), "web", until=1000.0)
-        await taken(store, "web")
+        await allocated(store, "web")
         assert (await store.release_expired(service("web"), now=2000.0)).addresses == ()
 
 
@@ -150,13 +150,13 @@ async def test_an_address_taken_again_is_not_given_back_by_who_comes_late(bus: B
 @rule("LB-7-address")
 async def test_a_fixed_address_is_given_and_followed_when_it_changes(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
-        assert await taken(store, "web", BOTH, requested=["10.0.0.20", "fd00::15"]) == [
+        assert await allocated(store, "web", BOTH, requested=["10.0.0.20", "fd00::15"]) == [
             "10.0.0.20",
             "fd00::15",
         ]
-        assert (await taken(store, "web", BOTH, requested=["10.0.0.21"]))[0] == "10.0.0.21"
+        assert (await allocated(store, "web", BOTH, requested=["10.0.0.21"]))[0] == "10.0.0.21"
         assert await everybody(store) == {"10.0.0.21": ["web"], "fd00::15": ["web"]}
-        assert await taken(store, "web", BOTH) == ["10.0.0.21", "fd00::15"]
+        assert await allocated(store, "web", BOTH) == ["10.0.0.21", "fd00::15"]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ async def test_what_cannot_be_given_is_refused_in_plain_words(
     bus: Bus, asked: dict[str, Any], reason: str, words: str
 ) -> None:
     async with settled(bus, SMALL) as store:
-        await taken(store, "api", requested=["10.0.0.20"])
-        await taken(store, "dns", requested=["10.0.0.21"], share="a")
-        answer = await take(store, "web", **asked)
+        await allocated(store, "api", requested=["10.0.0.20"])
+        await allocated(store, "dns", requested=["10.0.0.21"], share="a")
+        answer = await allocate(store, "web", **asked)
         assert isinstance(answer, Rejected)
         assert answer.reason == reason
         assert words in answer.note
@@ -189,20 +189,20 @@ async def test_what_cannot_be_given_is_refused_in_plain_words(
 async def test_a_cluster_without_a_range_is_told_so(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL, clusters=("shoot--*",))) as store:
         await store.adopt_all([])
-        answer = await take(store, "web")
+        answer = await allocate(store, "web")
         assert isinstance(answer, Rejected)
         assert (answer.reason, "loadbalancer.ranges" in answer.note) == ("NoAddressRange", True)
-        assert await taken(store, "web", cluster="shoot--local")
+        assert await allocated(store, "web", cluster="shoot--local")
 
 
 async def test_who_asks_for_a_taken_address_keeps_what_it_has_and_is_woken_later(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        await taken(store, "api", requested=["10.0.0.20"])
-        before = await taken(store, "web")
-        assert isinstance(await take(store, "web", requested=["10.0.0.20"]), Rejected)
+        await allocated(store, "api", requested=["10.0.0.20"])
+        before = await allocated(store, "web")
+        assert isinstance(await allocate(store, "web", requested=["10.0.0.20"]), Rejected)
         assert (await everybody(store))[before[0]] == ["web"]
         assert (await store.release(service("api"))).wake == (service("web"),)
-        assert await taken(store, "web", requested=["10.0.0.20"]) == ["10.0.0.20"]
+        assert await allocated(store, "web", requested=["10.0.0.20"]) == ["10.0.0.20"]
         await store.bucket.catch_up()
         assert store.waiting() == {}
 
@@ -225,43 +225,43 @@ async def test_services_share_an_address_if_both_want_to_and_their_ports_differ(
     bus: Bus, first: tuple[str | None, list[str]], second: tuple[str | None, list[str]], shared: bool
 ) -> None:
     async with settled(bus, SMALL) as store:
-        one = await taken(store, "web", share=first[0], ports=first[1])
-        other = await taken(store, "api", share=second[0], ports=second[1])
+        one = await allocated(store, "web", share=first[0], ports=first[1])
+        other = await allocated(store, "api", share=second[0], ports=second[1])
         assert (one == other) is shared
 
 
 async def test_services_of_different_clusters_share_nothing(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        one = await taken(store, "web", share="a", ports=["80/TCP"])
-        assert await taken(store, "api", share="a", ports=["443/TCP"], cluster="shoot") != one
+        one = await allocated(store, "web", share="a", ports=["80/TCP"])
+        assert await allocated(store, "api", share="a", ports=["443/TCP"], cluster="shoot") != one
 
 
 async def test_a_port_that_a_neighbour_has_is_refused_and_the_address_stays(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        one = await taken(store, "web", share="a", ports=["80/TCP"])
-        assert await taken(store, "api", share="a", ports=["443/TCP"]) == one
-        answer = await take(store, "api", share="a", ports=["443/TCP", "80/TCP"])
+        one = await allocated(store, "web", share="a", ports=["80/TCP"])
+        assert await allocated(store, "api", share="a", ports=["443/TCP"]) == one
+        answer = await allocate(store, "api", share="a", ports=["443/TCP", "80/TCP"])
         assert isinstance(answer, Rejected)
         assert answer.reason == "PortTaken"
         assert "port 80/TCP" in answer.note
         assert "Service shop/web" in answer.note
         assert await everybody(store) == {one[0]: ["api", "web"]}
         await store.release(service("web"))
-        assert await taken(store, "api", share="a", ports=["443/TCP", "80/TCP"]) == one
+        assert await allocated(store, "api", share="a", ports=["443/TCP", "80/TCP"]) == one
 
 
 async def test_who_no_longer_wants_to_share_gets_an_address_of_its_own(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        one = await taken(store, "web", share="a", ports=["80/TCP"])
-        await taken(store, "api", share="a", ports=["443/TCP"])
-        alone = await taken(store, "api", ports=["443/TCP"])
+        one = await allocated(store, "web", share="a", ports=["80/TCP"])
+        await allocated(store, "api", share="a", ports=["443/TCP"])
+        alone = await allocated(store, "api", ports=["443/TCP"])
         assert await everybody(store) == dict(sorted({one[0]: ["web"], alone[0]: ["api"]}.items()))
 
 
 async def test_a_shared_address_is_free_when_the_last_has_gone(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        one = await taken(store, "web", share="a", ports=["80/TCP"])
-        await taken(store, "api", share="a", ports=["443/TCP"])
+        one = await allocated(store, "web", share="a", ports=["80/TCP"])
+        await allocated(store, "api", share="a", ports=["443/TCP"])
         await store.release(service("web"))
         assert await everybody(store) == {one[0]: ["api"]}
         await store.release(service("api"))
@@ -284,25 +284,25 @@ async def test_of_two_addresses_of_one_family_one_is_given_back(
     async with settled(bus, SMALL) as store:
         for since, address in enumerate(["10.0.0.17", "10.0.0.18"]):
             await note(store, address, [holder("web", since)])
-        assert await taken(store, "web", adopt=status) == [stays]
+        assert await allocated(store, "web", adopt=status) == [stays]
         assert await everybody(store) == {stays: ["web"]}
 
 
 async def test_an_entry_that_cannot_be_read_is_given_to_nobody_and_hides_no_other(bus: Bus) -> None:
     async with settled(bus, "10.0.0.16/31") as store:
         await store.bucket.put(subjects.of_address("10.0.0.16"), b"{", 0)
-        assert await taken(store, "web") == ["10.0.0.17"]
-        assert not isinstance(await take(store, "api"), Allocated)
+        assert await allocated(store, "web") == ["10.0.0.17"]
+        assert not isinstance(await allocate(store, "api"), Allocated)
         nobody = next(holder.ref for address, holder in store.holders() if address == "10.0.0.16")
         assert nobody == ObjectRef("", SERVICES.id, "", "")
         await store.release(nobody)
-        assert await taken(store, "api") == ["10.0.0.16"]
+        assert await allocated(store, "api") == ["10.0.0.16"]
 
 
 async def test_how_much_is_used_is_told_by_range_and_family(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
-        await taken(store, "web", BOTH)
-        await taken(store, "api")
+        await allocated(store, "web", BOTH)
+        await allocated(store, "api")
         await store.bucket.catch_up()
         name = f"{SMALL},{SMALL6}"
         assert store.usage() == [(name, "IPv4", 2, 16), (name, "IPv6", 1, 16)]

@@ -11,14 +11,14 @@ import pytest
 from bus import streams, subjects
 from bus.connection import Access, Bus, connected
 from tests.servers.ipam.stores import (
+    allocate,
+    allocated,
     claims,
     everybody,
     opened,
     range_of,
     service,
     settled,
-    take,
-    taken,
 )
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
@@ -30,7 +30,7 @@ SMALL = "10.0.0.16/28"
 
 
 async def must_wait(store: AddressStore, name: str, status: Iterable[str] = ()) -> None:
-    answer = await take(store, name, adopt=status)
+    answer = await allocate(store, name, adopt=status)
     assert isinstance(answer, Queued), answer
     assert answer.reason == "AddressBookIncomplete"
     assert "being rebuilt" in answer.note
@@ -52,11 +52,11 @@ async def test_nothing_new_is_given_away_before_all_that_is_in_use_is_known(bus:
     async with opened(bus, range_of(SMALL)) as store:
         assert store.needs_adoption()
         await must_wait(store, "newcomer")
-        assert await taken(store, "web", adopt=["10.0.0.20"]) == ["10.0.0.20"]
+        assert await allocated(store, "web", adopt=["10.0.0.20"]) == ["10.0.0.20"]
         done = await store.adopt_all(claims([("web", ["10.0.0.20"]), ("api", ["10.0.0.21"])]))
         assert done.wake == (service("newcomer"),)
         assert (store.needs_adoption(), store.settled()) == (False, True)
-        new = await taken(store, "newcomer")
+        new = await allocated(store, "newcomer")
         assert await everybody(store) == dict(
             sorted({"10.0.0.20": ["web"], "10.0.0.21": ["api"], new[0]: ["newcomer"]}.items())
         )
@@ -73,7 +73,7 @@ async def test_whoever_listens_learns_that_an_empty_book_is_to_be_rebuilt(bus: B
 
 async def test_rebuilding_a_book_in_which_nothing_is_missing_moves_nobody(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
-        shown = {name: await taken(store, name) for name in ("web", "api")}
+        shown = {name: await allocated(store, name) for name in ("web", "api")}
         before = await everybody(store)
         assert (await store.adopt_all(claims(shown.items()))).wake == ()
         assert await everybody(store) == before
@@ -83,14 +83,14 @@ async def test_addresses_that_are_not_ours_to_give_are_not_taken_over(bus: Bus) 
     async with opened(bus, range_of(SMALL)) as store:
         await store.adopt_all(claims([("web", ["192.0.2.1"])]))
         assert await everybody(store) == {}
-        assert (await taken(store, "web", adopt=["192.0.2.1"]))[0].startswith("10.0.0.")
+        assert (await allocated(store, "web", adopt=["192.0.2.1"]))[0].startswith("10.0.0.")
 
 
 @pytest.mark.parametrize("shown", ["10.0.0.20", "10.0.0.21"], ids=["another", "its-own"])
 async def test_what_another_has_is_not_taken_over_from_a_stale_status(bus: Bus, shown: str) -> None:
     async with settled(bus, SMALL) as store:
-        await taken(store, "api", requested=["10.0.0.20"])
-        got = await taken(store, "web", adopt=[shown])
+        await allocated(store, "api", requested=["10.0.0.20"])
+        got = await allocated(store, "web", adopt=[shown])
         assert (got == ["10.0.0.21"]) is (shown == "10.0.0.21")
         assert (await everybody(store))["10.0.0.20"] == ["api"]
 
@@ -98,13 +98,13 @@ async def test_what_another_has_is_not_taken_over_from_a_stale_status(bus: Bus, 
 @rule("LB-11-5")
 async def test_after_a_purge_nobody_gets_what_another_has(bus: Bus) -> None:
     async with settled(bus, SMALL) as store, opened(bus, range_of(SMALL)) as owner:
-        shown = {name: await taken(store, name) for name in ("web", "api", "db")}
+        shown = {name: await allocated(store, name) for name in ("web", "api", "db")}
         await purged(bus)
         await must_wait(store, "newcomer")
         await eventually(lambda: in_need(owner))  # though its own consumer never heard of the purge
-        assert await taken(store, "web", adopt=shown["web"]) == shown["web"]
+        assert await allocated(store, "web", adopt=shown["web"]) == shown["web"]
         await owner.adopt_all(claims(shown.items()))
-        new = await taken(store, "newcomer")
+        new = await allocated(store, "newcomer")
         assert await everybody(store) == {
             a: [n] for a, n in sorted((a, n) for n, s in {**shown, "newcomer": new}.items() for a in s)
         }
@@ -156,24 +156,24 @@ async def test_in_an_older_copy_of_the_book_nobody_gets_what_another_has(
     nats: NatsServer, copies: Copies
 ) -> None:
     async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
-        await taken(store, "web", requested=["10.0.0.20"])
+        await allocated(store, "web", requested=["10.0.0.20"])
         await copies.keep(store)
-        await taken(store, "web", requested=["10.0.0.21"])
-        await taken(store, "api", requested=["10.0.0.20"])
-        await taken(store, "db", requested=["10.0.0.22"])
+        await allocated(store, "web", requested=["10.0.0.21"])
+        await allocated(store, "api", requested=["10.0.0.20"])
+        await allocated(store, "db", requested=["10.0.0.22"])
         await copies.put_back(store)
 
         assert await everybody(store) == {"10.0.0.20": ["web"]}
         await must_wait(store, "newcomer")
         await must_wait(store, "api", ["10.0.0.20"])  # the book says that it is web's
         await must_wait(store, "web")  # the book says so, but its status does not
-        assert await taken(store, "db", adopt=["10.0.0.22"]) == ["10.0.0.22"]
+        assert await allocated(store, "db", adopt=["10.0.0.22"]) == ["10.0.0.22"]
 
         shown = {"web": ["10.0.0.21"], "api": ["10.0.0.20"], "db": ["10.0.0.22"]}
         woken = (await store.adopt_all(claims(shown.items()))).wake
         assert {service("web"), service("newcomer"), service("api")} <= set(woken)
         for name, addresses in shown.items():
-            assert await taken(store, name, adopt=addresses) == addresses
+            assert await allocated(store, name, adopt=addresses) == addresses
         assert await everybody(store) == {"10.0.0.20": ["api"], "10.0.0.21": ["web"], "10.0.0.22": ["db"]}
 
 
@@ -189,7 +189,7 @@ async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
     ):
         await eventually(lambda: is_settled(other))
         await copies.keep(store, other)
-        await taken(store, "web")
+        await allocated(store, "web")
         await other.bucket.catch_up()
         await copies.put_back(store, other)
         assert (store.settled(), other.settled()) == (False, False)
@@ -200,7 +200,7 @@ async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
 
 async def test_without_a_connection_the_book_is_relied_on_by_nobody(nats: NatsServer, copies: Copies) -> None:
     async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
-        before = await taken(store, "web")
+        before = await allocated(store, "web")
         await copies.keep(store)
         assert (store.settled(), store.needs_adoption()) == (True, False)
-        assert await taken(store, "web") == before
+        assert await allocated(store, "web") == before

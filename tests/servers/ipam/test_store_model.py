@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bus import streams
 from bus.connection import Access, connected
-from tests.servers.ipam.stores import opened, range_of, service, settled, take
+from tests.servers.ipam.stores import allocate, opened, range_of, service, settled
 from tests.support.rules import rule
 from tests.support.running import soon
 from workers.loadbalancer.ipam.results import Allocated, Queued, Released
@@ -86,7 +86,7 @@ async def _play(
 async def _take(store: AddressStore, model: Model, name: str, asked: dict[str, object]) -> list[str]:
     model.asked[name] = asked
     before = dict(model.had)
-    answer = await take(store, name, share=asked["share"], ports=[f"{asked['port']}/TCP"])
+    answer = await allocate(store, name, share=asked["share"], ports=[f"{asked['port']}/TCP"])
     if isinstance(answer, Allocated):
         address = answer.addresses["IPv4"]
         if name in before and model.alone(name):

@@ -11,7 +11,7 @@ from bus import streams
 from bus.connection import connected
 from bus.leases import Leases
 from bus.permissions import Role
-from tests.servers.ipam.stores import claims, opened, range_of, service, take, taken
+from tests.servers.ipam.stores import allocate, allocated, claims, opened, range_of, service
 from tests.support.roles import RoleServer
 from tests.support.running import running, soon
 
@@ -24,10 +24,10 @@ async def test_a_worker_may_do_all_that_the_book_asks_of_it(
     async with connected(roles.access("watcher")) as watcher:
         await streams.ensure(watcher)
     async with connected(roles.access("worker")) as bus, opened(bus, range_of(TWO)) as store:
-        await take(store, "web")
+        await allocate(store, "web")
         await store.adopt_all(claims([("api", ["10.0.0.16"])]))
-        assert await taken(store, "web") == ["10.0.0.17"]
-        await take(store, "db")
+        assert await allocated(store, "web") == ["10.0.0.17"]
+        await allocate(store, "db")
         await store.keep(service("web"), "web", until=1.0)
         assert (await store.release(service("web"))).wake == (service("db"),)
         await hold(Leases(bus, "me"), "edge")

@@ -5,30 +5,37 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from bus.connection import WrongSequence
+from windowbox.errors import Conflict
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam import ranges, results
 from workers.loadbalancer.ipam.entries import Held, Holder, Waiter, conflict, port_conflicts
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer, Queued, Rejected
-
-if TYPE_CHECKING:
-    from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.ipam.store import ATTEMPTS, AddressStore
 
 
 class StaleRead(Exception):
-    """The book says something else than it did when we began."""
+    """The store has changed since the attempt began."""
+
+
+async def allocate(store: AddressStore, request: AddressRequest) -> Answer:
+    """Give a Service the addresses that it asks for. It keeps what it has, if that still fits the request."""
+    for _ in range(ATTEMPTS):
+        await store.ready()
+        with contextlib.suppress(WrongSequence, StaleRead):
+            return await Allocation(store, request).attempt()
+    raise Conflict(f"{request.ref}: others write to the same addresses all the time")
 
 
 class Allocation:
-    """One look at the book for one Service. Writes that come too late raise WrongSequence or LookAgain."""
+    """One attempt for one Service. WrongSequence or StaleRead if others wrote meanwhile."""
 
     def __init__(self, store: AddressStore, request: AddressRequest) -> None:
         self._store = store
         self._request = request
-        self._ledger = store.index
+        self._index = store.index
         self._readings = store.bucket.readings
         self._known = store.index.addresses(request.ref)
         self._found: dict[str, tuple[Held, int]] = {}
@@ -37,14 +44,14 @@ class Allocation:
         self._line = Waiter(uid=request.uid, since=time.time(), share=request.share, ports=request.ports)
         self._awaits_book = False
 
-    async def answer(self) -> Answer:
+    async def attempt(self) -> Answer:
         if refused := self._impossible():
             return refused
         for address in sorted(self._known):
             await self._look(address)
-        for wanted in self._request.families:
+        for wanted in sorted(self._request.families):
             await self._serve(wanted)
-        waited = self._request.ref in self._ledger.waiters
+        waited = self._request.ref in self._index.waiters
         waits = bool(self._line.families or self._line.addresses)
         if waits:
             await self._join_line()
@@ -56,7 +63,7 @@ class Allocation:
         return self._told(wake)
 
     def _impossible(self) -> Rejected | None:
-        for of, address in self._request.requested.items():
+        for of, address in self._request.fixed.items():
             if of not in self._request.families:
                 return results.wrong_family(of, address)
         return None
@@ -73,7 +80,7 @@ class Allocation:
                 return Allocated(dict(self._chosen), wake)
 
     async def _serve(self, wanted: Family) -> None:
-        requested = self._request.requested.get(wanted)
+        requested = self._request.fixed.get(wanted)
         mine = self._mine(wanted)
         preferred = requested or (self._best(mine) if mine else None)
         if preferred in mine and await self._stay(wanted, preferred):
@@ -118,8 +125,8 @@ class Allocation:
     async def _adopted(self, wanted: Family) -> bool:
         """Take back what its status shows, should the book have forgotten it."""
         for address in self._request.adopt:
-            fits = family(address) == wanted and self._ledger.gives(self._request.ref.cluster, address)
-            requested = self._request.requested.get(wanted, address)
+            fits = family(address) == wanted and self._index.gives(self._request.ref.cluster, address)
+            requested = self._request.fixed.get(wanted, address)
             if fits and requested == address and await self._join(wanted, address):
                 return True
         return False
@@ -129,7 +136,7 @@ class Allocation:
     async def _fixed(self, wanted: Family, address: str) -> None:
         """Give it the address that it asks for by name, or say why not."""
         cluster = self._request.ref.cluster
-        if not self._ledger.gives(cluster, address):
+        if not self._index.gives(cluster, address):
             self._troubles.append(self._nowhere(wanted, address))
             return
         if address in self._request.adopt and await self._adopted(wanted):
@@ -148,7 +155,7 @@ class Allocation:
 
     async def _new(self, wanted: Family) -> None:
         """Find it an address, or its place in the line."""
-        if self._ledger.total(self._request.ref.cluster, wanted) == 0:
+        if self._index.total(self._request.ref.cluster, wanted) == 0:
             self._troubles.append(self._nowhere(wanted))
             return
         if not await self._relied_on(wanted):
@@ -168,30 +175,30 @@ class Allocation:
         if not self._request.share:
             return []
         holder = self._request.holder(0.0)
-        found = (address for address, _ in self._ledger.holders() if family(address) == wanted)
-        fits = {address for address in found if not conflict(holder, self._ledger.held(address).holders)}
+        found = (address for address, _ in self._index.holders() if family(address) == wanted)
+        fits = {address for address in found if not conflict(holder, self._index.held(address).holders)}
         return sorted(fits - self._known)
 
     def _free(self, wanted: Family) -> Iterator[str]:
-        range_ = self._ledger.range_of(self._request.ref.cluster)
+        range_ = self._index.range_of(self._request.ref.cluster)
         assert range_ is not None  # or there would have been no room
         for address in ranges.candidates(range_, wanted, self._request.seed):
-            if not self._ledger.held(address).holders:
+            if not self._index.held(address).holders:
                 yield address
 
     def _room(self, wanted: Family) -> bool:
         """Whether there is more free than those want who have waited longer."""
-        return self._ledger.free(self._request.ref.cluster, wanted) > self._ahead(wanted)
+        return self._index.free(self._request.ref.cluster, wanted) > self._ahead(wanted)
 
     def _ahead(self, wanted: Family) -> int:
-        return self._ledger.ahead(self._request.ref, wanted, self._since())
+        return self._index.ahead(self._request.ref, wanted, self._since())
 
     def _since(self) -> float:
-        before = self._ledger.waiters.get(self._request.ref)
+        before = self._index.waiters.get(self._request.ref)
         return before.since if before and before.uid == self._request.uid else self._line.since
 
     def _nowhere(self, wanted: Family, address: str | None = None) -> Rejected:
-        range_ = self._ledger.range_of(self._request.ref.cluster)
+        range_ = self._index.range_of(self._request.ref.cluster)
         if range_ is None:
             return results.no_range(self._request.ref.cluster)
         if address is None:
@@ -206,12 +213,12 @@ class Allocation:
         if not self._store.settled():
             await self._wait_for_the_book(wanted)
             return False
-        if self._ledger.addresses(self._request.ref) - self._found.keys() or self._changed():
+        if self._index.addresses(self._request.ref) - self._found.keys() or self._changed():
             raise StaleRead
         return True
 
     async def _wait(self, wanted: Family) -> None:
-        total = self._ledger.total(self._request.ref.cluster, wanted)
+        total = self._index.total(self._request.ref.cluster, wanted)
         self._troubles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
         self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
 
@@ -227,7 +234,7 @@ class Allocation:
             raise StaleRead
 
     async def _wait_for_the_book(self, wanted: Family) -> None:
-        if self._ledger.marker is None:
+        if self._index.marker is None:
             await self._store.report_loss()
         self._awaits_book = True
         self._troubles.append(results.rebuilding(self._since()))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from windowbox.models.loadbalancers import Family
+from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam.entries import Holder, port_conflicts
 
@@ -20,13 +21,21 @@ class AddressRequest:
     ref: ObjectRef
     uid: str
     families: tuple[Family, ...]
-    requested: Mapping[Family, str]
-    """The one to have, and no other."""
-    share: str | None
-    ports: tuple[str, ...]
-    adopt: tuple[str, ...]
+    """Each gets one address."""
+    requested: tuple[str, ...] = ()
+    """The only ones it takes, at most one of each family."""
+    share: str | None = None
+    ports: tuple[str, ...] = ()
+    """`80/TCP` and so on."""
+    adopt: tuple[str, ...] = ()
     """What its own status shows: it has them, whatever the book has forgotten."""
-    version: str
+    version: str = ""
+    """The Service's resource version that bore our finalizer."""
+
+    @cached_property
+    def fixed(self) -> Mapping[Family, str]:
+        """The requested addresses by family."""
+        return {family(address): address for address in self.requested}
 
     @property
     def seed(self) -> str:

@@ -17,12 +17,12 @@ from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam import entries
-from workers.loadbalancer.ipam.allocator import Allocation, StaleRead
 from workers.loadbalancer.ipam.entries import Held, Holder, Marker, Waiter
 from workers.loadbalancer.ipam.index import MARKER, AddressIndex, Usage
-from workers.loadbalancer.ipam.results import AddressRequest, Answer, Released
+from workers.loadbalancer.ipam.results import AddressRequest, Released
 
-_TRIES = 16
+ATTEMPTS = 16
+"""How often a write is tried that others came before."""
 
 
 class Claim(NamedTuple):
@@ -68,42 +68,21 @@ class AddressStore:
     def on_change(self, act: Callable[[], None]) -> None:
         self._listeners.append(act)
 
-    # Asking and giving back.
+    async def ready(self) -> None:
+        """Wait until all entries are known; Unreachable if that takes too long."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                await self.complete.wait()
+        except TimeoutError as error:
+            raise Unreachable("the address book cannot be read yet") from error
 
-    async def take(
-        self,
-        ref: ObjectRef,
-        uid: str,
-        families: Collection[Family],
-        *,
-        requested: Iterable[str] = (),
-        share: str | None = None,
-        ports: Iterable[str] = (),
-        adopt: Iterable[str] = (),
-        version: str = "",
-    ) -> Answer:
-        """Give a Service the addresses it asks for. What it has it keeps, if that is still what it wants."""
-        request = AddressRequest(
-            ref,
-            uid,
-            tuple(sorted(families)),
-            {family(address): address for address in requested},
-            share or None,
-            tuple(ports),
-            tuple(adopt),
-            version,
-        )
-        for _ in range(_TRIES):
-            await self._ready()
-            with contextlib.suppress(WrongSequence, StaleRead):
-                return await Allocation(self, request).answer()
-        raise Conflict(f"{ref}: others write to the same addresses all the time")
+    # What Services give back.
 
     async def release(
         self, ref: ObjectRef, *, uid: str | None = None, keep_uid: str | None = None
     ) -> Released:
         """Take back what a Service of this name has: all, or that of `uid`, or all but that of `keep_uid`."""
-        await self._ready()
+        await self.ready()
         await self.bucket.catch_up()
         freed = []
         for address in sorted(self.index.addresses(ref)):
@@ -116,8 +95,8 @@ class AddressStore:
         return Released(tuple(freed), self.wake(freed, ref))
 
     async def keep(self, ref: ObjectRef, uid: str, until: float) -> Released:
-        """Keep the Service's addresses for it, until this time at the latest. `take` ends that."""
-        await self._ready()
+        """Keep the Service's addresses for it, until this time at the latest, or until it asks again."""
+        await self.ready()
         await self.bucket.catch_up()
         for address in sorted(self.index.addresses(ref)):
 
@@ -131,7 +110,7 @@ class AddressStore:
 
     async def step_back(self, ref: ObjectRef) -> Released:
         """Let those have their turn who wait behind this Service. What it has it keeps."""
-        await self._ready()
+        await self.ready()
         await self.bucket.catch_up()
         if ref not in self.index.waiters:
             return Released()
@@ -145,7 +124,7 @@ class AddressStore:
             over = holder.ref == ref and holder.until is not None and holder.until <= now
             return None if over else holder
 
-        await self._ready()
+        await self.ready()
         freed = [address for address, _ in self.held(ref) if await self._rewrite(address, left)]
         await self.hear_of_waiting(freed)
         return Released(tuple(freed), self.wake(freed, ref))
@@ -219,7 +198,7 @@ class AddressStore:
 
         Returns who is to be looked at: those whose address turned out to be another's, and those who waited.
         """
-        await self._ready()
+        await self.ready()
         await self.bucket.catch_up()
         readings, doubt = self.bucket.readings, self._doubt
         displaced: list[Holder] = []
@@ -238,14 +217,14 @@ class AddressStore:
         now = time.time()
         found: dict[str, list[Holder]] = {}
         for claim in claims:
-            request = AddressRequest(claim.ref, claim.uid, (), {}, claim.share, claim.ports, (), "")
+            request = AddressRequest(claim.ref, claim.uid, (), share=claim.share, ports=claim.ports)
             for address in claim.addresses:
                 if self.index.gives(claim.ref.cluster, address):
                     found.setdefault(address, []).append(request.holder(now))
         return found
 
     async def _adopt(self, address: str, claimed: Sequence[Holder]) -> tuple[Holder, ...]:
-        for _ in range(_TRIES):
+        for _ in range(ATTEMPTS):
             held, sequence = await self.read(address)
             whose = entries.settled(held.holders, claimed)
             if whose.holders == held.holders:
@@ -285,7 +264,7 @@ class AddressStore:
 
     async def _rewrite(self, address: str, change: Callable[[Holder], Holder | None]) -> bool:
         """Have each holder of an address changed, or removed. Whether that made a difference."""
-        for _ in range(_TRIES):
+        for _ in range(ATTEMPTS):
             held, sequence = await self.read(address)
             after = tuple(h for holder in held.holders if (h := change(holder)))
             if after == held.holders:
@@ -324,10 +303,3 @@ class AddressStore:
         if (await self.bucket.get(MARKER)).sequence == 0:
             with contextlib.suppress(WrongSequence):
                 await self.bucket.delete(MARKER, 0)
-
-    async def _ready(self) -> None:
-        try:
-            async with asyncio.timeout(TIMEOUT):
-                await self.complete.wait()
-        except TimeoutError as error:
-            raise Unreachable("the address book cannot be read yet") from error

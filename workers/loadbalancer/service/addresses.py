@@ -12,9 +12,9 @@ from bus.messages import Reason, Wish
 from bus.queue import Queue
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected, Released
+from workers.loadbalancer.ipam import allocator
+from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Queued, Rejected, Released
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.loadbalancer.spec.demands import Demand
 from workers.recorder import Recorder
 
 
@@ -35,29 +35,18 @@ class Addresses:
         self._store = store
         self._queue = queue
 
-    async def take(
-        self, ref: ObjectRef, demand: Demand, adopt: tuple[str, ...], version: str, recorder: Recorder
-    ) -> Given:
-        """The addresses of the Service; what it has it keeps, if that is still what it wants."""
+    async def allocate(self, request: AddressRequest, recorder: Recorder) -> Given:
+        """The addresses of the Service. It keeps what it has, if that still fits the request."""
         asked: dict[str, Any] = {
-            "families": list(demand.families),
-            "requested": list(demand.requested),
-            "share": demand.share,
-            "ports": [port.place for port in demand.ports],
-            "adopt": list(adopt),
+            "families": list(request.families),
+            "requested": list(request.requested),
+            "share": request.share,
+            "ports": list(request.ports),
+            "adopt": list(request.adopt),
         }
 
         async def act() -> dict[str, Any]:
-            answer = await self._store.take(
-                ref,
-                demand.uid,
-                demand.families,
-                requested=demand.requested,
-                share=demand.share,
-                ports=[port.place for port in demand.ports],
-                adopt=adopt,
-                version=version,
-            )
+            answer = await allocator.allocate(self._store, request)
             await self._wake(answer.wake)
             match answer:
                 case Allocated():

@@ -15,6 +15,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
 from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.ipam.results import AddressRequest
 from workers.loadbalancer.service import eventmessages, statuses
 from workers.loadbalancer.service.addresses import Addresses, Given
 from workers.loadbalancer.service.statuses import Standing
@@ -119,9 +120,17 @@ class ServiceRuns:
             )
         version = await self._hold(seen, recorder)
         await self._addresses.release_others(seen.ref, demand.uid, recorder)
-        answer = await self._addresses.take(
-            seen.ref, demand, statuses.addresses(seen.object), version, recorder
+        request = AddressRequest(
+            seen.ref,
+            demand.uid,
+            demand.families,
+            requested=demand.requested,
+            share=demand.share,
+            ports=demand.places,
+            adopt=statuses.addresses(seen.object),
+            version=version,
         )
+        answer = await self._addresses.allocate(request, recorder)
         if answer.note:
             outcome = await self._explain(seen, demand, answer.note, recorder)
             again = RequeueAfter(Wish(reason=Reason.RETRY, insist=True), _LOOK_AGAIN)
