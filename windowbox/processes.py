@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bus import presence
@@ -24,6 +25,7 @@ from windowbox.clients.clusters import Clusters, clusters
 from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, tracing
+from workers.edge import takeover
 from workers.serving import Background, Parts
 
 logger = logging.getLogger(__name__)
@@ -111,6 +113,12 @@ async def _measure(queue: Queue) -> None:
     metrics.oldest.labels(queue.pool).set(depth.oldest_seconds)
 
 
+def _files(settings: Settings) -> dict[str, Path]:
+    """The kubeconfig files of clusters that take part, as far as our own settings name them."""
+    member = takeover.taken_over(settings.loadbalancer).infrastructure
+    return settings.cluster.files | ({member.id: Path(member.file)} if member and member.file else {})
+
+
 @contextlib.asynccontextmanager
 async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
     """A process with its connections, which stay open until its last task has ended."""
@@ -121,7 +129,9 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
             kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
         )
         registry = Registry(bus)
-        opened = await stack.enter_async_context(clusters(runtime, registry, settings.egress))
+        opened = await stack.enter_async_context(
+            clusters(runtime, registry, settings.egress, _files(settings))
+        )
         closing = contextlib.AsyncExitStack()
         made = Process(settings, role, bus, Leases(bus, PROCESS), registry, opened, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}

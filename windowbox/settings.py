@@ -66,6 +66,11 @@ class ClusterSettings(Section):
         None, description="The cluster windowbox serves; unset means the one this process runs in."
     )
     context: str | None = Field(None, description="Which context of the kubeconfig.")
+    files: dict[str, Path] = Field(
+        {},
+        description="Kubeconfig files of other clusters, by their ids. A file is read only if "
+        "it is named here: a kubeconfig file may run programs.",
+    )
 
 
 class WatchSettings(Section):

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,9 +31,15 @@ class Clusters:
     """Kubernetes clients by cluster id. Ask for one each time: it may be closed when credentials change."""
 
     def __init__(
-        self, runtime: Kube, registry: Registry, egress: EgressSettings, stack: contextlib.AsyncExitStack
+        self,
+        runtime: Kube,
+        registry: Registry,
+        egress: EgressSettings,
+        files: Mapping[str, Path],
+        stack: contextlib.AsyncExitStack,
     ) -> None:
         self.runtime = runtime
+        self._files = {cluster: file.absolute() for cluster, file in files.items()}
         self.provider_egress = Egress(egress.denied, egress.allowed)
         """To where provider clusters lead."""
         # The API servers of control planes are Services in our own networks.
@@ -91,8 +97,20 @@ class Clusters:
                 _check_identity(member, member.secret, opened)
                 yield opened
         else:
-            async with kube.from_file(Path(member.file) if member.file else None) as opened:
+            async with kube.from_file(self._file(member, what)) as opened:
                 yield opened
+
+    def _file(self, member: Member, what: str) -> Path:
+        """The kubeconfig file of a member. It may run programs, so our settings have to name it, too."""
+        if member.file is None:
+            raise Malformed(f"{what} has neither a Secret nor a file with its kubeconfig: let it join anew")
+        file = Path(member.file)
+        if self._files.get(member.id) != file:
+            raise Malformed(
+                f"{what}: the settings of this process name no file {member.file} for it; "
+                f"set cluster.files to {{{member.id}: {member.file}}}, or put the kubeconfig into a Secret"
+            )
+        return file
 
     async def _kubeconfig(self, secret: SecretKey, what: str) -> bytes:
         where = f"{what}: Secret {secret.namespace}/{secret.name}"
@@ -120,9 +138,12 @@ def _credentials(member: Member) -> SecretKey | str | None:
 
 
 @contextlib.asynccontextmanager
-async def clusters(runtime: Kube, registry: Registry, egress: EgressSettings) -> AsyncIterator[Clusters]:
+async def clusters(
+    runtime: Kube, registry: Registry, egress: EgressSettings, files: Mapping[str, Path] | None = None
+) -> AsyncIterator[Clusters]:
+    """The clusters that take part. `files` are the kubeconfigs of members that may be read from a file."""
     async with contextlib.AsyncExitStack() as stack:
-        made = Clusters(runtime, registry, egress, stack)
+        made = Clusters(runtime, registry, egress, files or {}, stack)
         following = asyncio.create_task(made.follow(), name="clusters: close those that left")
         try:
             yield made

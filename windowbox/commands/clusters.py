@@ -45,7 +45,7 @@ def clusters() -> None:
 @click.option("--key", default="kubeconfig", show_default=True, help="With --secret: under which key.")
 @click.option(
     "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE",
-    help="A file that every process can read at this very path.",
+    help="A file that every process can read at this path, and names in its setting cluster.files.",
 )  # fmt: skip
 @click.option(
     "--kind",
@@ -79,8 +79,8 @@ def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **
             await registry.join(member)
 
     asyncio.run(join())
-    if member.file and not Path(member.file).is_file():
-        click.echo(f"{member.file} is not a file here: every process must find one at this path", err=True)
+    if member.file:
+        click.echo(f"Every process needs the setting cluster.files: {{{id}: {member.file}}}", err=True)
     click.echo(f"{id} takes part. `windowbox clusters list` shows what the watchers say of it.")
 
 

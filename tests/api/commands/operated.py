@@ -91,7 +91,8 @@ def operated(plane: ControlPlane, named: NameServer, folder: Path) -> Iterator[O
         zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
         content = {
             "nats": {"url": nats},
-            "cluster": {"kubeconfig": str(plane.kubeconfig)},
+            "cluster": {"kubeconfig": str(plane.kubeconfig), "files": {"lab": str(plane.kubeconfig)}},
+            "egress": {"allowed": ["127.0.0.0/8"]},
             "dns": {"zones": [zone]},
         }
         settings.write_text(yaml.safe_dump(content))

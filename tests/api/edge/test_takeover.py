@@ -61,9 +61,10 @@ async def test_the_machines_of_a_shoot_are_followed_with_rights_in_their_namespa
     found = takeover.taken_over(settings(tmp_path, text))
     assert found.infrastructure
     assert found.machines == MachinePlace(cluster=found.infrastructure.id, namespace=NAMESPACE)
+    files = {found.infrastructure.id: kubeconfig}
     async with (
         kube.from_file(control_plane.kubeconfig) as api,
-        clusters(api, registry := Registry(bus), loopback.SETTINGS) as opened,
+        clusters(api, registry := Registry(bus), loopback.SETTINGS, files) as opened,
     ):
         await _machine(api, NAMESPACE)
         watching = Watching(bus, leases := Leases(bus, "watcher"), opened, registry, ())

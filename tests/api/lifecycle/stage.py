@@ -145,7 +145,7 @@ async def staged(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[St
         await streams.ensure(bus)
         api = await stack.enter_async_context(kube.from_file(control_plane.kubeconfig))
         inner = await stack.enter_async_context(contextlib.AsyncExitStack())
-        opened = Clusters(api, Registry(bus), loopback.SETTINGS, inner)
+        opened = Clusters(api, Registry(bus), loopback.SETTINGS, {}, inner)
         type_ = f"none-{uuid.uuid4().hex[:8]}"
         crew, world = Crew(), World(bus, opened)
         life = LifeCycle(KIND, crew, Scope(frozenset({type_}), frozenset({"shoot"})), world)

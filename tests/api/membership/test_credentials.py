@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -12,7 +13,7 @@ import pytest_asyncio
 import yaml
 
 from bus.connection import Bus
-from bus.registry import Registry
+from bus.registry import Member, Registry
 from tests.api.watchers.conftest import Records, heard, in_namespace
 from tests.api.watchers.test_watching import member, portable, store_kubeconfig, watcher
 from tests.support import loopback
@@ -25,6 +26,7 @@ from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS
 from windowbox.sandbox import certificates
 
+Origin = Literal["person", "namespace", "settings", "provider"]
 WHICH = f"shoot--a/{DNSRECORDS.id}"
 
 
@@ -116,7 +118,7 @@ async def test_the_client_of_a_cluster_that_leaves_is_closed(
 
 @pytest.mark.parametrize(("origin", "denied"), [("provider", True), ("namespace", False), ("person", False)])
 async def test_own_networks_are_denied_to_provider_clusters_alone(
-    bus: Bus, records: Records, origin: Literal["provider", "namespace", "person"], denied: bool
+    bus: Bus, records: Records, origin: Origin, denied: bool
 ) -> None:
     """The API servers of control planes are Services of the cluster that windowbox serves."""
     await store_kubeconfig(records, unreached("https://10.0.0.1"))
@@ -141,6 +143,60 @@ async def test_loopback_is_denied_to_all_kubeconfigs_in_secrets(
         await eventually(lambda: _there(registry))
         with pytest.raises(Malformed, match=r"127.0.0.1, where none may be"):
             await opened.get("shoot--a")
+
+
+@pytest.mark.parametrize("origin", ["person", "settings", "namespace", "provider"])
+async def test_no_file_is_read_and_no_program_runs_that_only_the_bus_names(
+    bus: Bus, records: Records, tmp_path: Path, origin: Origin
+) -> None:
+    trace, file, others = tmp_path / "trace", tmp_path / "kubeconfig", tmp_path / "others"
+    file.write_text(running_a_program(trace))
+    registry, files = Registry(bus), {"shoot--b": file, "shoot--a": others}
+    opening = clusters(records.kube, registry, loopback.SETTINGS, files)
+    async with running(registry.run()), opening as opened:
+        await registry.join(Member(id="shoot--a", file=str(file), origin=origin))
+        await eventually(lambda: _there(registry))
+        with pytest.raises(Malformed, match=r"settings of this process name no file .*/kubeconfig for it"):
+            await opened.get("shoot--a")
+    assert not trace.exists()
+
+
+async def test_a_file_that_the_settings_name_may_run_a_program(
+    bus: Bus, records: Records, tmp_path: Path
+) -> None:
+    trace, file = tmp_path / "trace", tmp_path / "kubeconfig"
+    file.write_text(running_a_program(trace))
+    registry = Registry(bus)
+    opening = clusters(records.kube, registry, loopback.SETTINGS, {"shoot--a": file})
+    async with running(registry.run()), opening as opened:
+        await registry.join(Member(id="shoot--a", file=str(file)))
+        await eventually(lambda: _there(registry))
+        with pytest.raises(Malformed):  # it writes no credentials
+            await opened.get("shoot--a")
+    assert trace.exists()
+
+
+async def test_a_member_without_credentials_does_not_get_those_of_the_process(
+    bus: Bus, records: Records
+) -> None:
+    registry = Registry(bus)
+    async with running(registry.run()), clusters(records.kube, registry, loopback.SETTINGS) as opened:
+        await registry.join(Member(id="shoot--a"))
+        await eventually(lambda: _there(registry))
+        with pytest.raises(Malformed, match="neither a Secret nor a file"):
+            await opened.get("shoot--a")
+
+
+def running_a_program(trace: Path) -> str:
+    script = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", f"touch {trace}"],
+        "interactiveMode": "Never",
+    }
+    content = yaml.safe_load(unreached("https://127.0.0.1:1"))
+    content["users"][0]["user"] = {"exec": script}
+    return yaml.safe_dump(content)
 
 
 def unreached(server: str) -> str:

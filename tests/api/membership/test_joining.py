@@ -79,10 +79,14 @@ async def records(control_plane: ControlPlane) -> AsyncIterator[Records]:
 
 
 @contextlib.asynccontextmanager
-async def world(bus: Bus, records: Records, *, joining: bool = True) -> AsyncIterator[World]:
+async def world(
+    bus: Bus, records: Records, *, joining: bool = True, file: Path | None = None
+) -> AsyncIterator[World]:
+    """What makes clusters join. `file` is the kubeconfig of the one that the records belong to."""
+    files = {records.namespace: file} if file else None
     registry, leases = Registry(bus), Leases(bus, "one")
     join = Joining(bus, registry, JoinSettings())
-    async with clusters(records.kube, registry, loopback.SETTINGS) as opened:
+    async with clusters(records.kube, registry, loopback.SETTINGS, files) as opened:
         watching = Watching(bus, leases, opened, registry, (NAMESPACES.id,))
         work = [leases.run(), registry.run(), registry.keep(), watching.run()]
         if joining:
@@ -120,7 +124,7 @@ async def test_a_cluster_leaves_with_its_namespace(bus: Bus, records: Records) -
 async def test_what_a_person_let_join_is_left_alone(
     bus: Bus, records: Records, control_plane: ControlPlane
 ) -> None:
-    async with world(bus, records) as made:
+    async with world(bus, records, file=control_plane.kubeconfig) as made:
         theirs = Member(id=made.name, file=str(control_plane.kubeconfig), kinds=(NODES.id,))
         await made.registry.join(theirs)
         await eventually(made.takes_part)
@@ -179,9 +183,12 @@ async def test_a_store_that_was_emptied_makes_no_cluster_leave(nats: NatsServer,
 async def test_a_cluster_whose_api_server_goes_away_keeps_what_the_bus_holds_of_it(
     bus: Bus, records: Records, control_plane: ControlPlane
 ) -> None:
-    async with proxy(urlsplit(control_plane.url).port or 0) as wire, world(bus, records) as made:
+    kubeconfig = control_plane.kubeconfig.parent / f"{records.namespace}.kubeconfig"
+    async with (
+        proxy(urlsplit(control_plane.url).port or 0) as wire,
+        world(bus, records, file=kubeconfig) as made,
+    ):
         text = portable(control_plane).replace(control_plane.url, f"https://127.0.0.1:{wire.port}")
-        kubeconfig = control_plane.kubeconfig.parent / f"{made.name}.kubeconfig"
         await asyncio.to_thread(kubeconfig.write_text, text)
         await made.registry.join(_by_file(made.name, kubeconfig))
         await eventually(made.serves)

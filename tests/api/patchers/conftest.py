@@ -149,4 +149,4 @@ async def desk(control_plane: ControlPlane, nats_url: str, tmp_path: Path) -> As
         patcher = await stack.enter_async_context(kube.from_file(kubeconfig))
         admin = await stack.enter_async_context(kube.from_file(control_plane.kubeconfig))
         inner = await stack.enter_async_context(contextlib.AsyncExitStack())
-        yield Desk(bus, admin, wire, Clusters(patcher, Registry(bus), loopback.SETTINGS, inner))
+        yield Desk(bus, admin, wire, Clusters(patcher, Registry(bus), loopback.SETTINGS, {}, inner))

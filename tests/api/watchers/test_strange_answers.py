@@ -95,7 +95,10 @@ OBJECTS = {
 async def test_a_listing_of_no_kubernetes_api_disturbs_no_other_cluster(
     bus: Bus, records: Records, tmp_path: Path, listing: str
 ) -> None:
-    async with stranger(tmp_path, listing, "") as server, watcher(bus, records.kube) as one:
+    async with (
+        stranger(tmp_path, listing, "") as server,
+        watcher(bus, records.kube, files={"strange": server.kubeconfig}) as one,
+    ):
         await one.registry.join(Member(id="strange", kinds=(DNSRECORDS.id,), file=str(server.kubeconfig)))
         await one.reaches("broken", f"strange/{DNSRECORDS.id}")
         assert "not from a Kubernetes API" in one.state(f"strange/{DNSRECORDS.id}")
@@ -118,7 +121,10 @@ async def test_a_listing_of_no_kubernetes_api_disturbs_no_other_cluster(
 async def test_words_of_no_kubernetes_api_disturb_no_other_cluster(
     bus: Bus, records: Records, tmp_path: Path, line: str
 ) -> None:
-    async with stranger(tmp_path, EMPTY, line) as server, watcher(bus, records.kube) as one:
+    async with (
+        stranger(tmp_path, EMPTY, line) as server,
+        watcher(bus, records.kube, files={"strange": server.kubeconfig}) as one,
+    ):
         await one.registry.join(Member(id="strange", kinds=(DNSRECORDS.id,), file=str(server.kubeconfig)))
 
         async def asked_again() -> bool:

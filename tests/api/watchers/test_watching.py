@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,11 +56,15 @@ class Watcher:
 
 @contextlib.asynccontextmanager
 async def watcher(
-    bus: Bus, runtime: Kube, name: str = "one", kinds: tuple[str, ...] = (DNSRECORDS.id,)
+    bus: Bus,
+    runtime: Kube,
+    name: str = "one",
+    kinds: tuple[str, ...] = (DNSRECORDS.id,),
+    files: Mapping[str, Path] | None = None,
 ) -> AsyncIterator[Watcher]:
     """Watch as long as the body lasts."""
     registry, leases = Registry(bus), Leases(bus, name)
-    async with clusters(runtime, registry, loopback.SETTINGS) as opened:
+    async with clusters(runtime, registry, loopback.SETTINGS, files) as opened:
         watching = Watching(bus, leases, opened, registry, kinds)
         async with running(leases.run(), registry.run(), watching.run()):
             yield Watcher(registry, watching)
@@ -233,7 +237,7 @@ async def test_a_cluster_that_cannot_be_used_disturbs_no_other(
     content = yaml.safe_load(portable(control_plane))
     content["users"][0]["user"] = {"exec": {"command": "touch", "args": ["here"]}}
     await store_kubeconfig(records, yaml.safe_dump(content))
-    async with watcher(bus, records.kube) as one:
+    async with watcher(bus, records.kube, files={"missing": Path("/nowhere")}) as one:
         await bus.publish("$KV.clusters.nonsense", b"{")
         await one.registry.join(member("tricky", records))
         await one.registry.join(Member(id="strange", kinds=("widgets.example.com",), file="/nowhere"))

@@ -78,7 +78,7 @@ async def _api(settings: Settings, bus: Bus, cluster: str) -> AsyncIterator[Kube
     registry = Registry(bus)
     async with (
         kube.from_file(settings.cluster.kubeconfig, settings.cluster.context) as runtime,
-        clusters(runtime, registry, settings.egress) as opened,
+        clusters(runtime, registry, settings.egress, settings.cluster.files) as opened,
     ):
         following = asyncio.create_task(registry.run(), name="registry")
         try:
