@@ -16,6 +16,9 @@ JOBS ?= 2
 # Tests start dozens of API servers: collecting garbage less often saves each a quarter of its CPU.
 PYTEST = GOGC=400 $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
+# Some container images turn bytecode off; then every process compiles all of windowbox and of the tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench chaos up down generate coverage-of-contract programs
 

@@ -114,10 +114,10 @@ async def test_many_levels_are_no_hindrance(folders: BackupFolders, root: Path) 
     assert names(root) == []
 
 
-async def test_many_files_do_not_hold_up_others(folders: BackupFolders, root: Path) -> None:
-    for number in range(100):
+async def test_the_loop_runs_while_files_are_removed(folders: BackupFolders, root: Path) -> None:
+    for number in range(20):
         (root / "bucket" / str(number)).mkdir(parents=True)
-        for file in range(100):
+        for file in range(50):
             (root / "bucket" / str(number) / str(file)).touch()
     turns = 0
     removing = asyncio.create_task(folders.remove("bucket"))
@@ -130,10 +130,10 @@ async def test_many_files_do_not_hold_up_others(folders: BackupFolders, root: Pa
 
 
 async def test_a_removal_that_was_broken_off_is_finished_later(folders: BackupFolders, root: Path) -> None:
-    for number in range(500):
+    for number in range(100):
         (root / "bucket" / f"{number}" / "inner").mkdir(parents=True)
     removing = asyncio.create_task(folders.remove("bucket"))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # it starts
     removing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await removing
