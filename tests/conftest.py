@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from xdist.scheduler import LoadScopeScheduling
 
 from bus import streams
 from bus.connection import Access, Bus, connected
@@ -18,23 +16,7 @@ from tests.support.roles import RoleServer, role_server
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
-_WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands", "simulated"})
-"""Folders of tests/host whose sandboxes have nodes: a host has inotify instances for one at a time."""
-
-
-class ByPackage(LoadScopeScheduling):
-    """Where tests run at once, those of a package stay together: they share servers."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        _, cost, *more = nodeid.split("/")
-        if cost == "host" and more[0] in _WITH_NODES:
-            return "host/nodes"
-        return f"{cost}/{more[0]}" if cost in ("servers", "host") else cost
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByPackage:
-    return ByPackage(config, log)
+pytest_plugins = ("tests.support.scheduling", "tests.support.skips")
 
 
 @pytest.fixture

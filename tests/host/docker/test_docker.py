@@ -28,12 +28,10 @@ SLEEP = {"Image": IMAGE, "Cmd": ["sleep", "infinity"]}
     [
         kind
         for _, kind in inspect.getmembers(aiodocker.exceptions, inspect.isclass)
-        if kind.__module__ != "typing"
+        if issubclass(kind, DockerError)
     ],
 )
-def test_every_error_of_the_library_is_translated(error: type) -> None:
-    if not issubclass(error, DockerError):
-        pytest.skip("no error")
+def test_every_error_of_the_library_is_translated(error: type[DockerError]) -> None:
     made = error.__new__(error)
     made.status, made.message = 500, "said so"
     assert "try it: said so" in str(docker.refusal("try it", made))

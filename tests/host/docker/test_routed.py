@@ -152,7 +152,7 @@ async def test_whoever_removes_what_teardown_finds_ends_everything(
     host.engine.docker("rm", "--force", *found)
 
     await soon(envoy.ended())
-    # The engine wants to start it again, and lists it as running until that has failed for want of its network.
+    # The engine starts it again, and lists it as running until that has failed: its network is gone.
     host.engine.docker("wait", *host.containers())
     assert host.containers(all=False) == set()
 
