@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # The first Python of this machine that is new enough.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-# More arguments for what is run: make test ARGS="tests/sandbox -x"
+# More arguments for what is run: make test ARGS="tests/host/sandbox -x"
 ARGS ?=
 # make demo DOWNLOAD=1: official binaries of what is missing, instead of compiling it.
 DOWNLOAD ?=

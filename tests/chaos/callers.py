@@ -93,7 +93,7 @@ class Callers:
                         group.create_task(self._stay(one, place), name="lasting")
                 if targets:
                     group.create_task(self._call(*self.chance.choice(targets)), name="call")
-                await asyncio.sleep(1 / _RATE)
+                await asyncio.sleep(1 / _RATE)  # the pace of the clients
 
     def served_before(self, failure: Failure) -> bool:
         """Whether anybody had been served there when this connection began."""
@@ -122,7 +122,7 @@ class Callers:
                     call.what, call.began = "lasting", time.monotonic()
                     said = await reader.read(1)
                     raise ConnectionResetError(f"it said {said!r}")
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # as any client does, before it connects again
 
     @contextlib.asynccontextmanager
     async def _noting(self, shown: Shown, place: Place) -> AsyncIterator[Call]:
@@ -141,4 +141,4 @@ class Callers:
         while True:
             status, _ = await world.health(self.node, _HEALTH)
             (self.silent.end if status == 200 else self.silent.begin)()
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(0.25)  # a sample: what fails is found by asking

@@ -57,7 +57,7 @@ async def settled(patience: float, *questions: Question) -> list[str]:
         problems = [problem for question in questions for problem in await _attempt(question)]
         if not problems or time.monotonic() > deadline:
             return problems
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # nobody tells that all of this is well
 
 
 async def _attempt(question: Question) -> list[str]:

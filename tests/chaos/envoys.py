@@ -67,4 +67,4 @@ class Envoys:
                 if (await admin.standing(envoy)).live:
                     self.down.end()
                     return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # Envoy has to be asked

@@ -59,7 +59,7 @@ class Havoc:
         self.chance.shuffle(happenings)
         pause = self.plan.seconds / len(happenings)
         for happen in happenings:
-            await asyncio.sleep(pause * self.chance.random())
+            await asyncio.sleep(pause * self.chance.random())  # the pace of the chaos
             await happen()
 
     async def _kill(self, name: str) -> None:
@@ -86,7 +86,7 @@ class Havoc:
     async def _dns_away(self) -> None:
         logger.warning("havoc: named is away for %s s", self.plan.dns_away)
         await self.sandbox.stop("named")
-        await asyncio.sleep(self.plan.dns_away)
+        await asyncio.sleep(self.plan.dns_away)  # the fault that is made
         await self.sandbox.start("named")
 
     async def _wipe_bus(self) -> None:
@@ -101,7 +101,7 @@ class Havoc:
         store = self.sandbox.store("nats-server")
         copy = store.with_name("older")
         await self._stopped_bus(lambda: _copied(store, copy))
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # what happens meanwhile is what is lost
         await self.save_journal()
         await self._stopped_bus(lambda: _copied(copy, store))
         shutil.rmtree(copy)

@@ -53,7 +53,7 @@ class Load:
                 case "delete":
                     await self._insist(lambda n=name: self.kube.delete(DNSRECORDS, NAMESPACE, n))  # type: ignore[misc]
                     del self.wanted[name]
-            await asyncio.sleep(pause * chance.random() * 2)
+            await asyncio.sleep(pause * chance.random() * 2)  # the pace of the load
 
     async def _insist(self, act: Callable[[], Awaitable[object]]) -> None:
         async with asyncio.timeout(120):
@@ -62,7 +62,7 @@ class Load:
                     await act()
                     return
                 except TransientError:
-                    await asyncio.sleep(0.3)
+                    await asyncio.sleep(0.3)  # as any client does, before it tries again
 
     async def _namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

@@ -47,22 +47,22 @@ class Nodes:
             self.chance.shuffle(what)
             for act in what:
                 await act(f"simulated-{self.chance.randrange(2, self.count + 1)}")
-                await asyncio.sleep(self.chance.random())
+                await asyncio.sleep(self.chance.random())  # the pace of the chaos, as below
         await self._label(f"simulated-{self.count}", "true")
 
     async def _leave(self, name: str) -> None:
         await self._go(name)
-        await asyncio.sleep(1 + self.chance.random())
+        await asyncio.sleep(1 + self.chance.random())  # so long it is away
         await self._register(self.count)
 
     async def _join(self, _: str) -> None:
         await self._register(self.count + 1)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # so long it takes part
         await self._go(f"simulated-{self.count + 1}")
 
     async def _exclude(self, name: str) -> None:
         await self._label(name, "true")
-        await asyncio.sleep(1 + self.chance.random())
+        await asyncio.sleep(1 + self.chance.random())  # so long it takes no traffic
         await self._label(name, None)
 
     async def _break(self, name: str) -> None:
@@ -70,12 +70,12 @@ class Nodes:
             self.broken.begin()
             await self._merge(name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
             self.broken.end()
-            await asyncio.sleep(2 + self.chance.random())
+            await asyncio.sleep(2 + self.chance.random())  # so long it is broken, or whole
 
     async def _go(self, name: str) -> None:
         taint = {"key": DRAINED, "effect": "NoSchedule"}
         await self._merge(name, {"spec": {"taints": [taint]}})
-        await asyncio.sleep(_NOTICE)
+        await asyncio.sleep(_NOTICE)  # who drains a node waits before it goes
         await insist(lambda: self.kube.delete(NODES, "", name))
 
     async def _register(self, count: int) -> None:

@@ -70,7 +70,7 @@ class Services:
         pause = seconds / len(steps)
         for name, step in steps:
             await step(name)
-            await asyncio.sleep(pause * chance.random() * 2)
+            await asyncio.sleep(pause * chance.random() * 2)  # the pace of the load
 
     def _change(self, chance: random.Random) -> Callable[[str], Awaitable[None]]:
         return chance.choice([self._add_port, self._drop_port, self._flip_affinity, self._allow])
@@ -161,7 +161,7 @@ async def insist(act: Callable[[], Awaitable[T]]) -> T:
             try:
                 return await act()
             except TransientError:
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.3)  # as any client does, before it tries again
 
 
 def service(name: str, number: int) -> dict[str, Any]:

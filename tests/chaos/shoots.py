@@ -89,10 +89,10 @@ class Shoots:
         ]  # fmt: skip
         chance.shuffle(what)
         pause = seconds / (len(what) + 2)
-        await asyncio.sleep(pause * chance.random())
+        await asyncio.sleep(pause * chance.random())  # the pace of the load
         await self._create(name)
         for act in what:
-            await asyncio.sleep(pause * chance.random() * 2)
+            await asyncio.sleep(pause * chance.random() * 2)  # the pace of the load
             await act(name, chance)
         if int(name.rpartition("-")[2]) % 3 == 0:
             await self._delete(name)

@@ -107,7 +107,7 @@ class World:
             await self.sandbox.stop(name)
         yield
         await eventually(self._owner)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # longer than the owner needs to look at all there is
         for name in watchers:
             await self.sandbox.start(name)
 

@@ -65,7 +65,7 @@ class Witness:
                 except WindowboxError as error:
                     # A kind that was just defined is not served at once.
                     logger.info("the witness looks again: %s", error)
-                    await asyncio.sleep(0.2)
+                    await asyncio.sleep(0.2)  # as any client does
 
     def _see(self, versions: list[Version]) -> None:
         with self._news:

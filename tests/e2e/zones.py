@@ -61,4 +61,4 @@ def until(server: NameServer, name: str, values: list[str], record_type: str = "
     limit = time.monotonic() + 30
     while (found := answers(server, name, record_type)) != values:
         assert time.monotonic() < limit, f"{name} stays {found}"
-        time.sleep(0.05)
+        time.sleep(0.05)  # a name server tells nobody of a change

@@ -64,7 +64,7 @@ def until(ask: Callable[[], T], *, patience: float = 30) -> T:
         except (OSError, AssertionError):
             if time.monotonic() > limit:
                 raise
-        time.sleep(0.05)
+        time.sleep(0.05)  # see above: nobody tells
 
 
 def _parsed(heard: bytes) -> Answer:

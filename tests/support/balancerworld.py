@@ -310,5 +310,5 @@ async def always(holds: Callable[[], Awaitable[bool]], during: Awaitable[Any]) -
     done = asyncio.ensure_future(during)
     while not done.done():
         assert await holds()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # a sample: what never happens cannot be awaited
     await done

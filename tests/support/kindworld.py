@@ -96,7 +96,7 @@ class KindWorld:
                     info = await bus.api(f"STREAM.INFO.{stream}")
                     busy = busy or info["state"]["messages"] > 0
                 calm = 0 if busy else calm + 1
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # a stream tells nobody that it is empty
 
 
 @dataclass(frozen=True)

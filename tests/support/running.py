@@ -42,5 +42,5 @@ async def eventually(look: Callable[[], Awaitable[T]], patience: float = PATIENC
     """Look until there is something to see. For states of other processes, which tell nobody."""
     async with asyncio.timeout(patience):
         while not (seen := await look()):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # see above: nobody tells
         return seen

@@ -186,7 +186,7 @@ def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str
             raise RuntimeError(f"{name} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
         if time.monotonic() > limit:
             raise TimeoutError(f"{name} is not ready after a minute:\n{log.read_text()[-2000:]}")
-        time.sleep(0.01)
+        time.sleep(0.01)  # what a program needs to be ready differs, and few can tell it
 
 
 def _kubeconfig(folder: Path, api: ApiServer) -> Path:

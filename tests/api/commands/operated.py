@@ -63,7 +63,7 @@ class CommandLine:
         limit = time.monotonic() + PATIENCE
         while not shows(found := self.json(*arguments)):
             assert time.monotonic() < limit, found
-            time.sleep(0.1)
+            time.sleep(0.1)  # a command shows what is, and does not wait for it
         return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bus import intents, streams, subjects
+from bus import consumers, intents, streams, subjects
 from bus.connection import Access, Bus, connected
 from bus.messages import Reason, StatusIntent, Wish
 from bus.pool import DeliveryHold, Item
@@ -106,11 +106,11 @@ class Stage:
         """Wait until the bus knows what the API has now."""
         version = (await self.live(ref)).resource_version
         async with asyncio.timeout(20):
-            while True:
-                seen = await self.bus.last(streams.OBJECTS, subjects.seen(ref))
-                if seen and seen.headers["Wb-Version"] == version:
-                    return
-                await asyncio.sleep(0.02)
+            following = consumers.follow(self.bus, streams.OBJECTS, [subjects.seen(ref)])
+            async with contextlib.aclosing(following):  # type: ignore[type-var]
+                async for seen in following:
+                    if seen and seen.headers["Wb-Version"] == version:
+                        return
 
     async def live(self, ref: ObjectRef) -> Object:
         return await self.api.get(DNSRECORDS, ref.namespace, ref.name)

@@ -93,7 +93,8 @@ async def test_a_slow_run_that_ends_while_it_is_announced_has_the_last_word(
         sequence = await report(world, ref, intent, expected)
         if not announced.is_set():
             announced.set()
-            await asyncio.sleep(0.1)  # the server has it, but we have not heard so yet
+            # The server has it, but we have not heard so yet: nothing tells when the run has come to its end.
+            await asyncio.sleep(0.1)
         return sequence
 
     monkeypatch.setattr(runs, "SLOW_SECONDS", 0)

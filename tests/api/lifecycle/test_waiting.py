@@ -114,7 +114,7 @@ async def test_a_slow_run_that_goes_on_waiting_says_nothing_new(
     await run(stage, ref)
     told = await last(stage, ref)
     monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
-    stage.crew.task = lambda: asyncio.sleep(0.05)
+    stage.crew.task = lambda: asyncio.sleep(0.05)  # slow: it is longer than SLOW_SECONDS
     assert (await run(stage, ref)).result == "waiting"
     assert (await last(stage, ref))["sequence"] == told["sequence"]
 
@@ -127,7 +127,7 @@ async def test_a_slow_run_that_fails_as_before_does_not_leave_processing_behind(
     stage.crew.error = Refused("no")
     await run(stage, ref)
     monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
-    stage.crew.task = lambda: asyncio.sleep(0.05)
+    stage.crew.task = lambda: asyncio.sleep(0.05)  # slow: it is longer than SLOW_SECONDS
     assert (await run(stage, ref)).result == "error"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Error"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -195,10 +196,14 @@ async def test_a_status_that_is_shown_already_is_not_written_again(desk: Desk) -
 
 async def _told(desk: Desk, record: Object, times: int) -> int:
     """How often something was told about the object, once it is `times`."""
+    counts: dict[str, int] = {}
     async with asyncio.timeout(30):
-        while True:
-            events = (await desk.api.page(EVENTS)).items
-            counts = [e["count"] for e in events if e["involvedObject"]["uid"] == record.uid]
-            if sum(counts) >= times:
-                return sum(counts)
-            await asyncio.sleep(0.05)
+        watching = desk.api.watch(EVENTS, "0")
+        async with contextlib.aclosing(watching):  # type: ignore[type-var]
+            async for events in watching:
+                for told in (event.object for event in events if event.type in ("ADDED", "MODIFIED")):
+                    if told["involvedObject"]["uid"] == record.uid:
+                        counts[told["metadata"]["name"]] = told["count"]
+                if sum(counts.values()) >= times:
+                    break
+    return sum(counts.values())

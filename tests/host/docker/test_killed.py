@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.host.docker import host as hosts
-from tests.support.running import soon
+from tests.support.running import eventually, soon
 
 _SCRIPT = """
-import sys, time
+import signal, sys
 from pathlib import Path
-from tests.docker import host as hosts
+from tests.host.docker import host as hosts
 with hosts.host(Path(sys.argv[1])) as made:
     made.engine.docker("run", "--detach", hosts.IMAGE, "sleep", "infinity")
     print("up", flush=True)
-    time.sleep(600)
+    signal.pause()
 """
 
 
@@ -44,9 +44,11 @@ async def test_an_engine_ends_with_the_test_that_started_it(
     child.send_signal(signal.SIGKILL)
 
     await soon(child.wait())
-    async with asyncio.timeout(30):
-        while _of(folder):  # noqa: ASYNC110 - nobody tells of the end of strangers
-            await asyncio.sleep(0.05)
+    await eventually(lambda: _all_ended(folder))
+
+
+async def _all_ended(folder: Path) -> bool:
+    return not _of(folder)
 
 
 def _of(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.running import PATIENCE
+from tests.support.running import PATIENCE, eventually
 from windowbox.clients.envoy import bootstrap, resources
 from windowbox.clients.envoy.attachments import Attachment, Order, Published, Running
 from windowbox.errors import Unreachable
@@ -137,8 +137,6 @@ async def live(envoy: Running) -> None:
 async def until(holds: Callable[[], Awaitable[bool]], complaint: str) -> None:
     """Nobody tells when a container's program is ready: it has to be asked."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not await holds():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await eventually(holds, PATIENCE)
     except TimeoutError:
         raise AssertionError(complaint) from None

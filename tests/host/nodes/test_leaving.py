@@ -92,7 +92,7 @@ def test_who_detached_himself_from_a_child_ends_with_the_sandbox(nodes: NodeWorl
     folder = tmp_path / "second"
     with worldwithnodes.opened(folder, ONE_NODE.model_copy(update={"nodes": 0})) as sandbox:
         detached = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(600)"],
+            [sys.executable, "-c", "import signal; signal.pause()"],
             env={**os.environ, belongings.VARIABLE: sandbox.sandbox.state.mark}, start_new_session=True,
         )  # fmt: skip
         assert detached.poll() is None
@@ -136,13 +136,13 @@ def test_what_a_killed_test_leaves_is_cleared_at_once(tmp_path: Path) -> None:
 
 
 _TEST = """
-import pathlib, sys, time
+import pathlib, signal, sys
 from tests.support import worldwithnodes
 from windowbox.sandbox.options import Options
 folder, options = pathlib.Path(sys.argv[1]), Options.model_validate_json(sys.argv[2])
 with worldwithnodes.opened(folder, options) as world:
     print(world.guardian, flush=True)
-    time.sleep(600)
+    signal.pause()
 """
 
 
@@ -150,5 +150,5 @@ def _cleared(seen: Traces) -> bool:
     """Whether somebody clears it all away right now."""
     limit = time.monotonic() + 20
     while seen.left() and time.monotonic() < limit:
-        time.sleep(0.1)
+        time.sleep(0.1)  # the kernel tells nobody of a mount or an interface that is gone
     return not seen.left()

@@ -30,13 +30,21 @@ class Steady:
     """The Pod of each long connection."""
     begun: threading.Event = field(default_factory=threading.Event)
     """All long connections are open."""
+    more: threading.Condition = field(default_factory=threading.Condition)
+    """Another one was served."""
 
     def enough(self, more: int = 100) -> None:
         """Wait until so many more connections have been served."""
-        limit, wanted = time.monotonic() + 60, len(self.served) + more
-        while len(self.served) < wanted:
-            assert time.monotonic() < limit, f"only {len(self.served)} of {wanted}; {self.failed[:5]}"
-            time.sleep(0.05)
+        with self.more:
+            wanted = len(self.served) + more
+            enough = self.more.wait_for(lambda: len(self.served) >= wanted, 60)
+        assert enough, f"only {len(self.served)} of {wanted}; {self.failed[:5]}"
+
+    def serve(self, pod: str) -> None:
+        """A Pod has answered."""
+        with self.more:
+            self.served.append((time.monotonic(), pod))
+            self.more.notify_all()
 
     def pods(self, last: int) -> set[str]:
         """Those that served the last connections."""
@@ -76,7 +84,7 @@ async def _live(seen: Steady, rate: int, lasting: int, ending: threading.Event) 
             task = asyncio.create_task(_short(seen))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # the pace of the clients
     for task in long:
         task.cancel()
     await asyncio.gather(*long, *tasks, return_exceptions=True)
@@ -87,7 +95,7 @@ async def _short(seen: Steady) -> None:
     try:
         async with asyncio.timeout(_PATIENCE):
             _, writer, pod = await _greeted(seen)
-            seen.served.append((time.monotonic(), pod))
+            seen.serve(pod)
             writer.close()
             await writer.wait_closed()
     except (OSError, TimeoutError) as error:
@@ -105,7 +113,7 @@ async def _long(seen: Steady, number: int, opened: asyncio.Semaphore) -> None:
             async with asyncio.timeout(_PATIENCE):
                 if await reader.readline() != b"go on\n":
                     raise ConnectionResetError("closed")
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE)  # the pace of a client
     except (OSError, TimeoutError) as error:
         seen.broken.append(f"{number} to {seen.lasting.get(number)}: {error!r}")
         opened.release()

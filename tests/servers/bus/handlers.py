@@ -85,7 +85,7 @@ class Telling:
         try:
             await self.gate.wait()
         finally:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # it takes its time, even when it is cancelled
 
     def _say(self, word: str, item: Item) -> None:
         name = subjects.ref(item.key).name

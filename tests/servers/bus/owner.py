@@ -25,7 +25,7 @@ async def look_after() -> None:
     with contextlib.suppress(leases.Lost):
         while True:
             leases.check()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # a lease ends by the clock alone
     print("refrains", flush=True)
     await asyncio.Event().wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import signal
 from urllib.parse import urlsplit
@@ -139,7 +138,7 @@ async def test_what_was_delivered_to_a_frozen_worker_is_not_begun_late(bus: Bus,
         # It is awake, and past what was delivered to it, when it has begun something else.
         for number in itertools.count():
             await queue.wish(key(f"web-{number}"), EVENT)
-            await asyncio.sleep(0.05)
+            await crew.story.until(f"end web-{number}")
             if crew.story.all[-1].process == frozen.pid:
                 break
         crew.open_gate(awake)
@@ -180,12 +179,13 @@ async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str
     async with workers(nats_url, ack_wait=1.0) as crew:
         alive = [await crew.start(), await crew.start()]
         for turn in range(12):
+            told = len(crew.story.all)
             for name in names:
                 await queue.wish(key(name), EVENT)
             if turn % 4 == 1:
                 await crew.kill(alive.pop(0))
                 alive.append(await crew.start())
-            await asyncio.sleep(0.05)
+            await crew.story.until_so(lambda: len(crew.story.all) > told, "anything more")  # noqa: B023
         await eventually(lambda: at_rest(bus))
         assert {said.name for said in crew.story.all if said.word == "end"} == set(names)
         survivors = {process.pid for process in alive}

@@ -123,7 +123,7 @@ async def counting(address: str, port: int, at_once: int = 4) -> AsyncIterator[C
                 else:
                     count.failed.append("closed without a word")
             count.more.set()
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # the pace of a client
 
     async with running(*(connect() for _ in range(at_once))):
         yield count

@@ -47,7 +47,7 @@ async def _allocated(store: AddressStore, name: str, status: list[str]) -> list[
     try:
         answer = await allocator.allocate(store, request)
     except TransientError:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # as a worker does, before it tries again
         return await _allocated(store, name, status)
     return list(answer.addresses.values()) if isinstance(answer, Allocated) else []
 

@@ -89,7 +89,7 @@ async def own(store: AddressStore) -> None:
             try:
                 await store.adopt_all(claims(shown_to_owner[-1].items() if shown_to_owner else []))
             except WindowboxError:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # as the owner does, before it tries again
                 continue
         await changed.wait()
 

@@ -126,7 +126,7 @@ class Named:
         deadline = time.monotonic() + 20
         while text not in (self.directory / f"{ZONE}.zone").read_text():
             assert time.monotonic() < deadline, f"named has not written {text}"
-            time.sleep(0.01)
+            time.sleep(0.01)  # see above: nothing tells
 
     def dig(self, name: str, record_type: str = "A", *, zone: str = ZONE, short: bool = True) -> list[str]:
         """What another client sees, as sorted lines."""
@@ -254,7 +254,7 @@ async def persist(nameserver: Nameserver, wanted: RecordSet) -> None:
             try:
                 return await nameserver.replace(ZONE, wanted)
             except TransientError as error:
-                await asyncio.sleep(error.retry_after or 0.05)
+                await asyncio.sleep(error.retry_after or 0.05)  # as a controller does
 
 
 def free_port() -> int:

@@ -48,7 +48,7 @@ async def test_a_server_that_hangs_is_left_and_its_late_answers_are_not_believed
     named.pause()
     writing = asyncio.create_task(nameserver.replace(ZONE, rrset("x", "A", "2.2.2.2")))
     try:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # longer than message_timeout
     finally:
         named.resume()
 

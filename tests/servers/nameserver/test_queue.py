@@ -143,7 +143,7 @@ async def test_closing_ends_every_wait(named: Named, nameserver: Nameserver) -> 
     named.pause()
     try:
         waiting = asyncio.create_task(nameserver.replace(ZONE, rrset("x", "A", "1.1.1.1")))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # it is on its way: a server that stands still tells nobody
         await nameserver.aclose()
         with pytest.raises(Unreachable, match="was closed"):
             await waiting
