@@ -210,6 +210,8 @@ class Call(Message):
     """What it raised; the type CancelledError where a deadline cut it short."""
     effect: bool = False
     """Whether the call changes the world; such calls are what a replay compares."""
+    at_once: int = 0
+    """Calls with the same number, other than 0, were made at once, and stand in the order they ended in."""
 
 
 class RunRecord(Message):

@@ -130,6 +130,7 @@ _WORKER = [
     *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat tells whether they are there
     *_FULFILLING,
     subjects.intent(">"),
+    "settings.>",
     *_reading(streams.OBJECTS),
     *(subject for pool in POOLS for subject in _taking(streams.OBJECTS, f"route-{pool}")),
     *_last(streams.OBJECTS, "object.>"),

@@ -7,8 +7,9 @@ place on the bus, then runs by their time. It holds nothing secret, and names pr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,13 +21,15 @@ from pydantic import ValidationError
 from bus import consumers, streams, subjects
 from bus.connection import Bus, Stored, instant
 from bus.messages import PREDECESSOR, Announcement, Message, RunRecord
-from windowbox.errors import Malformed, Refused
+from windowbox.errors import Malformed, Refused, WindowboxError
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.lbsettings import Range
 
 FORMAT = 1
 
 _READERS = 64
+_TELL_AGAIN = 3600.0
+_SOON = 2.0
 
 
 class Zone(Message):
@@ -68,6 +71,26 @@ class Header(Message):
     since: datetime
     until: datetime
     settings: Deciding
+    """Those of whoever recorded."""
+    processes: Mapping[str, Deciding] = {}
+    """Those of the processes that ran with others, by the names that runs have here."""
+
+    def encoded(self) -> bytes:
+        return self.model_dump_json().encode()  # with defaults: another version may have others
+
+    def settings_of(self, run: RunRecord) -> Deciding:
+        """The settings that decided what a run did."""
+        return self.processes.get(run.process, self.settings)
+
+
+class SeenProcess(Message):
+    """With which settings a process began, or still was, at some time. Nothing secret."""
+
+    process: str
+    settings: Deciding
+
+    def encoded(self) -> bytes:
+        return self.model_dump_json().encode()
 
 
 class SeenObject(Message):
@@ -126,7 +149,32 @@ async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
     }
     for found in await _objects(bus, sorted(needed - objects.keys())):
         objects[found.sequence] = found
-    return Recording(header, dict(sorted(objects.items())), _nameless(runs))
+    known, runs = _nameless(runs, await _settings(bus))
+    processes = {
+        name: settings for name, settings in known.items() if settings not in (None, header.settings)
+    }
+    header = header.model_copy(update={"processes": processes})
+    return Recording(header, dict(sorted(objects.items())), runs)
+
+
+async def tell_settings(bus: Bus, process: str, settings: Deciding) -> None:
+    """Tell for ever with which settings a process runs, so that they are in recordings.
+
+    Often enough to be in the journal as long as its runs are, and anew whenever the bus may have forgotten.
+    """
+    told = SeenProcess(process=process, settings=settings).encoded()
+    again = asyncio.Event()
+    with bus.on_reconnect(again.set):
+        while True:
+            again.clear()
+            try:
+                await bus.publish(subjects.settings(process), told)
+                pause = _TELL_AGAIN
+            except WindowboxError:  # the journal may have to be made first
+                pause = _SOON
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await again.wait()
 
 
 def write(path: Path, recording: Recording) -> None:
@@ -230,12 +278,32 @@ async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:
     return [found for found in await asyncio.gather(*map(one, sequences)) if found]
 
 
-def _nameless(runs: list[RunRecord]) -> list[RunRecord]:
-    """Without the names of machines."""
-    names: dict[str, str] = {}
+async def _settings(bus: Bus) -> dict[str, list[tuple[float, Deciding]]]:
+    """By process, when it told which. A process that restarts may have the name of the one before."""
+    found: dict[str, list[tuple[float, Deciding]]] = {}
+    async for stored in consumers.snapshot(bus, streams.JOURNAL, ["settings.>"], history=True):
+        told = SeenProcess.model_validate_json(stored.data)
+        found.setdefault(told.process, []).append((_seconds(stored), told.settings))
+    return found
+
+
+def _nameless(
+    runs: list[RunRecord], told: Mapping[str, list[tuple[float, Deciding]]]
+) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
+    """Without the names of machines: the settings behind each name that runs have instead, and the runs."""
+    names: dict[tuple[str, Deciding | None], str] = {}
+    renamed = []
     for run in runs:
-        names.setdefault(run.process, f"process {len(names) + 1}")
-    return [run.model_copy(update={"process": names[run.process]}) for run in runs]
+        settings = _at(told.get(run.process, []), run.started.timestamp())
+        name = names.setdefault((run.process, settings), f"process {len(names) + 1}")
+        renamed.append(run.model_copy(update={"process": name}))
+    return {name: settings for (_, settings), name in names.items()}, renamed
+
+
+def _at(told: list[tuple[float, Deciding]], time: float) -> Deciding | None:
+    """What was told last before that time; if the journal has dropped that, what was told next."""
+    before = [settings for when, settings in told if when <= time]
+    return before[-1] if before else told[0][1] if told else None
 
 
 def _seconds(stored: Stored) -> float:

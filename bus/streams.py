@@ -69,7 +69,7 @@ def streams(replicas: int) -> list[dict[str, Any]]:
         {
             **kept,
             "name": JOURNAL,
-            "subjects": ["run.>", "start.>"],
+            "subjects": ["run.>", "start.>", "settings.>"],
             "max_msgs_per_subject": 256,
             "max_age": 24 * _HOUR,
             "discard": "old",

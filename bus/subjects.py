@@ -111,6 +111,11 @@ def start(pool: str, key: str) -> str:
     return f"start.{pool}.{key}"
 
 
+def settings(process: str) -> str:
+    """With which settings a process runs."""
+    return f"settings.{_token(process)}"
+
+
 def entry(bucket: str, key: str) -> str:
     """A key of a bucket."""
     return f"$KV.{bucket}.{key}"

@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
-from bus import intents, streams
-from bus.pool import Pool
+from bus import intents, recordings, streams
+from bus.pool import PROCESS, Pool
 from bus.queue import Queue
 from bus.routing import run_due
 from patchers.status import StatusPatcher
@@ -44,6 +44,7 @@ async def work(made: Process, names: Iterable[str]) -> None:
     """Take items of these pools off the bus, and reconcile their objects."""
     common = _common(made)
     made.tasks["world"] = common.world.run
+    made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, made.settings.deciding)
     _add_membership(made, common)
     for name in names:
         if parts := await pools.assembled(common, name):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from bus.connection import Access
+from bus.recordings import Balancing, Deciding, Zone
 from windowbox.errors import Malformed
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.egresssettings import EgressSettings
@@ -151,6 +152,17 @@ class Settings(Section):
     def kinds(self) -> KindSettings:
         """What the kinds that make objects have to know."""
         return KindSettings(infrastructure=self.infrastructure, backup=self.backup, heartbeat=self.heartbeat)
+
+    @property
+    def deciding(self) -> Deciding:
+        """What decides what a run does; no addresses of servers, and nothing secret."""
+        return Deciding(
+            zones=tuple(Zone(**zone.model_dump(include=set(Zone.model_fields))) for zone in self.dns.zones),
+            classes=self.work.classes,
+            ignore_operation_annotation=self.work.ignore_operation_annotation,
+            balancing=Balancing(**self.loadbalancer.model_dump(include=set(Balancing.model_fields))),
+            kinds=self.kinds,
+        )
 
 
 class _Environment(Settings, BaseSettings):

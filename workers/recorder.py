@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +15,9 @@ from windowbox.models.refs import ObjectRef
 from workers.lifecycle import statuses
 
 T = TypeVar("T")
+
+_GROUP: ContextVar[int] = ContextVar("calls at once", default=0)
+_NUMBERS = itertools.count(1)
 
 Json = Any
 
@@ -32,6 +38,30 @@ class Recorder(Protocol):
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         """What `parse` makes of a Secret's data. Noted is only that it was read; None when simulated back."""
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Calls of the tasks that begin in the block are noted as made at once: which ends first is chance."""
+    if _GROUP.get():
+        yield  # within others that are at once
+        return
+    token = _GROUP.set(next(_NUMBERS))
+    try:
+        yield
+    finally:
+        _GROUP.reset(token)
+
+
+class Groups:
+    """Numbers for those calls of one run that are made at once: the same on each run."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {0: 0}
+
+    def current(self) -> int:
+        """The number for a call that is made now; 0 if it is made alone."""
+        return self._numbers.setdefault(_GROUP.get(), len(self._numbers))
 
 
 def described(error: BaseException) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.errors import Malformed, Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import RESOURCES, SECRETS, ObjectRef
-from workers.recorder import described
+from workers.recorder import Groups, described
 
 T = TypeVar("T")
 
@@ -27,6 +27,7 @@ class LiveRecorder:
         self._bus = bus
         self._clusters = clusters
         self._item = item
+        self._groups = Groups()
 
     async def read(self, ref: ObjectRef) -> Object | None:
         subject = subjects.seen(ref)
@@ -90,4 +91,7 @@ class LiveRecorder:
         answer: Any = None,
         error: dict[str, Any] | None = None,
     ) -> None:
-        self._item.calls.append(Call(door=door, request=request, answer=answer, error=error, effect=effect))
+        at_once = self._groups.current()
+        self._item.calls.append(
+            Call(door=door, request=request, answer=answer, error=error, effect=effect, at_once=at_once)
+        )

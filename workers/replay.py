@@ -157,25 +157,30 @@ class ReplayRecorder:
 
 async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Replay:
     """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
-    settings = recording.header.settings
-    common = common_of(settings)
-    players: dict[str, Player] = {
-        loadbalancer.POOL: service_runs(common),
-        ingress.POOL: _ingress_runs(common),
-        heartbeat.POOL: Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
-        **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
-        **(instead or {}),
-    }
+    players: dict[Deciding, dict[str, Player]] = {}
     result = Replay()
     for run in recording.runs:
         if reason := _unplayable(recording, run):
             result.left_out[reason] += 1
             continue
         result.replayed += 1
-        difference = await _compared(recording, run, players[run.pool])
+        settings = recording.header.settings_of(run)
+        if settings not in players:
+            players[settings] = {**_players(settings), **(instead or {})}
+        difference = await _compared(recording, run, players[settings][run.pool])
         if difference:
             result.differences.append(difference)
     return result
+
+
+def _players(settings: Deciding) -> dict[str, Player]:
+    common = common_of(settings)
+    return {
+        loadbalancer.POOL: service_runs(common),
+        ingress.POOL: _ingress_runs(common),
+        heartbeat.POOL: Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
+        **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
+    }
 
 
 def common_of(settings: Deciding) -> Common:
@@ -218,20 +223,29 @@ async def _compared(recording: Recording, run: RunRecord, player: Player) -> Dif
         # As the pool would have it: see bus.pool.
         outcome = Result.FAILED
         stopped = "" if run.outcome is Result.FAILED else f"{type(error).__name__}: {error}"
-    then = [Effect(call.door, call.request) for call in run.calls if call.effect]
-    if not stopped and _settled(then) == _settled(recorder.effects) and outcome == run.outcome:
+    changing = [call for call in run.calls if call.effect]
+    then = [Effect(call.door, call.request) for call in changing]
+    groups = [call.at_once for call in changing] if any(call.at_once for call in run.calls) else None
+    same = _comparable(then, groups) == _comparable(recorder.effects, groups)
+    if same and outcome == run.outcome and not stopped:
         return None
     return Difference(run, then, recorder.effects, outcome, stopped)
 
 
-def _settled(effects: list[Effect]) -> list[Effect]:
-    """Effects in an order that does not depend on chance: of objects that are written or deleted at once, any
-    may be the first to be done."""
-    groups = groupby(effects, key=lambda effect: effect.door in _AT_ONCE)
+def _comparable(effects: list[Effect], groups: list[int] | None) -> list[Effect]:
+    """Effects in an order that does not depend on chance: those made at once, as `groups` says, sorted.
+
+    Recordings of earlier versions do not say so: there, any writes and deletions may have been made at once.
+    """
+    if groups is None:
+        groups = [int(effect.door in _AT_ONCE) for effect in effects]
+    elif len(groups) != len(effects):
+        return effects  # not the same anyway
+    numbered = groupby(zip(groups, effects, strict=True), key=lambda pair: pair[0])
     return [
         effect
-        for at_once, group in groups
-        for effect in (sorted(group, key=lambda one: pydantic_core.to_json(one)) if at_once else group)
+        for at_once, pairs in numbered
+        for _, effect in (sorted(pairs, key=pydantic_core.to_json) if at_once else pairs)
     ]
 
 

@@ -27,9 +27,10 @@ def seen(sequence: int, operation: str = "ADDED", body: dict[str, Any] | None = 
 def run(
     reads: tuple[int, ...] = (), calls: tuple[Call, ...] = (), outcome: str = "succeeded", **more: Any
 ) -> RunRecord:
+    key = more.pop("key", KEY)
     return RunRecord(
         pool=more.pop("pool", "dnsrecord"),
-        key=KEY,
+        key=key,
         wish=Wish(reason=Reason.EVENT),
         wish_sequence=1,
         delivery=1,
@@ -37,7 +38,7 @@ def run(
         seconds=0.01,
         process="process 1",
         outcome=outcome,
-        reads=[Read(stream="OBJECTS", subject=SUBJECT, sequence=sequence) for sequence in reads],
+        reads=[Read(stream="OBJECTS", subject=f"object.{key}", sequence=sequence) for sequence in reads],
         calls=list(calls),
         **more,
     )

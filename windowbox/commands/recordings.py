@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,8 +50,8 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelt
 def record(since: timedelta, target: Path, file: Path | None, name: str | None) -> None:
     """Write what happened to FILE: runs, the objects they read, and what they were answered.
 
-    The journal goes back a day at most. Secrets are not in it, so neither are they in the file. The settings
-    should be those of the workers: which zones there are, say, is part of what they decided.
+    The journal goes back a day at most. Secrets are not in it, so neither are they in the file. With the runs
+    come the settings by which their workers decided, such as zones and networks.
     """
     from bus import recordings
 
@@ -97,7 +98,11 @@ def _compare(recording: Recording, output: str) -> int:
     from windowbox.commands import differences
     from workers import replay as playing
 
-    result = asyncio.run(playing.replayed(recording))
+    logging.disable()  # what workers would log is about the day that was recorded
+    try:
+        result = asyncio.run(playing.replayed(recording))
+    finally:
+        logging.disable(logging.NOTSET)
     if output == "json":
         click.echo(json.dumps(differences.as_json(result), indent=2))
     else:
@@ -130,28 +135,10 @@ async def _published(recording: Recording, url: str, speed: float) -> str:
 def _header(settings: Settings, since: datetime, until: datetime) -> Header:
     from importlib import metadata
 
-    from bus.recordings import FORMAT, Balancing, Deciding, Header, Zone
+    from bus.recordings import FORMAT, Header
 
-    zones = tuple(
-        Zone(name=zone.name, key_from_record=zone.key_from_record, ownership=zone.ownership)
-        for zone in settings.dns.zones
-    )
-    balancers = settings.loadbalancer
-    deciding = Deciding(
-        zones=zones,
-        classes=settings.work.classes,
-        ignore_operation_annotation=settings.work.ignore_operation_annotation,
-        balancing=Balancing(
-            classes=balancers.classes,
-            conditions=balancers.conditions,
-            grace=balancers.grace,
-            direct=balancers.direct,
-            ranges=balancers.ranges,
-        ),
-        kinds=settings.kinds,
-    )
     try:
         version = metadata.version("windowbox")
     except metadata.PackageNotFoundError:
         version = "0"
-    return Header(recording=FORMAT, version=version, since=since, until=until, settings=deciding)
+    return Header(recording=FORMAT, version=version, since=since, until=until, settings=settings.deciding)

@@ -17,7 +17,7 @@ from windowbox.models.refs import SECRETS, ObjectRef, Resource
 from workers.lifecycle.kinds import Run
 from workers.owned import manifests
 from workers.owned.manifests import Manifest
-from workers.recorder import Recorder
+from workers.recorder import Recorder, at_once
 
 MANAGER = "gardener-extension-provider-local"
 """Whose fields these are. The same name as before us, so that what was made then is ours to change."""
@@ -210,7 +210,8 @@ class TargetCluster:
 
 async def concurrently(*acts: Awaitable[object]) -> None:
     """Await all of them, each to its end. Raises what failed; that something is waited for, only else."""
-    results = await asyncio.gather(*acts, return_exceptions=True)
+    with at_once():
+        results = await asyncio.gather(*acts, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     for error in sorted(errors, key=lambda error: isinstance(error, Waiting)):
         raise error

@@ -14,6 +14,7 @@ from tests.support.samples import KEY, recording, run, seen
 from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Missing, TransientError, Unreachable, WindowboxError
 from windowbox.models.refs import DNSRECORDS, ObjectRef
+from workers.owned.targets import concurrently
 from workers.recorder import described
 from workers.recorder_live import LiveRecorder
 from workers.replay import ReplayRecorder, Unanswered, Unforeseen
@@ -80,6 +81,26 @@ async def test_what_a_deadline_cut_short_is_cut_short_again() -> None:
     again = ReplayRecorder(recording([]), run(calls=tuple(item.calls)))
     with pytest.raises(TimeoutError):
         await again.call("dns", {"do": "delete"}, nothing, effect=True)
+
+
+async def test_calls_made_at_once_are_noted_as_such() -> None:
+    item = Item(KEY, Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(10))
+    recorder = LiveRecorder(cast(Any, None), cast(Any, None), item)
+
+    async def make(name: str) -> None:
+        for door in ("claim", "apply"):
+            await recorder.call(door, name, lambda: asyncio.sleep(0), effect=True)
+
+    await make("home")
+    await concurrently(make("a"), concurrently(make("b"), make("c")))
+    await concurrently(make("d"))
+    assert [(call.request, call.at_once) for call in item.calls[:2]] == [("home", 0), ("home", 0)]
+    assert {(call.request, call.at_once) for call in item.calls[2:]} == {
+        ("a", 1),
+        ("b", 1),
+        ("c", 1),
+        ("d", 2),
+    }
 
 
 async def test_equal_questions_are_answered_in_turn_and_then_alike() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 
-from bus import recordings
+from bus import recordings, subjects
 from bus.messages import BODY, Call, Result, Wish
 from bus.pool import Outcome
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
+from windowbox.cli import cli
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.refs import HEARTBEATS, ObjectRef
 from workers import replay, serving
 from workers.dnsrecord import pool as dnsrecord
 from workers.dnsrecord import records
@@ -23,7 +27,10 @@ from workers.lifecycle.kinds import Run, Status
 from workers.lifecycle.runs import LifeCycle
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.service.runs import Seen, ServiceRuns
+from workers.owned.targets import concurrently
 from workers.recorder import Recorder
+
+LEASE = subjects.key(ObjectRef("runtime", HEARTBEATS.id, "windowbox-system", "gardener-extension-heartbeat"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -139,6 +146,93 @@ async def test_another_word_to_people_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert result.differences
     for difference in result.differences:
         assert [effect.door for effect in difference.now if effect not in difference.recorded] == ["report"]
+
+
+async def test_a_run_is_judged_by_the_settings_of_its_process() -> None:
+    demo = recordings.read(DEMO)
+    then = demo.header.settings
+    since = dataclasses.replace(
+        demo, header=demo.header.model_copy(update={"settings": recordings.Deciding()})
+    )
+    assert (await replay.replayed(since)).differences
+    processes = {run.process: then for run in demo.runs}
+    header = since.header.model_copy(update={"processes": processes})
+    assert (await replay.replayed(dataclasses.replace(since, header=header))).differences == []
+
+
+class Maker:
+    """Makes some things, of which each has to be claimed before it is applied."""
+
+    def __init__(self, *names: str, one_by_one: bool = False) -> None:
+        self._names = names
+        self._one_by_one = one_by_one
+
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        for names in ([name] for name in self._names) if self._one_by_one else [self._names]:
+            await concurrently(*(self._make(name, recorder) for name in names))
+        return Outcome(Result.SUCCEEDED)
+
+    async def _make(self, name: str, recorder: Recorder) -> None:
+        for door in ("claim", "apply"):
+            await recorder.call(door, name, self._nothing, effect=True)
+
+    async def _nothing(self) -> None: ...
+
+
+def made(*calls: tuple[str, str, int]) -> recordings.Recording:
+    return recording([run((0,), tuple(Call(door=d, request=r, effect=True, at_once=n) for d, r, n in calls))])
+
+
+@pytest.mark.parametrize(
+    ("calls", "same"),
+    [
+        pytest.param(
+            [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "a", 1)], True, id="at-once"
+        ),
+        pytest.param(
+            [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 2), ("apply", "a", 2)], False, id="in-turn"
+        ),
+        pytest.param([("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1)], False, id="one-is-missing"),
+        pytest.param(
+            [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "c", 1)], False, id="another"
+        ),
+    ],
+)
+async def test_what_was_done_at_once_is_compared_as_a_set(
+    calls: list[tuple[str, str, int]], same: bool
+) -> None:
+    result = await replay.replayed(made(*calls), {"dnsrecord": Maker("a", "b")})
+    assert (result.differences == []) is same
+
+
+async def test_what_was_done_in_turn_is_compared_in_order() -> None:
+    calls = [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 2), ("apply", "a", 2)]
+    rightly = await replay.replayed(made(*calls), {"dnsrecord": Maker("b", "a", one_by_one=True)})
+    wrongly = await replay.replayed(made(*calls), {"dnsrecord": Maker("a", "b", one_by_one=True)})
+    assert (len(rightly.differences), len(wrongly.differences)) == (0, 1)
+
+
+def test_nothing_is_logged_of_a_recorded_day(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    unwell = recording([
+        run(
+            (0,),
+            (
+                Call(door="clock", request=None, answer="2026-09-01T10:15:30Z"),
+                Call(door="get", request=str(subjects.ref(LEASE)), answer=None),
+                Call(door="signs", request=None, answer="nobody watches"),
+            ),
+            pool="heartbeat",
+            key=LEASE,
+            outcome="held back",
+        )
+    ])  # fmt: skip
+    recordings.write(tmp_path / "unwell.wbx", unwell)
+    asyncio.run(replay.replayed(unwell))
+    assert "the heartbeat is not renewed: nobody watches" in caplog.text
+    caplog.clear()
+    shown = CliRunner().invoke(cli, ["replay", str(tmp_path / "unwell.wbx")])
+    assert shown.output == "1 runs replayed, none with differences\n"
+    assert caplog.text == ""
 
 
 REPORTED = Call(door="reported", request=None, answer={"intent": None, "sequence": 0})

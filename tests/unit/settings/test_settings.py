@@ -76,3 +76,19 @@ def test_what_the_environment_leaves_empty_is_not_set(monkeypatch: pytest.Monkey
     loaded = settings.load(None)
     assert loaded.backup.root is None
     assert loaded.heartbeat.namespace is None
+
+
+def test_what_decides_has_no_secrets_and_no_servers() -> None:
+    zone = {
+        "name": "local.gardener.cloud",
+        "servers": ["192.0.2.53"],
+        "key": {"name": "k", "secret": "aHVudGVyMg=="},
+    }
+    read = settings.load(
+        None, {"nats": {"password": "hunter2"}, "dns": {"zones": [zone]}, "heartbeat": {"interval": 7}}
+    )
+    told = read.deciding.model_dump_json()
+    assert "local.gardener.cloud" in told
+    assert '"interval":7' in told
+    for hidden in ("hunter2", "aHVudGVyMg", "192.0.2.53"):
+        assert hidden not in told
