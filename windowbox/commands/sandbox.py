@@ -65,7 +65,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up --workers 4            four workers share the work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
     "  windowbox up --download             official binaries of what is missing\n"
-    "  windowbox up --simulated-nodes 100     many, without machines (anywhere)\n"
+    "  windowbox up --simulated-nodes 100  many, without machines (anywhere)\n"
     "  windowbox up --port named=5300      a port that never changes\n"
     "  windowbox up --name other           another sandbox beside the first"
 )
