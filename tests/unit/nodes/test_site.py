@@ -1,0 +1,41 @@
+"""Which machines can have real nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from windowbox.sandbox.nodes import site
+
+_ROOT = Path(__file__).parents[3]
+_ASK = "from windowbox.sandbox.nodes import site; print(site.unsuited(), site.usual(), sep='|')"
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv") or bool(site.unsuited()),
+    reason="needs root, to give up rights",
+)
+@pytest.mark.parametrize(
+    ("given_up", "reason"),
+    [
+        pytest.param(
+            "--bounding-set=-sys_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN", id="container"
+        ),
+        pytest.param("--bounding-set=-net_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN", id="network"),
+        pytest.param("--reuid=65534", "Linux, and root", id="user"),
+    ],
+)
+def test_who_may_not_make_networks_gets_no_real_nodes(given_up: str, reason: str) -> None:
+    clear = ["--clear-groups"] if given_up.startswith("--reuid") else []
+    answer = subprocess.run(
+        ["setpriv", given_up, *clear, sys.executable, "-c", _ASK],
+        cwd=_ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    said, _, usual = answer.stdout.strip().partition("|")
+    assert said.startswith(reason)
+    assert usual == "0"
