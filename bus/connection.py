@@ -7,10 +7,10 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import nats
 import nats.errors
@@ -18,19 +18,30 @@ import orjson
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from bus import subjects
+from bus import answers, subjects
+from bus.answers import ApiError, Headers, Occupied, Stored, WrongSequence
+from bus.clock import ServerClock, instant
 from bus.requests import Requests
-from windowbox.errors import Conflict, Refused, TransientError, Unreachable, WindowboxError
+from windowbox.errors import Refused, Unreachable
+
+__all__ = [
+    "TIMEOUT", "Access", "ApiError", "Bus", "Headers", "Occupied", "Since", "Stored", "WrongSequence",
+    "connected", "instant", "translated",
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
+
+Since = int | datetime
+"""Where a reading begins: a sequence or a time."""
 
 TIMEOUT = 5.0
 """Seconds to wait for an answer of the server."""
 
 _LOOK = 1.0
 
-_WRONG_LAST_SEQUENCE = 10071
-_SUBJECT_FULL = 10077
+_AGAIN = 0.05
+_REPEAT = 1.0
+"""Seconds after which a question that may be asked twice is: its answerer may have lost its office."""
 
 _VIOLATION = re.compile(r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE)
 _UNKNOWN = "authorization violation"
@@ -38,34 +49,6 @@ _FORBIDDEN = (
     "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
     "or bring the rights in the server's configuration up to date"
 )
-
-Headers = Mapping[str, str]
-
-
-class ApiError(WindowboxError):
-    """JetStream said no; the code tells why."""
-
-    def __init__(self, what: str, error: Mapping[str, Any]) -> None:
-        super().__init__(f"{what}: {error.get('description', error)}")
-        self.code = int(error.get("err_code", 0))
-
-
-class WrongSequence(Conflict):
-    """Somebody else has written to this subject since we looked."""
-
-
-class Occupied(Conflict):
-    """The subject holds all that it may hold: for a queue this means that the item waits already."""
-
-
-class Stored(NamedTuple):
-    """A message of a stream."""
-
-    subject: str
-    sequence: int
-    time: str
-    headers: Headers
-    data: bytes
 
 
 @dataclass(frozen=True)
@@ -84,6 +67,7 @@ class Bus:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.requests = Requests(client)
+        self.clock = ServerClock(self._server_time)
         self._reconnected: list[Callable[[], None]] = []
         self._disconnected: list[Callable[[], None]] = []
         self._lost_at: float | None = None
@@ -137,6 +121,7 @@ class Bus:
             yield
 
     def reconnected(self) -> None:
+        self.clock.forget()
         for act in self._reconnected:
             act()
 
@@ -146,15 +131,59 @@ class Bus:
         for act in self._disconnected:
             act()
 
-    async def api(self, what: str, request: object = None, timeout: float = TIMEOUT) -> dict[str, Any]:
+    @property
+    def clustered(self) -> bool:
+        """Whether the server is one of several: then only the leader of a stream knows what is newest."""
+        return bool(self.client._server_info.get("cluster"))
+
+    async def ask(
+        self,
+        what: str,
+        subject: str,
+        data: bytes,
+        timeout: float = TIMEOUT,
+        headers: Headers | None = None,
+        *,
+        repeat: bool = False,
+    ) -> Msg:
+        """The answer to one question. With `repeat` it does no harm to ask twice.
+
+        In a cluster there is nobody to answer for a moment while another leader is chosen.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        with translated(what):
+            while True:
+                left = end - loop.time()
+                patience = min(left, _REPEAT) if repeat and self.clustered else left
+                try:
+                    return await self.requests.ask(
+                        subject, data, patience, dict(headers) if headers else None
+                    )
+                except nats.errors.NoRespondersError:
+                    if not self.clustered or loop.time() + _AGAIN >= end:
+                        raise
+                    await asyncio.sleep(_AGAIN)
+                except nats.errors.TimeoutError:
+                    if patience >= left:
+                        raise
+
+    async def api(
+        self, what: str, request: object = None, timeout: float = TIMEOUT, *, repeat: bool = False
+    ) -> dict[str, Any]:
         """Ask JetStream's API."""
         payload = b"" if request is None else orjson.dumps(request)
-        with translated(what):
-            answer = await self.requests.ask(f"$JS.API.{what}", payload, timeout)
-        decoded: dict[str, Any] = orjson.loads(answer.data)
-        if "error" in decoded:
-            raise ApiError(what, decoded["error"])
-        return decoded
+        end = time.monotonic() + timeout
+        while True:
+            left = max(end - time.monotonic(), _AGAIN)
+            answer = await self.ask(what, f"$JS.API.{what}", payload, left, repeat=repeat)
+            try:
+                return answers.api(what, answer.data)
+            except Unreachable:
+                # Where there is no leader just now, the others say so.
+                if not repeat or not self.clustered or time.monotonic() + _AGAIN >= end:
+                    raise
+                await asyncio.sleep(_AGAIN)
 
     async def publish(
         self,
@@ -163,53 +192,81 @@ class Bus:
         headers: Headers | None = None,
         *,
         expect_last: int | None = None,
+        timeout: float = TIMEOUT,
+        repeat: bool = False,
     ) -> int | None:
         """Store a message and return its sequence, or None if the stream holds it already (by message id).
 
-        With `expect_last` it is stored only if that is the last sequence of its subject.
+        With `expect_last` it is stored only if that is the last sequence of its subject. With `repeat` it
+        does no harm to store it twice.
         """
         sent = dict(headers or {})
         if expect_last is not None:
             sent["Nats-Expected-Last-Subject-Sequence"] = str(expect_last)
-        with translated(f"publish {subject}"):
-            answer = await self.requests.ask(subject, data, TIMEOUT, sent or None)
-        ack = orjson.loads(answer.data)
-        if error := ack.get("error"):
-            match error.get("err_code"):
-                case code if code == _WRONG_LAST_SEQUENCE:
-                    raise WrongSequence(f"publish {subject}: {error['description']}")
-                case code if code == _SUBJECT_FULL:
-                    raise Occupied(f"publish {subject}: {error['description']}")
-                case _:
-                    raise TransientError(f"publish {subject}: {error.get('description')}")
-        return None if ack.get("duplicate") else int(ack["seq"])
+        what = f"publish {subject}"
+        answer = await self.ask(what, subject, data, timeout, sent, repeat=repeat)
+        return answers.sequence(what, answer.data)
 
     async def last(self, stream: str, subject: str, timeout: float = TIMEOUT) -> Stored | None:
         """The last message of a subject."""
-        with translated(f"read {subject}"):
-            answer = await self.requests.ask(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout)
-        return _stored(answer)
+        return await self._get(stream, {"last_by_subj": subject}, f".{subject}", timeout)
+
+    async def newest(self, stream: str, filters: list[str], since: Since = 0) -> int:
+        """What whoever reads from a server of a cluster has to have seen, lest it miss something.
+
+        The sequence of the last message whose subject matches; 0 if there is none, or one server alone.
+        """
+        if not self.clustered:
+            return 0
+        found = [await self._from_leader(stream, {"last_by_subj": subject}) for subject in filters]
+        return max((one.sequence for one in found if one and not _before(one, since)), default=0)
 
     async def first(self, stream: str, subject: str) -> Stored | None:
         """The oldest message whose subject matches."""
-        payload = orjson.dumps({"seq": 1, "next_by_subj": subject})
-        with translated(f"read {subject}"):
-            answer = await self.requests.ask(f"$JS.API.DIRECT.GET.{stream}", payload, TIMEOUT)
-        return _stored(answer)
+        return await self._get(stream, {"seq": 1, "next_by_subj": subject})
 
     async def at(self, stream: str, sequence: int) -> Stored | None:
         """The message with this sequence, if the stream still holds it."""
-        payload = b'{"seq":%d}' % sequence
-        with translated(f"read {stream} {sequence}"):
-            answer = await self.requests.ask(f"$JS.API.DIRECT.GET.{stream}", payload, TIMEOUT)
-        return _stored(answer)
+        return await self._get(stream, {"seq": sequence})
+
+    async def _get(
+        self, stream: str, request: dict[str, Any], subject: str = "", timeout: float = TIMEOUT
+    ) -> Stored | None:
+        what = f"read {stream} {request}"
+        if not self.clustered:
+            payload = b"" if subject else orjson.dumps(request)
+            answer = await self.ask(what, f"$JS.API.DIRECT.GET.{stream}{subject}", payload, timeout)
+            return answers.direct(answer)
+        # Of several servers any may answer a direct get, and may be behind.
+        return await self._from_leader(stream, request, timeout)
+
+    async def _from_leader(
+        self, stream: str, request: dict[str, Any], timeout: float = TIMEOUT
+    ) -> Stored | None:
+        try:
+            found = await self.api(f"STREAM.MSG.GET.{stream}", request, timeout, repeat=True)
+        except ApiError as error:
+            if error.gone:
+                return None
+            raise Unreachable(f"read {request}: {error}") from error
+        return answers.from_leader(found["message"])
+
+    async def now(self) -> float:
+        """What time it is for the server that keeps what is due later, in seconds since 1970."""
+        return await self.clock.now()
+
+    async def _server_time(self) -> str:
+        return str((await self.api("STREAM.INFO.LATER", repeat=True))["ts"])
 
     async def delete(self, stream: str, sequence: int) -> bool:
         """Take one message out of a stream; False if it was gone already."""
+        request = {"seq": sequence, "no_erase": True}
         try:
-            await self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
-        except ApiError:
-            return False
+            await self.api(f"STREAM.MSG.DELETE.{stream}", request, repeat=True)
+        except ApiError as error:
+            if error.gone:
+                return False
+            raise Unreachable(f"delete {stream} {sequence}: {error}") from error
         return True
 
     async def purge(self, stream: str, subject: str, before: int | None = None) -> None:
@@ -232,9 +289,10 @@ def _listening(listeners: list[Callable[[], None]], act: Callable[[], None]) -> 
         listeners.remove(act)
 
 
-def instant(time_of_server: str) -> float:
-    """A time as the server spells it, as seconds since 1970."""
-    return datetime.fromisoformat(time_of_server[:26].rstrip("Z") + "+00:00").timestamp()
+def _before(stored: Stored, since: Since) -> bool:
+    if isinstance(since, datetime):
+        return instant(stored.time) < since.timestamp()
+    return stored.sequence < since
 
 
 @contextlib.asynccontextmanager
@@ -331,16 +389,3 @@ def translated(what: str) -> Iterator[None]:
         raise Refused(f"{what}: larger than the server's max_payload") from error
     except (TimeoutError, nats.errors.Error, OSError) as error:
         raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
-
-
-def _stored(answer: Msg) -> Stored | None:
-    headers = answer.headers or {}
-    if "Nats-Sequence" not in headers:
-        return None
-    return Stored(
-        headers["Nats-Subject"],
-        int(headers["Nats-Sequence"]),
-        headers["Nats-Time-Stamp"],
-        headers,
-        answer.data,
-    )

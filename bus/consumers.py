@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import orjson
 from nats.aio.msg import Msg
 
-from bus.connection import TIMEOUT, ApiError, Bus, Headers, Stored, translated
-from windowbox.errors import Unreachable, WindowboxError
+from bus.connection import ApiError, Bus, Headers, Since, Stored, translated
+from bus.progress import Progress
+from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
 
-Since = int | datetime
-
 _EXPIRES = 30.0
-_HEARTBEAT = 5.0
+_LAG = 0.1
+"""Seconds between two looks whether a server that is behind the others has caught up."""
 _AGAIN = 0.5
 _CONSUMER_NOT_FOUND = 10014
 
@@ -49,8 +49,7 @@ class Delivery:
 
     async def ack(self) -> None:
         """Settle, and know that the server knows."""
-        with translated(f"ack {self.subject}"):
-            await self._bus.requests.ask(self._message.reply, b"+ACK", TIMEOUT)
+        await self._bus.ask(f"ack {self.subject}", self._message.reply, b"+ACK", repeat=True)
 
     async def settle(self) -> None:
         """Settle without waiting: should this be lost, the message comes again."""
@@ -59,6 +58,10 @@ class Delivery:
     async def keep(self) -> None:
         """Still working on it."""
         await self._say(b"+WPI")
+
+    async def keep_for_sure(self, timeout: float) -> None:
+        """Still working on it, and on all that was kept before; and know that the server knows."""
+        await self._bus.ask(f"keep {self.subject}", self._message.reply, b"+WPI", timeout)
 
     async def give_back(self, delay: float = 0.0) -> None:
         await self._say(b"-NAK" + (b' {"delay":%d}' % int(delay * 1e9) if delay else b""))
@@ -139,7 +142,7 @@ class Pull:
     async def _received(self) -> AsyncIterator[list[Delivery]]:
         while not self._lost:
             await self._ask()
-            messages = await self._inbox.batch(_HEARTBEAT * 2.5 if self._asked else None)
+            messages = await self._inbox.batch(_heartbeat(self._bus) * 2.5 if self._asked else None)
             if messages is None or self._lost:  # not even a heartbeat: the server has forgotten our request
                 return
             batch = []
@@ -159,7 +162,8 @@ class Pull:
         if wanted <= 0 or (self._asked and wanted < self._credit // 2):
             return
         self._asked += wanted
-        request = {"batch": wanted, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": int(_HEARTBEAT * 1e9)}
+        heartbeat = int(_heartbeat(self._bus) * 1e9)
+        request = {"batch": wanted, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": heartbeat}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
         with translated(subject):
             await self._bus.client.publish(subject, orjson.dumps(request), reply=self._inbox.subject)
@@ -263,14 +267,14 @@ class _Reading(NamedTuple):
     history: bool
     since: Since
 
-    def config(self, name: str, inbox: str) -> dict[str, Any]:
+    def config(self, name: str, inbox: str, heartbeat: float) -> dict[str, Any]:
         return {
             "name": name,
             "deliver_subject": inbox,
             "filter_subjects": self.filters,
             "ack_policy": "none",
             "flow_control": True,
-            "idle_heartbeat": int(_HEARTBEAT * 1e9),
+            "idle_heartbeat": int(heartbeat * 1e9),
             "headers_only": self.headers_only,
             "inactive_threshold": int(30e9),
             "mem_storage": True,
@@ -289,6 +293,7 @@ class _Reading(NamedTuple):
 
 async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[Stored | None]:
     stream, inbox, reconnected = reading.stream, Inbox(), asyncio.Event()
+    heartbeat = _heartbeat(bus)
 
     def lose() -> None:
         reconnected.set()
@@ -296,18 +301,23 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
 
     with bus.on_reconnect(lose):
         async with inbox.open(bus):
+            newest = await bus.newest(stream, reading.filters, reading.since)
             name = inbox.subject.rsplit(".", 1)[-1]
-            config = reading.config(name, inbox.subject)
+            config = reading.config(name, inbox.subject, heartbeat)
             request = {"stream_name": stream, "config": config, "action": "create"}
             pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
-            progress = Progress(stream, pending)
+            progress = Progress(stream, pending, newest)
             try:
                 if progress.completed():
                     yield None
-                while follow or progress.left > 0:
-                    messages = await inbox.batch(_HEARTBEAT * 2.5)
-                    if messages is None or reconnected.is_set():
+                while follow or not progress.told:
+                    messages = await inbox.batch(_LAG if progress.behind else heartbeat * 2.5)
+                    if reconnected.is_set() or (messages is None and not progress.behind):
                         raise progress.lost()
+                    if progress.behind and not messages:
+                        progress.newest = await bus.newest(stream, reading.filters, reading.since)
+                        progress.check_patience(heartbeat * 2.5)
+                    messages = messages or []
                     for message in messages:
                         if message.reply.startswith("$JS.ACK."):
                             progress.take(message)
@@ -319,41 +329,6 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
                             yield None
             finally:
                 await _forget(bus, stream, name)
-
-
-class Progress:
-    """How far a reading has come, and whether something is missing."""
-
-    def __init__(self, stream: str, pending: int) -> None:
-        self.left = pending
-        self._stream = stream
-        self._taken = 0
-        self._told = False
-
-    def take(self, message: Msg) -> None:
-        if _consumer_sequence(message) != self._taken + 1:
-            raise self.lost()
-        self._taken += 1
-        self.left -= 1
-
-    def hear(self, headers: Headers) -> None:
-        """The server is alive; perhaps it has nothing more to send."""
-        if "Nats-Last-Consumer" not in headers or "Nats-Consumer-Stalled" in headers:
-            return
-        if int(headers["Nats-Last-Consumer"]) != self._taken:
-            raise self.lost()
-        # What others delete while we read never comes.
-        self.left = 0
-
-    def completed(self) -> bool:
-        """True once, when all that was there at the beginning has been read."""
-        if self.left > 0 or self._told:
-            return False
-        self._told = True
-        return True
-
-    def lost(self) -> Unreachable:
-        return Unreachable(f"lost the thread while reading {self._stream}")
 
 
 async def _flow(bus: Bus, message: Msg) -> None:
@@ -371,8 +346,9 @@ async def _forget(bus: Bus, stream: str, name: str) -> None:
         logger.debug("consumer %s stays until it is inactive", name)
 
 
-def _consumer_sequence(message: Msg) -> int:
-    return int(message.reply.split(".")[-3])
+def _heartbeat(bus: Bus) -> float:
+    """Seconds between two signs of life of a consumer. In a cluster its server may die, and not ours."""
+    return 2.0 if bus.clustered else 5.0
 
 
 def _time(message: Msg) -> str:

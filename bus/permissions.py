@@ -46,6 +46,7 @@ def _reading(*names: str) -> list[str]:
         for name in names
         for subject in (
             *_api(f"CONSUMER.CREATE.{name}.*", f"CONSUMER.DELETE.{name}.*"),
+            *_asking_leader(name),
             f"$JS.FC.{name}.>",
         )
     ]
@@ -61,7 +62,15 @@ def _taking(stream: str, consumer: str) -> list[str]:
 
 def _last(stream: str, subject: str) -> list[str]:
     """To get the last message of a subject."""
-    return _api(f"DIRECT.GET.{stream}.{subject}")
+    return [*_api(f"DIRECT.GET.{stream}.{subject}"), *_asking_leader(stream)]
+
+
+def _asking_leader(stream: str) -> list[str]:
+    """To get a message from the leader of a stream, as is needed where there are several servers.
+
+    Which message is asked for, the subject does not tell: whoever may ask for one may ask for all.
+    """
+    return _api(f"STREAM.MSG.GET.{stream}")
 
 
 def _leases(*names: str) -> list[str]:
@@ -97,6 +106,7 @@ def _pool(pool: str) -> list[str]:
         *_last(streams.TRIGGERS, subjects.wish(pool, ">")),
         *_last(streams.LATER, subjects.later(pool, ">")),
         *_last(streams.JOURNAL, subjects.start(pool, ">")),
+        *_last(streams.JOURNAL, subjects.run(pool, ">")),
         *_taking(streams.WORK, f"pool-{pool}"),
         *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}"),
         *_taking(streams.LATER, f"due-{pool}"),
@@ -109,6 +119,8 @@ _FULFILLING = [
     *_reading(streams.TRIGGERS),
     *_api(f"DIRECT.GET.{streams.TRIGGERS}"),
     *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
+    *_asking_leader(streams.WORK),
+    *_api(f"STREAM.INFO.{streams.LATER}"),  # tells the server's time
     *_last(streams.INTENTS, subjects.intent(">")),
 ]
 

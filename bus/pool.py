@@ -28,6 +28,7 @@ PROCESS = f"{socket.gethostname()}/{os.getpid()}"
 
 _QUARANTINE_SECONDS = 600.0
 _GRACE = 8.0
+_AGAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -148,15 +149,26 @@ class Pool:
         try:
             await self._fulfil(key, delivery)
             await delivery.ack()
-            # A wish made after our last look found the item still in the queue and was not queued.
-            if await self._wish(key):
-                await self.queue.enqueue(key)
+            await self._look_once_more(key, delivery.sequence)
         except Superseded as error:
             logger.warning("%s: %s", key, error)
             self._doubt(key)
             await self._wish_what_is_doubtful()
         except TransientError as error:
             logger.warning("%s: left to be delivered again: %s", key, error)
+
+    async def _look_once_more(self, key: str, item: int) -> None:
+        """A wish made after our last look found the item still in the queue and was not queued: queue it."""
+        while True:
+            try:
+                await self.queue.left(item)
+                if await self._wish(key):
+                    await self.queue.enqueue(key)
+                return
+            except TransientError as error:
+                # The item is settled, so nothing else would bring us back here.
+                logger.info("%s: again in %s s: %s", key, _AGAIN, error)
+                await asyncio.sleep(_AGAIN)
 
     async def _fulfil(self, key: str, delivery: Delivery) -> None:
         """Run until no wish is left."""
@@ -188,7 +200,7 @@ class Pool:
 
     async def _run(self, item: Item, wish: Stored) -> None:
         started, clock = datetime.now(UTC), time.perf_counter()
-        waited = max(0.0, started.timestamp() - instant(wish.time))
+        waited = max(0.0, self._bus.clock.rough() - instant(wish.time))
         metrics.bus_latency.labels(self._pool).observe(waited)
         with tracing.span(f"run {self._pool}", wish.headers.get(TRACE, ""), key=item.key) as trace:
             outcome = await self._outcome(item)
@@ -234,7 +246,9 @@ class Pool:
             return Outcome(Result.FAILED, again, f"{type(error).__name__}: {error}")
 
     async def _quarantine(self, item: Item) -> None:
-        logger.error("%s: set aside: its runs ended their process %d times", item.key, crashcounts.MAX)
+        logger.error(
+            "%s: set aside: its runs ended their process %d times", item.key, crashcounts.MAX
+        )
         metrics.quarantine.labels(self._pool).inc()
         await self._handler.quarantine(item)
         await self.queue.schedule(item.key, Wish(reason=Reason.QUARANTINED), _QUARANTINE_SECONDS)
@@ -248,19 +262,28 @@ class Pool:
             if not self._hold.held():
                 self._lose()
             asked = time.monotonic()
-            for delivery in list(self._active.values()):
+            deliveries = list(self._active.values())
+            for delivery in deliveries:
                 with contextlib.suppress(WindowboxError):
                     await delivery.keep()
-            if await self._heard():
+            if await self._heard(deliveries):
                 self._hold.renew(asked)
                 await self._wish_what_is_doubtful()
             await asyncio.sleep(self._ack_wait / 5)
 
-    async def _heard(self) -> bool:
-        """Whether the server has heard what we said: it answers a question that we asked afterwards."""
-        alive = subjects.start(self._pool, "alive")
+    async def _heard(self, kept: list[Delivery]) -> bool:
+        """Whether the server has heard what we said: it answers a question that we asked afterwards.
+
+        Of several servers, the one that leads the consumer has to hear it, and must not be cut off from the
+        others: what is stored, most of them have agreed on.
+        """
+        alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
         try:
-            await self._bus.last(streams.JOURNAL, alive, timeout=self._ack_wait / 10)
+            if self._bus.clustered and kept:
+                await kept[-1].keep_for_sure(patience)
+                await self._bus.publish(alive, b"", timeout=patience)
+            else:
+                await self._bus.last(streams.JOURNAL, alive, timeout=patience)
         except WindowboxError:
             return False
         return True

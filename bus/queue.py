@@ -6,15 +6,22 @@ or is in one's hands. The run that fulfils a wish removes it, so what stands in 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus, Occupied, WrongSequence, instant
 from bus.messages import TRACE, Wish
 from windowbox.telemetry import metrics, tracing
+
+logger = logging.getLogger(__name__)
+
+_LAG = 0.005
+_LOOKS = 1000
 
 
 class Depth(NamedTuple):
@@ -36,7 +43,7 @@ class Queue:
     async def wish(self, key: str, wish: Wish) -> None:
         """Have the object looked at. When this returns, the wish will be fulfilled, whatever dies."""
         headers = {TRACE: tracing.current() or tracing.fresh()}
-        await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers)
+        await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, repeat=True)
         await self.enqueue(key)
 
     async def remind(self, key: str, wish: Wish) -> None:
@@ -65,17 +72,31 @@ class Queue:
     async def enqueue(self, key: str) -> None:
         """Put the item into the queue, unless it waits there or is being worked on."""
         with contextlib.suppress(Occupied):
-            await self.bus.publish(subjects.item(self.pool, key), b"")
+            await self.bus.publish(subjects.item(self.pool, key), b"", repeat=True)
+
+    async def left(self, item: int) -> None:
+        """Wait until an item that was settled is out of the queue, for the server that decides what gets in.
+
+        A server alone takes it out before it answers. Of several, each takes it out in its own time, and
+        until then the one that leads refuses another item of the same object.
+        """
+        if not self.bus.clustered:
+            return
+        for _ in range(_LOOKS):
+            if await self.bus.at(streams.WORK, item) is None:
+                return
+            await asyncio.sleep(_LAG)
+        logger.warning("item %d of %s was settled, but stays in the queue", item, self.pool)
 
     async def schedule(self, key: str, wish: Wish, after: float) -> None:
         """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it."""
-        at = datetime.now(UTC) + timedelta(seconds=after)
+        at = datetime.fromtimestamp(await self.bus.now() + after, UTC)
         headers = {
             "Nats-Schedule": f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
             "Nats-Schedule-Target": subjects.due(self.pool, key),
             TRACE: tracing.current() or tracing.fresh(),
         }
-        await self.bus.publish(subjects.later(self.pool, key), wish.encoded(), headers)
+        await self.bus.publish(subjects.later(self.pool, key), wish.encoded(), headers, repeat=True)
 
     async def admit(self, due: consumers.Delivery) -> None:
         """Turn a wish that has come due into one for now."""
@@ -88,7 +109,7 @@ class Queue:
     async def sweep(self, older_than: float) -> int:
         """Put every wish older than so many seconds back into the queue, should its item have got lost."""
         found = 0
-        horizon = datetime.now(UTC).timestamp() - older_than
+        horizon = await self.bus.now() - older_than
         async for stored in consumers.snapshot(
             self.bus, streams.TRIGGERS, [subjects.wish(self.pool, ">")], headers_only=True
         ):
@@ -103,7 +124,7 @@ class Queue:
         """How much waits, and for how long."""
         info = await self.bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{self.pool}")
         oldest = await self.bus.first(streams.TRIGGERS, subjects.wish(self.pool, ">"))
-        age = datetime.now(UTC).timestamp() - instant(oldest.time) if oldest else 0.0
+        age = await self.bus.now() - instant(oldest.time) if oldest else 0.0
         return Depth(int(info["num_pending"]), int(info["num_ack_pending"]), max(0.0, age))
 
     def due_consumer(self) -> consumers.Consumer:

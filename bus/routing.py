@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
@@ -120,16 +119,16 @@ class Router:
         end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
         if end < position:  # the stream is a new one
             position = 0
-        unfinished: dict[str, tuple[int, float]] = {}
+        reached, unfinished = position, dict[str, tuple[int, float]]()
         async for stored in consumers.snapshot(
             self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
         ):
-            change = Announcement(stored)
+            change, reached = Announcement(stored), max(reached, stored.sequence)
             unfinished.pop(stored.subject, None)
             if self._unfinished(change):
                 unfinished[stored.subject] = stored.sequence, int(stored.time) / 1e9
         young = await self._ask_for(unfinished)
-        return min([end, *(sequence - 1 for sequence in young)])
+        return min([reached, *(sequence - 1 for sequence in young)])
 
     def _unfinished(self, change: Announcement) -> bool:
         try:
@@ -141,7 +140,7 @@ class Router:
 
     async def _ask_for(self, unfinished: dict[str, tuple[int, float]]) -> list[int]:
         """Ask for what nobody is about to look at. Returns the sequences of what is too young to ask for."""
-        horizon = time.time() - _YOUNG
+        horizon = await self._bus.now() - _YOUNG
         young = []
         for subject, (sequence, at) in unfinished.items():
             key = subjects.without("object", subject)

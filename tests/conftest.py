@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bus import streams
 from bus.connection import Access, Bus, connected
 from tests.support import servers
-from tests.support.natsserver import NatsServer
+from tests.support.natsserver import NatsServer, ensured
 from tests.support.roles import RoleServer, role_server
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
@@ -33,7 +32,7 @@ def nats_url(tmp_path: Path) -> Iterator[str]:
 async def bus(nats_url: str) -> AsyncIterator[Bus]:
     """A connection to a NATS server of the test's own, with all streams."""
     async with connected(Access(nats_url)) as connection:
-        await streams.ensure(connection)
+        await ensured(connection)
         yield connection
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bus import streams
 from bus.connection import Bus
@@ -39,9 +40,21 @@ class NatsServer:
         shutil.rmtree(self._folder)
 
 
+async def ensured(bus: Bus) -> list[str]:
+    """The streams as this bus can have them: on all of its servers."""
+    return await streams.ensure(bus, 3 if bus.clustered else 1)
+
+
 async def made_anew(bus: Bus) -> bool:
     """Whether the streams had to be made, as watchers do when the server comes back without its memory."""
     try:
-        return bool(await streams.ensure(bus))
+        return bool(await ensured(bus))
     except WindowboxError:
         return False
+
+
+def port_of(url: str) -> int:
+    """The port of the first server of a bus."""
+    port = urlsplit(url.split(",")[0]).port
+    assert port
+    return port

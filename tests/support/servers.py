@@ -137,7 +137,7 @@ def start(child: Child, folder: Path) -> subprocess.Popen[bytes]:
     log = folder / f"{child.name}.out"
     process = processes.start(child.argv, log, env=dict(child.env))
     try:
-        _wait(child.ready, process, child.name, log)
+        wait(child.ready, process, child.name, log)
     except BaseException:
         end(process)
         raise
@@ -166,7 +166,7 @@ def missing(*names: str) -> str | None:
 def _announced_url(server: subprocess.Popen[bytes], folder: Path) -> str:
     ports, log = folder / f"nats-server_{server.pid}.ports", folder / "nats-server.log"
     # The server writes the file in place, so it may be seen half written.
-    _wait(lambda: _url(ports) is not None, server, "nats-server", log)
+    wait(lambda: _url(ports) is not None, server, "nats-server", log)
     url = _url(ports)
     assert url is not None
     return url
@@ -179,7 +179,7 @@ def _url(ports: Path) -> str | None:
         return None
 
 
-def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str, log: Path) -> None:
+def wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str, log: Path) -> None:
     limit = time.monotonic() + 60
     while not ready():
         if process.poll() is not None:

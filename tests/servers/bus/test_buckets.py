@@ -13,7 +13,7 @@ import pytest
 from bus import streams, subjects
 from bus.buckets import Bucket
 from bus.connection import Access, Bus, WrongSequence, connected
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.running import eventually, running, soon
 from windowbox.sandbox import processes
 
@@ -104,7 +104,7 @@ async def test_a_bucket_that_was_deleted_and_made_again_is_noticed(bus: Bus) -> 
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
         await bus.api(f"STREAM.DELETE.KV_{streams.ADDRESSES}")
-        await streams.ensure(bus)
+        await ensured(bus)
         await bucket.put(OTHER, b"two", 0)
         await soon(bucket.catch_up())
         assert list(bucket.entries) == [OTHER]
@@ -160,58 +160,58 @@ async def come_and_gone(bucket: Bucket) -> None:
 @pytest.mark.parametrize("overtaken", [False, True], ids=["as-it-was", "and-written-to-since"])
 @pytest.mark.parametrize("change", [added, rewritten, deleted])
 async def test_a_store_put_back_to_an_older_copy_is_noticed(
-    nats: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
+    one_server: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
 ) -> None:
-    assert await regresses(nats, tmp_path, change, overtaken) == 1
+    assert await regresses(one_server, tmp_path, change, overtaken) == 1
 
 
 async def test_a_store_is_older_even_if_what_it_lost_was_gone_anyway(
-    nats: NatsServer, tmp_path: Path
+    one_server: NatsServer, tmp_path: Path
 ) -> None:
-    assert await regresses(nats, tmp_path, come_and_gone, overtaken=False) == 1
+    assert await regresses(one_server, tmp_path, come_and_gone, overtaken=False) == 1
 
 
 async def regresses(
-    nats: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
+    one_server: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
 ) -> int:
     """How often a reader is told of a loss when the store is put back to before another's change."""
-    async with connected(Access(nats.url)) as bus:
+    async with connected(Access(one_server.url)) as bus:
         await eventually(lambda: made_anew(bus))
         async with following(bus) as (bucket, told):
             await bucket.put(KEY, b"one", 0)
             await soon(bucket.catch_up())
-            nats.stop()
+            one_server.stop()
             await eventually(lambda: lost(bucket))
             shutil.copytree(tmp_path / "nats", tmp_path / "copy")
-            nats.start()
+            one_server.start()
             await soon(bucket.complete.wait())
             await change(Bucket(bus, streams.ADDRESSES))
             await soon(bucket.catch_up())
-            nats.wipe()
+            one_server.wipe()
             await eventually(lambda: lost(bucket))
             shutil.copytree(tmp_path / "copy", tmp_path / "nats")
             if overtaken:
-                await _write_behind_its_back(nats)
-            nats.start()
+                await _write_behind_its_back(one_server)
+            one_server.start()
             await soon(bucket.complete.wait())
             assert bucket.entries[KEY].value == b"one"
             return told.regresses
 
 
-async def _write_behind_its_back(nats: NatsServer) -> None:
+async def _write_behind_its_back(one_server: NatsServer) -> None:
     """Let others write to the store on another port, until it has come further than it was before."""
-    port = nats.port
-    nats.port = processes.free_port()
-    nats.url = f"nats://127.0.0.1:{nats.port}"
-    nats.start()
+    port = one_server.port
+    one_server.port = processes.free_port()
+    one_server.url = f"nats://127.0.0.1:{one_server.port}"
+    one_server.start()
     try:
-        async with connected(Access(nats.url)) as bus:
+        async with connected(Access(one_server.url)) as bus:
             writer = Bucket(bus, streams.ADDRESSES)
             for number in range(10):
                 await writer.put(subjects.of_address(f"10.0.2.{number}"), b"x", 0)
     finally:
-        nats.stop()
-        nats.port, nats.url = port, f"nats://127.0.0.1:{port}"
+        one_server.stop()
+        one_server.port, one_server.url = port, f"nats://127.0.0.1:{port}"
 
 
 async def lost(bucket: Bucket) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, Bus, connected
-from tests.support.natsserver import NatsServer
+from tests.support.natsserver import NatsServer, ensured
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Malformed, Unreachable
 from windowbox.models.refs import ObjectRef
@@ -23,7 +23,7 @@ async def test_a_connection_ended_by_a_protocol_error_ends_its_watch(nats_url: s
 
 async def test_questions_fail_at_once_when_the_connection_is_closed(nats_url: str) -> None:
     async with connected(Access(nats_url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         await bus.client.publish("x" * 5000, b"")
         await eventually(lambda: is_dead(bus))
         with pytest.raises(Unreachable):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-from urllib.parse import urlsplit
 
 from bus import intents, streams, subjects
 from bus.connection import Access, Bus, connected
@@ -14,6 +13,7 @@ from bus.queue import Queue
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
 from tests.servers.bus.test_pool import at_rest, waiting
 from tests.servers.bus.workers import workers
+from tests.support.natsserver import port_of
 from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running
@@ -155,8 +155,7 @@ async def delivered(bus: Bus, times: int) -> bool:
 @rule("B-7", "V-10")
 async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
     story, queue = Story(), Queue(bus, POOL)
-    port = urlsplit(nats_url).port
-    assert port
+    port = port_of(nats_url)
     async with proxy(port) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
         cut_off = Telling(far, story.add, who=1)
         async with running(Pool(far, POOL, cut_off, ack_wait=2).run()):

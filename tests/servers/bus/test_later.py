@@ -10,7 +10,7 @@ from bus.queue import Queue
 from bus.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key
 from tests.servers.bus.test_pool import at_rest, waiting
-from tests.support.natsserver import NatsServer
+from tests.support.natsserver import NatsServer, ensured
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 
@@ -49,7 +49,7 @@ async def test_a_newer_schedule_replaces_an_older_one(bus: Bus) -> None:
 @rule("V-9")
 async def test_what_is_scheduled_survives_a_restart_of_the_server(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         await Queue(bus, POOL).schedule(key("soon"), retry(1), 0.1)
         await Queue(bus, POOL).schedule(key("later"), retry(1), 2)
     nats.restart()

@@ -8,14 +8,13 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 import pytest
 
 from bus import streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, ensured, made_anew, port_of
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon, stopped
 from windowbox.sandbox import processes
@@ -167,8 +166,7 @@ async def test_an_owner_that_was_frozen_sees_that_it_is_no_longer_the_owner(bus:
 
 
 async def test_an_owner_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
-    port = urlsplit(nats_url).port
-    assert port
+    port = port_of(nats_url)
     holding: set[str] = set()
     async with proxy(port) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
         cut_off, heir = EdgeController(far, "cut off", holding), EdgeController(bus, "heir", holding)
@@ -183,7 +181,7 @@ async def test_an_owner_that_is_cut_off_stops_before_another_one_begins(bus: Bus
 
 async def test_an_owner_goes_on_when_the_server_was_away_for_a_moment(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         owner = EdgeController(bus, "owner", set())
         async with running(owner.run()):
             await soon(owner.began.wait())
@@ -193,7 +191,7 @@ async def test_an_owner_goes_on_when_the_server_was_away_for_a_moment(nats: Nats
 
 async def test_leases_are_taken_anew_when_the_store_is_another_one(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         owner = EdgeController(bus, "owner", set())
         async with running(owner.run()):
             await soon(owner.began.wait())

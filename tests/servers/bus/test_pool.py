@@ -11,7 +11,7 @@ from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.queue import Queue
 from bus.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, stopped
 from windowbox.errors import Unreachable
@@ -184,7 +184,7 @@ async def test_a_run_that_wants_to_be_repeated_is_repeated(bus: Bus) -> None:
 
 async def test_a_pool_goes_on_after_the_server_was_away(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         story, queue = Story(), Queue(bus, POOL)
         handler = Telling(bus, story.add)
         async with running(Pool(bus, POOL, handler, ack_wait=1).run()):
@@ -201,7 +201,7 @@ async def test_a_pool_goes_on_after_the_server_was_away(nats: NatsServer) -> Non
 
 async def test_a_pool_goes_on_when_the_store_is_another_one(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         story, queue = Story(), Queue(bus, POOL)
         async with running(Pool(bus, POOL, Telling(bus, story.add), ack_wait=1).run()):
             await queue.wish(key("before"), EVENT)

@@ -11,7 +11,7 @@ from bus.connection import Access, Bus, WrongSequence, connected
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
 from bus.views import View
 from tests.servers.bus.handlers import key
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Superseded, Unreachable
@@ -86,7 +86,7 @@ async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
 
 async def test_a_view_starts_afresh_after_a_gap(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
+        await ensured(bus)
         await announce(bus, "old", "red")
         view = View(bus, NAMESPACES.id, color_of, index=lambda color: color)
         async with running(view.run()):

@@ -6,6 +6,7 @@ import pytest
 
 from bus import streams
 from bus.connection import Access, ApiError, Bus, connected
+from tests.support.natsserver import ensured
 from windowbox.errors import Refused
 
 NAMES = [
@@ -21,8 +22,8 @@ async def config(bus: Bus, stream: str) -> dict[str, Any]:
 
 async def test_all_streams_are_made_once(nats_url: str) -> None:
     async with connected(Access(nats_url)) as bus:
-        assert await streams.ensure(bus) == [f"created stream {name}" for name in NAMES]
-        assert await streams.ensure(bus) == []
+        assert await ensured(bus) == [f"created stream {name}" for name in NAMES]
+        assert await ensured(bus) == []
 
 
 async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
@@ -30,7 +31,7 @@ async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
     await bus.api("STREAM.UPDATE.OBJECTS", changed)
     await bus.publish("object.c.k.n.web", b"kept")
 
-    assert await streams.ensure(bus) == ["updated stream OBJECTS: max_msgs_per_subject"]
+    assert await ensured(bus) == ["updated stream OBJECTS: max_msgs_per_subject"]
     assert (await config(bus, "OBJECTS"))["max_msgs_per_subject"] == 16
     kept = await bus.last("OBJECTS", "object.c.k.n.web")
     assert kept is not None
@@ -39,7 +40,7 @@ async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
 
 async def test_what_an_operator_added_is_left_alone(bus: Bus) -> None:
     await bus.api("STREAM.UPDATE.JOURNAL", {**await config(bus, "JOURNAL"), "description": "of our team"})
-    assert await streams.ensure(bus) == []
+    assert await ensured(bus) == []
     assert (await config(bus, "JOURNAL"))["description"] == "of our team"
 
 
@@ -47,9 +48,10 @@ async def test_a_stream_that_cannot_be_brought_up_to_date_is_explained(bus: Bus)
     await bus.api("STREAM.DELETE.WORK")
     await bus.api("STREAM.CREATE.WORK", {"name": "WORK", "subjects": ["work.>"], "storage": "file"})
     with pytest.raises(Refused, match=r"stream WORK .*retention.*nats stream rm WORK"):
-        await streams.ensure(bus)
+        await ensured(bus)
 
 
+@pytest.mark.parametrize("nats_url", ["one"], indirect=True)
 async def test_three_replicas_are_asked_for_where_they_are_set(nats_url: str) -> None:
     async with connected(Access(nats_url)) as bus:
         with pytest.raises(ApiError, match="replicas > 1 not supported in non-clustered mode"):

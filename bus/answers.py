@@ -1,0 +1,117 @@
+"""What the server answers, read: errors told apart by their codes, and stored messages."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from nats.aio.msg import Msg
+
+from windowbox.errors import Conflict, TransientError, Unreachable, WindowboxError
+
+_UNAVAILABLE = 503
+_NO_MESSAGE = 10037
+_NO_SUCH_SEQUENCE = 10043
+_DELETE_FAILED = 10057
+_WRONG_LAST_SEQUENCE = 10071
+_STORE_FAILED = 10077
+_ANOTHER_IN_FLIGHT = 10164
+"""Servers in a cluster say this where another write to the subject is not through yet: a lost race, too."""
+
+# Codes that several failures share are told apart by what Go's errors say.
+_SUBJECT_FULL = "maximum messages per subject exceeded"
+_NOT_FOUND = ("no message found", "stream store EOF")
+"""The latter where the sequence is beyond the last."""
+
+Headers = Mapping[str, str]
+
+
+class ApiError(WindowboxError):
+    """JetStream said no; the code tells why."""
+
+    def __init__(self, what: str, error: Mapping[str, Any]) -> None:
+        self.description = str(error.get("description", error))
+        super().__init__(f"{what}: {self.description}")
+        self.code = int(error.get("err_code", 0))
+
+    @property
+    def gone(self) -> bool:
+        """Whether it says that there is no such message."""
+        if self.code == _DELETE_FAILED:
+            return self.description in _NOT_FOUND
+        return self.code in (_NO_MESSAGE, _NO_SUCH_SEQUENCE)
+
+
+class WrongSequence(Conflict):
+    """Somebody else has written to this subject since we looked."""
+
+
+class Occupied(Conflict):
+    """The subject holds all that it may hold: for a queue this means that the item waits already."""
+
+
+class Stored(NamedTuple):
+    """A message of a stream."""
+
+    subject: str
+    sequence: int
+    time: str
+    headers: Headers
+    data: bytes
+
+
+def api(what: str, answer: bytes) -> dict[str, Any]:
+    """An answer of JetStream's API; Unreachable while there is nobody who could act on it."""
+    decoded: dict[str, Any] = orjson.loads(answer)
+    if error := decoded.get("error"):
+        if error.get("code") == _UNAVAILABLE:
+            raise Unreachable(f"{what}: {error.get('description')}")
+        raise ApiError(what, error)
+    return decoded
+
+
+def sequence(what: str, answer: bytes) -> int | None:
+    """The sequence of a message that was stored; None if the stream holds it already."""
+    ack = orjson.loads(answer)
+    if error := ack.get("error"):
+        text = f"{what}: {error.get('description')}"
+        match error.get("err_code"):
+            case code if code in (_WRONG_LAST_SEQUENCE, _ANOTHER_IN_FLIGHT):
+                raise WrongSequence(text)
+            case code if code == _STORE_FAILED and error.get("description") == _SUBJECT_FULL:
+                raise Occupied(text)
+            case _:
+                raise TransientError(text)
+    return None if ack.get("duplicate") else int(ack["seq"])
+
+
+def direct(answer: Msg) -> Stored | None:
+    """The message that a direct get has found."""
+    headers = answer.headers or {}
+    if "Nats-Sequence" not in headers:
+        return None
+    return Stored(
+        headers["Nats-Subject"],
+        int(headers["Nats-Sequence"]),
+        headers["Nats-Time-Stamp"],
+        headers,
+        answer.data,
+    )
+
+
+def from_leader(message: Mapping[str, Any]) -> Stored:
+    """A message as the leader of its stream tells it."""
+    return Stored(
+        message["subject"],
+        int(message["seq"]),
+        message["time"],
+        _headers(base64.b64decode(message.get("hdrs", ""))),
+        base64.b64decode(message.get("data", "")),
+    )
+
+
+def _headers(block: bytes) -> Headers:
+    lines = block.decode().split("\r\n")[1:]
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if name}

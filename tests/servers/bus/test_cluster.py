@@ -1,0 +1,83 @@
+"""Three servers, of which one falls behind, dies, or steps down while others are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bus import consumers, streams, subjects
+from bus.connection import Access, Bus, connected
+from tests.servers.bus.handlers import key
+from tests.support.natscluster import NatsCluster
+from tests.support.natsserver import ensured
+
+
+@contextlib.asynccontextmanager
+async def speaking(cluster: NatsCluster) -> AsyncIterator[list[Bus]]:
+    """A connection to each of the servers."""
+    async with contextlib.AsyncExitStack() as stack:
+        buses = [
+            await stack.enter_async_context(connected(Access(f"nats://127.0.0.1:{member.port}")))
+            for member in cluster.members
+        ]
+        await ensured(buses[0])
+        yield buses
+
+
+async def follower(bus: Bus, stream: str) -> int:
+    """The number of a server that does not lead the stream."""
+    leader = (await bus.api(f"STREAM.INFO.{stream}"))["cluster"]["leader"]
+    return (int(leader.removeprefix("n")) + 1) % 3
+
+
+@pytest.fixture
+def cluster(nats_cluster: NatsCluster) -> NatsCluster:
+    nats_cluster.clear()
+    return nats_cluster
+
+
+@contextlib.asynccontextmanager
+async def behind(cluster: NatsCluster, buses: list[Bus]) -> AsyncIterator[tuple[Bus, Bus]]:
+    """A server that does not hear for a while, and then answers what it was asked before it catches up."""
+    late = await follower(buses[0], streams.INTENTS)
+    process = cluster.members[late].process
+    assert process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield buses[(late + 1) % 3], buses[late]
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+async def test_a_server_that_is_behind_gives_no_old_answer(cluster: NatsCluster) -> None:
+    subject = subjects.intent(key("web"))
+    async with speaking(cluster) as buses:
+        for _ in range(8):
+            async with behind(cluster, buses) as (near, far):
+                for _ in range(100):
+                    sequence = await near.publish(subject, b"x" * 10_000)
+                reading = asyncio.create_task(far.last(streams.INTENTS, subject))
+                await asyncio.sleep(0.05)  # it is on its way, and waits for the server
+            found = await reading
+            assert found
+            assert found.sequence == sequence
+
+
+async def test_a_reading_from_a_server_that_is_behind_waits_for_the_rest(cluster: NatsCluster) -> None:
+    async with speaking(cluster) as buses:
+        for turn in range(6):
+            async with behind(cluster, buses) as (near, far):
+                for number in range(100):
+                    await near.publish(subjects.intent(key(f"web-{turn}-{number}")), b"x" * 10_000)
+                reading = asyncio.create_task(snapshot(far))
+                await asyncio.sleep(0.05)  # it is on its way, and waits for the server
+            assert await reading == 100 * (turn + 1)
+
+
+async def snapshot(bus: Bus) -> int:
+    found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])
+    return len([stored async for stored in found])
