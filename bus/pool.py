@@ -19,7 +19,7 @@ from bus.crashcounts import CrashCounts
 from bus.messages import TRACE, Call, Read, Reason, Result, RunRecord, Wish
 from bus.queue import Queue
 from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
-from windowbox.telemetry import metrics, tracing
+from windowbox.telemetry import metrics, stalls, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,8 @@ class DeliveryHold:
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
+        self.stalled = False
+        """It was lost because this process stood still, not because it was cut off."""
         self._heard = time.monotonic()
 
     def renew(self, heard: float | None = None) -> None:
@@ -105,6 +107,7 @@ class Pool:
         self._suspects = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)
         self._doubtful: set[str] = set()
+        self._woke = time.monotonic()
         # Every item shares one hold: either the process was alive in time for all of them, or for none.
         self._hold = DeliveryHold(ack_wait * 0.8)
 
@@ -192,11 +195,23 @@ class Pool:
     async def _run_suspect(self, item: Item, wish: Stored) -> None:
         # An item that comes back may have taken its worker down: were several of them running, one could
         # not tell which.
-        async with self._suspects, self._starts.noted(item.key, item.wish_sequence) as may_start:
+        noted = self._starts.noted(item.key, item.wish_sequence, item.delivery, lambda: self._is_guilty(item))
+        async with self._suspects, noted as may_start:
             if may_start:
                 await self._run(item, wish)
             else:
                 await self._quarantine(item)
+
+    def _is_guilty(self, item: Item) -> bool:
+        """Whether the process stood still over this item until the item was lost."""
+        if item.hold.held() or not (item.hold.stalled or self._stood_still()):
+            return False
+        culprit = stalls.culprit(within=4 * self._ack_wait)
+        return not culprit.startswith("work.") or culprit == subjects.item(self._pool, item.key)
+
+    def _stood_still(self) -> bool:
+        """Whether the keeper has not been called for much longer than it sleeps."""
+        return time.monotonic() - self._woke > self._ack_wait * 0.6
 
     async def _run(self, item: Item, wish: Stored) -> None:
         started, clock = datetime.now(UTC), time.perf_counter()
@@ -247,7 +262,7 @@ class Pool:
 
     async def _quarantine(self, item: Item) -> None:
         logger.error(
-            "%s: set aside: its runs ended their process %d times", item.key, crashcounts.MAX
+            "%s: set aside: its runs ended their process, or held it up, %d times", item.key, crashcounts.MAX
         )
         metrics.quarantine.labels(self._pool).inc()
         await self._handler.quarantine(item)
@@ -259,7 +274,9 @@ class Pool:
     async def _keep(self) -> None:
         """Tell the server in time that we are still working on what we have."""
         while True:
+            stalled, self._woke = self._stood_still(), time.monotonic()
             if not self._hold.held():
+                self._hold.stalled = stalled
                 self._lose()
             asked = time.monotonic()
             deliveries = list(self._active.values())
@@ -301,6 +318,9 @@ class Pool:
 
     def _doubt(self, key: str) -> None:
         # What we did late may have undone what a newer run did: the object has to be looked at once more.
+        # Not so if we stood still over it: we did nothing, and would do the same again.
+        if stalls.culprit(within=4 * self._ack_wait) == subjects.item(self._pool, key):
+            return
         metrics.superseded.labels(self._pool).inc()
         self._doubtful.add(key)
 

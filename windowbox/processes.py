@@ -24,7 +24,7 @@ from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters, clusters
 from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
-from windowbox.telemetry import http, logs, metrics, tracing
+from windowbox.telemetry import http, logs, metrics, stalls, tracing
 from workers.edge import takeover
 from workers.serving import Background, Parts
 
@@ -124,6 +124,7 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
     """A process with its connections, which stay open until its last task has ended."""
     tracing.export(f"windowbox-{role}")
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(stalls.watched())
         bus = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role}")))
         runtime = await stack.enter_async_context(
             kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)

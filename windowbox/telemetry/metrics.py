@@ -33,6 +33,10 @@ load_balancers = Gauge("windowbox_load_balancers", "Load balancers carried by th
 addresses_used = Gauge("windowbox_addresses_used", "Addresses given away", ["range", "family"])
 addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["range", "family"])
 
+loop_lag = Histogram(
+    "windowbox_loop_lag_seconds", "How late the event loop comes to what is due", buckets=_FAST
+)
+
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
 # Told by the connection to the name servers, which counts for itself.

@@ -18,6 +18,8 @@ from windowbox.models.refs import ObjectRef
 
 POOL = "test"
 
+_HANGS = 2.0
+
 
 def key(name: str) -> str:
     return subjects.key(ObjectRef("runtime", "webs.example.com", "default", name))
@@ -44,7 +46,8 @@ class Telling:
     """Handles whatever comes.
 
     `gated…` waits until `gate` is set, `stubborn…` too, and takes its time to stop; `deadly…` ends the
-    process; `reporting…` waits, and reports who it was; `failing…` finds the world away.
+    process; `hanging…` holds it up; `reporting…` waits, and reports who it was; `failing…` finds the world
+    away.
     """
 
     bus: Bus
@@ -74,6 +77,8 @@ class Telling:
                 await self._stubborn()
             case "deadly":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "hanging":
+                time.sleep(_HANGS)  # noqa: ASYNC251
             case "failing" if not self.gate.is_set():
                 raise Unreachable("the world is away")
             case "reporting":

@@ -96,6 +96,33 @@ async def test_what_kills_its_workers_is_set_aside_and_its_neighbours_are_served
         assert await last.wait() == -signal.SIGKILL
 
 
+async def test_what_holds_its_workers_up_is_set_aside_whatever_is_wished_meanwhile(
+    bus: Bus, nats_url: str
+) -> None:
+    queue, names = Queue(bus, POOL), [f"web-{number}" for number in range(5)]
+    async with workers(nats_url, ack_wait=1.0) as crew:
+        for _ in range(2):
+            await crew.start()
+        # Its owner changes it all the time, so that each attempt has a wish of its own.
+        for attempt in range(1, 5):
+            await queue.wish(key("hanging"), Wish(reason=str(attempt)))
+            for name in names:
+                await queue.wish(key(name), EVENT)
+            await crew.story.until_so(
+                lambda attempt=attempt: (  # type: ignore[misc]
+                    crew.story.times("aside hanging") + crew.story.times("begin hanging") >= attempt
+                ),
+                f"attempt {attempt}, or set aside",
+            )
+            if crew.story.times("aside hanging"):
+                break
+        await crew.story.until("aside hanging")
+        assert crew.story.times("begin hanging") <= 3
+        await eventually(lambda: at_rest(bus))
+        assert {s.name for s in crew.story.all if s.word == "aside"} == {"hanging"}
+        assert {s.name for s in crew.story.all if s.word == "end"} >= set(names)
+
+
 @rule("V-8", "B-7")
 async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: str) -> None:
     async with workers(nats_url, ack_wait=1.0) as crew:

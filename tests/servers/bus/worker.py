@@ -11,6 +11,7 @@ import sys
 from bus.connection import Access, connected
 from bus.pool import Pool
 from tests.servers.bus.handlers import POOL, Said, Telling
+from windowbox.telemetry import stalls
 
 
 def tell(said: Said) -> None:
@@ -27,7 +28,8 @@ async def main(url: str, ack_wait: float) -> None:
         )
         work = asyncio.create_task(Pool(bus, POOL, handler, ack_wait=ack_wait).run())
         loop.add_signal_handler(signal.SIGTERM, work.cancel)
-        await asyncio.wait([work])
+        with stalls.watched():
+            await asyncio.wait([work])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,43 @@
+"""An event loop that stands still, and who is named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from tests.support.running import soon
+from windowbox.telemetry import metrics, stalls
+
+
+async def compute(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+async def test_the_task_that_holds_the_loop_up_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with stalls.watched(), caplog.at_level(logging.WARNING):
+        await asyncio.create_task(asyncio.sleep(0.2))
+        await soon(asyncio.create_task(compute(1.0), name="work.pool.the-object"))
+    warned = [record.getMessage() for record in caplog.records]
+    assert any("work.pool.the-object" in line and "test_stalls.py" in line for line in warned), warned
+    assert stalls.culprit(within=60) == "work.pool.the-object"
+
+
+async def test_a_loop_that_only_waits_is_blamed_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with stalls.watched(), caplog.at_level(logging.WARNING):
+        await asyncio.sleep(1.0)
+    assert not [r for r in caplog.records if "busy" in r.getMessage()]
+
+
+async def test_lateness_is_measured() -> None:
+    def late() -> float:
+        return float(metrics.loop_lag._sum.get())
+
+    before = late()
+    with stalls.watched():
+        await asyncio.sleep(0.15)
+        await compute(0.4)
+        await asyncio.sleep(0.3)
+    assert late() - before > 0.2

@@ -1,0 +1,109 @@
+"""Notices that the event loop stands still, and names what it is working on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from windowbox.telemetry import metrics
+
+logger = logging.getLogger(__name__)
+
+_BEAT = 0.1
+_LIMIT = 0.5
+"""Seconds without a beat until the log says what the loop is busy with."""
+_FRAMES = 3
+_ROOT = str(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A time in which the event loop did nothing else than one step of one task."""
+
+    task: str
+    """The name of the task; for an item of a pool this is the item's subject."""
+    at: float
+    """When it was last seen at that, by the monotonic clock."""
+
+
+_latest = Stall("", 0.0)
+
+
+def culprit(within: float) -> str:
+    """The task in which the loop stood still during the last `within` seconds; empty if nobody saw one."""
+    return _latest.task if time.monotonic() - _latest.at < within else ""
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Watch the running event loop."""
+    watch = _Watch(asyncio.get_running_loop())
+    watch.beat()
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
+
+
+class _Watch:
+    """The loop beats; a thread listens, since a loop that stands still cannot tell."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread_of_loop = threading.get_ident()
+        self._due = time.monotonic()
+        self._next: asyncio.TimerHandle | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="stalls", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._next:
+            self._next.cancel()
+        self._thread.join()
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        metrics.loop_lag.observe(max(0.0, now - self._due))
+        self._due = now + _BEAT
+        self._next = self._loop.call_later(_BEAT, self.beat)
+
+    def _listen(self) -> None:
+        told, woke = 0.0, time.monotonic()
+        while not self._over.wait(_BEAT):
+            before, woke = woke, time.monotonic()
+            if woke - before > _LIMIT:
+                continue  # the whole process was stopped, or got no processor: nobody's fault
+            late = woke - self._due
+            if late < _LIMIT:
+                told = 0.0
+            elif late >= 2 * told:
+                self._tell(late)
+                told = late
+
+    def _tell(self, late: float) -> None:
+        global _latest
+        task = asyncio.current_task(self._loop)
+        name = task.get_name() if task else "no task"
+        _latest = Stall(name, time.monotonic())
+        logger.warning("the event loop has been busy for %.1f s with %s: %s", late, name, self._where())
+
+    def _where(self) -> str:
+        """The innermost places of our own code."""
+        frame = sys._current_frames().get(self._thread_of_loop)
+        found = traceback.extract_stack(frame) if frame else []
+        ours = [f for f in found if f.filename.startswith(_ROOT) and "/.venv/" not in f.filename]
+        places = [f"{f.filename.removeprefix(_ROOT)[1:]}:{f.lineno} {f.name}" for f in ours[-_FRAMES:]]
+        return ", ".join(reversed(places)) or "unknown code"
