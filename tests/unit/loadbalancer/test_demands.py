@@ -197,3 +197,38 @@ def test_who_only_prefers_both_families_is_content_with_what_there_is(
 ) -> None:
     both = service(ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy=policy)
     assert demand(both, direct=False, offered=offered).families == families
+
+
+def _ports(count: int) -> list[dict[str, Any]]:
+    return [HTTP | {"name": f"p{n}", "port": n, "nodePort": 30000 + n} for n in range(1, count + 1)]
+
+
+def _ranges(count: int) -> list[str]:
+    return [f"10.{n // 256}.{n % 256}.0/25" for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("ports", "ranges", "served", "reasons"),
+    [
+        pytest.param(250, 0, 250, [], id="most-ports"),
+        pytest.param(251, 0, 250, ["TooManyPorts"], id="one-port-too-many"),
+        pytest.param(1, 1000, 1, [], id="most-ranges"),
+        pytest.param(1, 1001, 0, ["TooManySourceRanges"], id="one-range-too-many"),
+        pytest.param(1, 60_000, 0, ["TooManySourceRanges"], id="far-too-many-ranges"),
+        pytest.param(100, 100, 100, [], id="most-rules"),
+        pytest.param(101, 100, 0, ["TooManyRules"], id="too-many-rules"),
+    ],
+)
+def test_what_one_service_asks_for_is_bounded(
+    ports: int, ranges: int, served: int, reasons: list[str]
+) -> None:
+    found = asked(service(ports=_ports(ports), loadBalancerSourceRanges=_ranges(ranges) or None))
+    assert len(found.ports) == served
+    assert [refusal.reason for refusal in found.refusals] == reasons
+
+
+def test_a_long_annotation_of_ranges_is_refused_unread() -> None:
+    annotations = {"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8," * 6000}
+    found = asked(service(annotations=annotations))
+    assert found.ports == ()
+    assert only(found).reason == "TooManySourceRanges"

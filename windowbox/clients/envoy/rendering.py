@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from windowbox.clients.envoy import bootstrap
-from windowbox.models.loadbalancers import Endpoint, Listener, family
+from windowbox.models.loadbalancers import Endpoint, Family, Listener, family
 
 Resource = dict[str, Any]
 
@@ -101,7 +101,7 @@ def _tcp(listener: Listener) -> Resource:
     if listener.allowed is not None:
         # Not a filter for access: those act on the first byte of a client, and until then a server that
         # speaks first is heard.
-        ranges = [_prefix(network) for network in _sources(listener)]
+        ranges = _sources(listener)
         chain["filter_chain_match"] = {"source_prefix_ranges": ranges}
     return {"filter_chains": [chain]}
 
@@ -148,7 +148,7 @@ def _matcher(listener: Listener) -> Resource:
     action = {"action": _typed("extensions.filters.udp.udp_proxy.v3.Route", {"cluster": listener.name})}
     if listener.allowed is None:
         return {"on_no_match": action}
-    ranges = [_prefix(network) for network in _sources(listener)]
+    ranges = _sources(listener)
     sources = {
         "@type": "type.googleapis.com/xds.type.matcher.v3.IPMatcher",
         "range_matchers": [{"ranges": ranges, "on_match": action}],
@@ -250,14 +250,21 @@ def _address(address: str, port: int) -> Resource:
     return {"socket_address": {"address": address, "port_value": port}}
 
 
-def _sources(listener: Listener) -> list[str]:
-    kind = family(listener.address)
-    found = [ipaddress.ip_network(prefix.strip(), strict=False) for prefix in listener.allowed or ()]
+def _sources(listener: Listener) -> list[Resource]:
+    return _collapsed(listener.allowed or (), family(listener.address))
+
+
+@lru_cache(maxsize=256)
+def _collapsed(prefixes: tuple[str, ...], kind: Family) -> list[Resource]:
+    # All listeners of a Service have the same prefixes: they are parsed once.
+    found = [ipaddress.ip_network(prefix.strip(), strict=False) for prefix in prefixes]
     if kind == "IPv4":
         v4 = [n for n in found if isinstance(n, ipaddress.IPv4Network)]
-        return [str(n) for n in ipaddress.collapse_addresses(v4)] or [_NOBODY[kind]]
-    v6 = [n for n in found if isinstance(n, ipaddress.IPv6Network)]
-    return [str(n) for n in ipaddress.collapse_addresses(v6)] or [_NOBODY[kind]]
+        spelled = [str(n) for n in ipaddress.collapse_addresses(v4)]
+    else:
+        v6 = [n for n in found if isinstance(n, ipaddress.IPv6Network)]
+        spelled = [str(n) for n in ipaddress.collapse_addresses(v6)]
+    return [_prefix(network) for network in spelled or [_NOBODY[kind]]]
 
 
 def _prefix(network: str) -> Resource:

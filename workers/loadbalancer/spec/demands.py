@@ -12,6 +12,12 @@ from windowbox.models.objects import Json, Object
 from workers.loadbalancer.spec import fields, options
 from workers.loadbalancer.spec.refusals import Refusal
 
+MAX_PORTS = 250
+"""Ports of one Service that are served. Each is a listener and a cluster of the shared Envoy."""
+MAX_RULES = 10_000
+"""Ports times source ranges of one Service: each listener repeats the ranges, and Envoy reads all of them
+again whenever any Service changes."""
+
 Place = tuple[int, str]
 """A port's number and protocol."""
 
@@ -85,11 +91,12 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
     families = _families(spec, offered)
     ports, refused = _ports(spec, direct=direct)
     asked = options.options(service, families)
+    refused += _too_many_rules(ports, asked.allowed)
     local = spec.get("externalTrafficPolicy") == "Local"
     return Demand(
         uid=fields.text(service.metadata.get("uid")),
         families=families,
-        ports=() if asked.fatal else ports,
+        ports=() if asked.fatal or _exceeds(ports, asked.allowed) else ports,
         local=local,
         health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
@@ -102,6 +109,20 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
         refusals=(*asked.refusals, *refused),
         drained=asked.drained,
     )
+
+
+def _exceeds(ports: Collection[Port], allowed: Collection[str] | None) -> bool:
+    return len(ports) * len(allowed or ()) > MAX_RULES
+
+
+def _too_many_rules(ports: Collection[Port], allowed: Collection[str] | None) -> list[Refusal]:
+    if not _exceeds(ports, allowed):
+        return []
+    note = (
+        f"nothing is served: {len(ports)} ports with {len(allowed or ())} source ranges each are more than "
+        f"{MAX_RULES} rules; merge ranges, or move ports to a second Service"
+    )
+    return [Refusal("TooManyRules", note)]
 
 
 def _families(spec: Json, offered: Collection[Family]) -> tuple[Family, ...]:
@@ -117,12 +138,19 @@ def _families(spec: Json, offered: Collection[Family]) -> tuple[Family, ...]:
 def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:
     found: dict[Place, Port] = {}
     refused: list[Refusal] = []
-    for index, given in enumerate(fields.items(spec.get("ports"))):
+    listed = fields.items(spec.get("ports"))
+    for index, given in enumerate(listed[:MAX_PORTS]):
         match _port(fields.mapping(given), f"spec.ports[{index}]", found, direct=direct):
             case Port() as port:
                 found[port.port, port.protocol] = port
             case Refusal() as refusal:
                 refused.append(refusal)
+    if len(listed) > MAX_PORTS:
+        note = (
+            f"spec.ports lists {len(listed)} ports, of which the first {MAX_PORTS} are served: move others "
+            "to a second Service"
+        )
+        refused.append(Refusal("TooManyPorts", note))
     if not found and not refused:
         refused.append(Refusal("NoPorts", "spec.ports is empty: add a port to serve"))
     return tuple(found.values()), refused

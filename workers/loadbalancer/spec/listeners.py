@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import fields
+from operator import attrgetter
 
 import orjson
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Family, Listener, family
 from workers.loadbalancer.spec.demands import Demand, Port
+
+_NAMES = tuple(field.name for field in fields(Listener))
+_VALUES = attrgetter(*_NAMES)  # not asdict, which copies each of up to 10,000 prefixes
 
 
 def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener, ...]:
@@ -20,20 +24,21 @@ def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener
     if demand.drained:
         return ()
     return tuple(
-        _listener(demand, port, addresses[of])
+        _listener(demand, port, addresses[of], allowed)
         for of in demand.families
         if of in addresses
+        for allowed in [_of_family(demand.allowed, of)]  # one tuple for all listeners of a family
         for port in demand.ports
     )
 
 
 def digest(uid: str, listeners: Iterable[Listener]) -> str:
     """Short for what a Service asks for. It changes with nothing but the Service: see `listeners`."""
-    said = orjson.dumps([uid, [asdict(listener) for listener in listeners]])
+    said = orjson.dumps([uid, [dict(zip(_NAMES, _VALUES(listener), strict=True)) for listener in listeners]])
     return hashlib.sha256(said).hexdigest()[:16]
 
 
-def _listener(demand: Demand, port: Port, address: str) -> Listener:
+def _listener(demand: Demand, port: Port, address: str, allowed: tuple[str, ...] | None) -> Listener:
     tcp = port.protocol == "TCP"
     own_check = port.node_port is not None and demand.health_port != KUBE_PROXY_PORT
     return Listener(
@@ -43,7 +48,7 @@ def _listener(demand: Demand, port: Port, address: str) -> Listener:
         # Whether Envoy or the edge asks kube-proxy is not the Service's business.
         check=demand.health_port if own_check else None,
         affinity=demand.affinity,
-        allowed=_of_family(demand.allowed, family(address)),
+        allowed=allowed,
         proxy_protocol=demand.proxy_protocol if tcp else None,
         idle_timeout=demand.idle_timeout,
         max_connections=demand.max_connections if tcp else None,

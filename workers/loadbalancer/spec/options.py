@@ -21,6 +21,11 @@ CONNECTION_LIMIT = "loadbalancer.windowbox/connection-limit"
 DRAIN = "loadbalancer.windowbox/drain"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
+MAX_SOURCE_RANGES = 1000
+"""What one Service may list. Each range is a rule in each of its listeners, and Envoy reads them all."""
+_LONGEST_RANGES = 64 * 1024
+"""Characters of the annotation that lists them."""
+
 _EVERYWHERE = ("0.0.0.0/0",)
 """The default of Kubernetes, from when there was no IPv6: it means everybody."""
 
@@ -86,9 +91,13 @@ def _allowed(spec: Json, asked: Json) -> tuple[str, ...] | None:
         field, given = f"annotation {SOURCE_RANGES}", asked.get(SOURCE_RANGES)
         if given is None or (isinstance(given, str) and not given.strip()):
             return None
+        if isinstance(given, str) and len(given) > _LONGEST_RANGES:
+            raise _too_many_ranges(field, f"has {len(given)} characters")
         given = given.split(",") if isinstance(given, str) else given
     if not isinstance(given, list):
         raise _bad_ranges(field, [given])
+    if len(given) > MAX_SOURCE_RANGES:
+        raise _too_many_ranges(field, f"lists {len(given)} ranges")
     prefixes = {entry if isinstance(entry, str) else repr(entry)[:99]: _prefix(entry) for entry in given}
     bad = [entry for entry, prefix in prefixes.items() if prefix is None]
     if bad:
@@ -115,6 +124,14 @@ def _bad_ranges(field: str, bad: Iterable[object]) -> _NotUnderstood:
         "give prefixes like 10.0.0.0/8 or fd00::/8"
     )
     return _NotUnderstood("InvalidSourceRanges", note)
+
+
+def _too_many_ranges(field: str, size: str) -> _NotUnderstood:
+    note = (
+        f"nothing is served: {field} {size}, and {MAX_SOURCE_RANGES} ranges are the most a Service may "
+        "list; merge neighbouring ranges into larger ones"
+    )
+    return _NotUnderstood("TooManySourceRanges", note)
 
 
 def _proxy_protocol(asked: Json) -> Literal[1, 2] | None:
@@ -147,7 +164,7 @@ def _requested(spec: Json, asked: Json, families: Collection[Family]) -> tuple[s
 
 def _entries(spec: Json, asked: Json) -> list[tuple[str, object]]:
     field, given = spec.get("loadBalancerIP"), asked.get(ADDRESS)
-    entries: list[object] = [*given.split(",")] if isinstance(given, str) else [given]
+    entries: list[object] = [*given.split(",", 8)] if isinstance(given, str) else [given]
     found = [(f"annotation {ADDRESS}", entry) for entry in entries if given not in (None, "")]
     return found if field in (None, "") else [*found, ("spec.loadBalancerIP", field)]
 
