@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from bus import streams, subjects
@@ -9,6 +10,7 @@ from bus.connection import Bus, WrongSequence
 from bus.messages import Reason, StatusIntent, Wish
 from bus.queue import Queue
 from windowbox.errors import Superseded
+from windowbox.models.objects import Object
 
 PATCH = "patch"
 """The pool of those who write status."""
@@ -46,5 +48,32 @@ async def remind(bus: Bus, key: str) -> None:
 async def forget(bus: Bus, key: str, uid: str) -> None:
     """Nobody needs the report about an object that is gone."""
     found = await last(bus, key)
-    if found.intent and found.intent.uid == uid:
+    if found.intent and found.intent.uid == uid and not found.intent.orphans:
         await bus.delete(streams.INTENTS, found.sequence)
+
+
+async def keep_orphan(bus: Bus, key: str, orphan: Object) -> None:
+    """Keep the last version of an object that is gone, until a run has removed what was made for it.
+
+    A run that reports without having seen it is too late, as with any other report.
+    """
+    while True:
+        found = await last(bus, key)
+        intent = found.intent or StatusIntent(uid=orphan.uid, patch={})
+        if any(Object(one).uid == orphan.uid for one in intent.orphans):
+            return
+        if intent.uid == orphan.uid:
+            intent = StatusIntent(uid=orphan.uid, patch={}, orphans=intent.orphans)
+        kept = intent.model_copy(update={"orphans": (*intent.orphans, dict(orphan.raw))})
+        with contextlib.suppress(WrongSequence):
+            await bus.publish(subjects.intent(key), kept.encoded(), expect_last=found.sequence)
+            return
+
+
+async def forget_orphans(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
+    """What was made for the orphans is removed. Returns the sequence that the next report must expect."""
+    if intent.patch or intent.events:
+        return await report(bus, key, intent.model_copy(update={"orphans": ()}), expected)
+    if not await bus.delete(streams.INTENTS, expected):
+        raise Superseded(f"{key}: another run has reported meanwhile")
+    return 0

@@ -181,6 +181,8 @@ class StatusIntent(Message):
     """The object shows the status already: only the events are to be told."""
     memo: dict[str, Any] = {}
     """What the next run should know of this one. It is never written to the cluster."""
+    orphans: tuple[dict[str, Any], ...] = ()
+    """The last versions of former objects of this name, whose results are still to be removed."""
 
 
 class EventIntent(Message):

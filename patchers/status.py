@@ -71,7 +71,7 @@ class StatusPatcher:
             return Outcome(obsolete)
         for event in intent.events:
             await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
-        if not intent.patch:
+        if not intent.patch and not intent.orphans:
             await self._bus.delete(streams.INTENTS, sequence)
         if not wanted:
             return Outcome(Result.TOLD)

@@ -8,8 +8,10 @@ import time
 import dns.message
 import dns.query
 import dns.rcode
+import dns.rdatatype
 import dns.tsig
 import dns.update
+import dns.zone
 
 from tests.support.servers import NameServer
 
@@ -27,6 +29,16 @@ def ttl(server: NameServer, name: str, record_type: str = "A") -> int:
         dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=10
     )
     return int(reply.answer[0].ttl)
+
+
+def transferred(server: NameServer) -> dict[str, set[str]]:
+    """All names of the zone, relative to it, with their record types."""
+    zone = dns.zone.Zone(server.zone)
+    dns.query.inbound_xfr("127.0.0.1", zone, port=server.port, timeout=30)
+    found: dict[str, set[str]] = {}
+    for name, _, record in zone.iterate_rdatas():
+        found.setdefault(str(name), set()).add(dns.rdatatype.to_text(record.rdtype))
+    return found
 
 
 def remove(server: NameServer, name: str, record_type: str = "A") -> None:

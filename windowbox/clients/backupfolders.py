@@ -59,6 +59,12 @@ class BackupFolders:
         """Remove a folder, and all that is in it. Safe to be broken off, and repeated."""
         await self._apart(lambda stop: self._remove(path, stop))
 
+    async def remove_empty(self, bucket: str) -> bool:
+        """Remove a folder that holds nothing. False if it holds something."""
+        left: list[str] = []
+        await self._apart(lambda _: left.extend(self._remove_empty(bucket)))
+        return not left
+
     async def _apart(self, act: Callable[[threading.Event], None]) -> None:
         """Do it in a thread, which ends soon after nobody waits for it any more."""
         stop = threading.Event()
@@ -89,6 +95,16 @@ class BackupFolders:
             with _within(folder, name) as found:
                 _clear(found, stop)
             os.rmdir(name, dir_fd=folder)
+
+    def _remove_empty(self, bucket: str) -> list[str]:
+        with self._translated(bucket), self._opened() as root, contextlib.suppress(FileNotFoundError):
+            try:
+                os.rmdir(bucket, dir_fd=root)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return [bucket]
+        return []
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

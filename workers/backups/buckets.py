@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from windowbox.clients.backupfolders import BackupFolders, checked
 from windowbox.errors import Malformed, Missing
+from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, SECRETS
 from workers.backups import names, secrets, sharing
 from workers.backups.names import SecretName
@@ -12,6 +15,8 @@ from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.statuses import Phrases, Words
 from workers.owned.manifests import manifest
 from workers.owned.targets import TargetCluster, TargetClusters
+
+logger = logging.getLogger(__name__)
 
 _RECONCILE = Phrases(
     "Reconciling the backupbucket",
@@ -67,6 +72,20 @@ class BucketActuator(Actuator):
             await self._folders.remove(run.ref.name)
 
         await run.recorder.call("remove folder", run.ref.name, remove_folder, effect=True)
+        await sharing.release(run, place, KIND, self._sharers)
+
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        """Like `delete`, but backups stay: only a Delete run removes a folder that is not empty."""
+        if successor is not None:
+            return
+        place, generated = self._targets.own(run), names.generated(run.object)
+        await place.remove(SECRETS, generated.namespace, generated.name)
+
+        async def remove_empty_folder() -> bool:
+            return await self._folders.remove_empty(run.ref.name)
+
+        if not await run.recorder.call("remove empty folder", run.ref.name, remove_empty_folder, effect=True):
+            logger.warning("%s: is gone, but its folder holds backups, which stay", run.ref)
         await sharing.release(run, place, KIND, self._sharers)
 
 

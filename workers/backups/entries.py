@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from windowbox.clients.backupfolders import BackupFolders, checked
@@ -70,6 +71,17 @@ class EntryActuator(Actuator):
             await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
             if not await _twin_needs(run, entry, bucket):
                 await self._remove_folder(run, bucket, entry.folder)
+        await sharing.release(run, place, KIND, self._sharers)
+
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        """Like `delete`, but the backups stay: only a Delete run removes them."""
+        source = _source(run)
+        if successor is not None or source is None:
+            return
+        place = self._targets.own(run)
+        with contextlib.suppress(Malformed):
+            entry = names.entry(run.ref.name)
+            await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
         await sharing.release(run, place, KIND, self._sharers)
 
     async def _remove_folder(self, run: Run, *path: str) -> None:

@@ -71,6 +71,12 @@ class DNSRecordActuator(Actuator):
             async with asyncio.timeout(_LAST_TRY):
                 await self._remove(run)
 
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        kept = self._places(successor) if successor and not successor.deleting else []
+        for zone, record in self._places(run.object):
+            if (zone, record) not in kept:
+                await self._delete(run, zone, record)
+
     async def migrate(self, run: Run) -> None:
         # A self-hosted Shoot takes its control plane, and so its address, along.
         if run.shoot is None or not run.shoot.self_hosted:

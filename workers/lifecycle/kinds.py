@@ -108,6 +108,15 @@ class Actuator(ABC):
         """Like `delete`, but what cannot be removed is left behind."""
         await self.delete(run)
 
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        """Remove what was made for an object that is gone already: `run.object` is its last version.
+
+        Another object has its name now, if `successor` is given. What that asks for stays: for most kinds
+        everything, since their results bear the name of the object or of its Shoot.
+        """
+        if successor is None:
+            await self.delete(run)
+
     def forced(self, run: Run) -> bool:
         """Whether `force_delete` is to be called instead of `delete`."""
         return run.shoot is not None and run.shoot.force_deletion

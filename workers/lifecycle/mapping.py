@@ -10,6 +10,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS
 from workers.lifecycle import predicates
 from workers.lifecycle.kinds import Kind
+from workers.lifecycle.orphans import is_orphan
 from workers.lifecycle.predicates import Scope, Seen
 
 
@@ -32,13 +33,23 @@ class LifeCycleMapping:
         if ref.kind != self._kind:
             return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
         if change.gone:
-            await intents.forget(self._bus, key, change.uid)
-            return []
+            return await self._ended(key, change, before)
         if change.omitted:
             return [key]
         new, seen = self.kind.heard(change.object()), Seen[change.operation]
         old = await before.object() if predicates.needs_old(seen, new, self._scope) else None
         return [key] if predicates.triggers(seen, old, new, self._scope) else []
+
+    async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
+        """Have orphans cleaned up after. Of others only the report is forgotten."""
+        last = await before.object()
+        if last and last.uid == change.uid and predicates.responsible(self.kind.heard(last), self._scope):
+            reported = (await intents.last(self._bus, key)).intent
+            if is_orphan(last, self.kind.finalizer, reported):
+                await intents.keep_orphan(self._bus, key, last)
+                return [key]
+        await intents.forget(self._bus, key, change.uid)
+        return []
 
     def unfinished(self, object: Object) -> bool:
         object = self.kind.heard(object)

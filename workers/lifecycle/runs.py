@@ -8,7 +8,6 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter
@@ -29,8 +28,9 @@ from windowbox.models.refs import ObjectRef
 from workers import clock
 from workers.conflictbackoff import ConflictBackoff
 from workers.lifecycle import operations, predicates, statuses
-from workers.lifecycle.kinds import Actuator, Kind, Need, Run
+from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow, Patch
+from workers.lifecycle.orphans import OrphanCleanup
 from workers.lifecycle.reporting import Reporter, same_failure, with_report
 from workers.lifecycle.shoots import Blocked, ShootFacts
 from workers.lifecycle.world import World
@@ -57,11 +57,23 @@ class LifeCycle:
         self._scope = scope
         self._world = world
         self._conflicts = ConflictBackoff()
+        self._orphans = OrphanCleanup(kind, actuator, scope, world)
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Do what the object asks for now, whatever the wish once meant."""
+        """Reconcile the object as it is now, whatever the wish once meant."""
         try:
-            return await self._run(ref, wish, recorder)
+            reported, sequence = await self._world.reported(ref, recorder)
+            if reported and reported.orphans:
+                sequence = await self._orphans.run(ref, wish, recorder, reported, sequence)
+            found = await recorder.read(ref)
+            if found is None:
+                return Outcome(Result.GONE)
+            object = with_report(found, reported)
+            reporter = Reporter(self._world, ref, recorder, object, sequence)
+            outcome = await self._decide_on_newest(Run(ref, object, None, recorder), wish, reporter, reported)
+            if reported and not reporter.spoken and object.status != found.status:
+                await self._remind(ref, reported, recorder)
+            return outcome
         except TransientError as error:
             # The API is away, or busy. Left to be delivered again, the item would look like one that
             # takes its worker down.
@@ -87,38 +99,20 @@ class LifeCycle:
         event = EventIntent(type="Warning", reason="SetAside", note=str(error))
         await Reporter(self._world, ref, recorder, object, sequence).report(patch, event)
 
-    async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        reported, sequence = await self._world.reported(ref, recorder)
-        found = await recorder.read(ref)
-        if found is None:
-            return Outcome(Result.GONE)
-        object = with_report(found, reported)
-        reporter = Reporter(self._world, ref, recorder, object, sequence)
-        outcome = await self._decide_on_fresh_sight(ref, object, wish, recorder, reporter, reported)
-        if reported and not reporter.spoken and object.status != found.status:
-            await self._remind(ref, reported, recorder)
-        return outcome
-
-    async def _decide_on_fresh_sight(
-        self,
-        ref: ObjectRef,
-        object: Object,
-        wish: Wish,
-        recorder: Recorder,
-        reporter: Reporter,
-        reported: StatusIntent | None,
+    async def _decide_on_newest(
+        self, run: Run, wish: Wish, reporter: Reporter, reported: StatusIntent | None
     ) -> Outcome:
+        """Decide on what the bus has; where the API has something newer, decide on that."""
         live = False
         for _ in range(_CONFLICTS):
             try:
-                return await self._decide(ref, object, wish, recorder, reporter, live)
+                return await self._decide(run, wish, reporter, live)
             except Conflict:
-                # Our sight was stale, or may be: decide again on what the API has.
-                found = await self._world.live(ref, recorder)
+                found = await self._world.live(run.ref, run.recorder)
                 if found is None:
                     return Outcome(Result.GONE)
-                object, live = with_report(found, reported), True
-        raise TransientError(f"{ref}: changed by others again and again")
+                run, live = dataclasses.replace(run, object=with_report(found, reported)), True
+        raise TransientError(f"{run.ref}: changed by others again and again")
 
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
         """Have a report written that should long be there: its worker may have died before it could ask."""
@@ -126,33 +120,31 @@ class LifeCycle:
         if said and await clock.now(recorder) - said > _LONG_SINCE:
             await self._world.remind(ref, recorder)
 
-    async def _decide(
-        self, ref: ObjectRef, object: Object, wish: Wish, recorder: Recorder, reporter: Reporter, live: bool
-    ) -> Outcome:
-        object = self.kind.heard(object)
+    async def _decide(self, run: Run, wish: Wish, reporter: Reporter, live: bool) -> Outcome:
+        object = self.kind.heard(run.object)
         if not predicates.responsible(object, self._scope):
             return Outcome(Result.NOT_OURS)
         flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
         if flow is Flow.WAIT:
             return Outcome(Result.WAITING_FOR_STATE)
-        shoot, blocked = await self._shoot(ref, recorder)
+        shoot, blocked = await self._shoot(run.ref, run.recorder)
         if blocked is Blocked.FAILED:
             # Its owner's retry asks anew for all that was asked, but knows nothing of what has drifted.
             again = self._later(wish, PermanentError(blocked)) if wish.drift else None
             return Outcome(Result.BLOCKED, again, blocked)
         if blocked is Blocked.UNKNOWN:
             return Outcome(Result.WAITING, self._retry(wish, TransientError(blocked)), blocked)
-        run = Run(ref, object, shoot, recorder)
-        held = self.kind.finalizer in object.finalizers
-        if flow is Flow.MIGRATE and self.kind.migrates_only_held and not held:
+        run = dataclasses.replace(run, object=object, shoot=shoot)
+        has_finalizer = self.kind.finalizer in object.finalizers
+        if flow is Flow.MIGRATE and self.kind.migrates_only_held and not has_finalizer:
             return Outcome(Result.NOTHING_TO_DO)
         if seconds := await self._backed_off(run, wish):
             note = "somebody changes it back again and again; two programs want it to be different"
             return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), seconds), note)
-        if not self._wanted(object, wish):
+        if not self._needs_run(object, wish):
             if wish.verify and flow is Flow.RECONCILE:
                 _require(live, run)
-                return await self._assert_again(run, wish, reporter)
+                return await self._repair(run, wish, reporter)
             return Outcome(Result.NOTHING_TO_DO)
         begun = await self._begin(run, flow, live)
         if begun is None:
@@ -160,7 +152,19 @@ class LifeCycle:
         if flow is Flow.SKIP:
             return Outcome(Result.SKIPPED)
         reporter.object = begun.object
-        return await self._act(begun, flow, wish, reporter)
+        outcome = await self._act(begun, flow, wish, reporter)
+        if not has_finalizer and await self._vanished(begun):
+            await self._world.keep_orphan(run.ref, begun.object)
+            return Outcome(Result.GONE, RequeueAfter(Wish(reason=Reason.RETRY, insist=True), 0), outcome.note)
+        return outcome
+
+    async def _vanished(self, run: Run) -> bool:
+        """Whether the object that this run has put the finalizer on is gone in spite of it.
+
+        If the bus tells of its end only later, the mapping finds our report.
+        """
+        found = await run.recorder.read(run.ref)
+        return self.kind.finalizer in run.object.finalizers and (found is None or found.uid != run.object.uid)
 
     async def _backed_off(self, run: Run, wish: Wish) -> float:
         """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
@@ -175,7 +179,7 @@ class LifeCycle:
         found, hold = await self._world.shoot(ref, recorder, required=self.kind.shoot is Need.REQUIRED)
         return found, None if hold is Blocked.FAILED and not self.kind.heeds_failure else hold
 
-    def _wanted(self, object: Object, wish: Wish) -> bool:
+    def _needs_run(self, object: Object, wish: Wish) -> bool:
         if wish.insist or predicates.wants_run(object) or predicates.overdue(object):
             return True
         if not self._scope.ignore_operation_annotation:
@@ -204,7 +208,7 @@ class LifeCycle:
         phrases = self.kind.words.of(flow)
         try:
             async with self._announced(operation, phrases, run.object, reporter):
-                extra = await self._within_deadline(run, flow, wish)
+                extra = await self._actuate(run, flow, wish)
         except Superseded:
             raise
         except Waiting as waiting:
@@ -223,30 +227,29 @@ class LifeCycle:
     def _resync(self) -> RequeueAfter | None:
         return RequeueAfter(Wish(reason=Reason.DRIFT), self.kind.resync) if self.kind.resync else None
 
-    async def _within_deadline(self, run: Run, flow: Flow, wish: Wish) -> dict[str, Any]:
+    async def _actuate(self, run: Run, flow: Flow, wish: Wish) -> Status:
+        """Have the actuator act, within the deadline. Returns what it adds to the status."""
         tracker = ChangeTracker(run.recorder)
+        run = dataclasses.replace(run, recorder=tracker)
         try:
             async with asyncio.timeout(self.kind.deadline):
-                return await self._actuate(dataclasses.replace(run, recorder=tracker), flow)
+                match flow:
+                    case Flow.DELETE if self._actuator.forced(run):
+                        await self._actuator.force_delete(run)
+                    case Flow.DELETE:
+                        await self._actuator.delete(run)
+                    case Flow.MIGRATE:
+                        await self._actuator.migrate(run)
+                    case Flow.RESTORE:
+                        return await self._actuator.restore(run)
+                    case _:
+                        return await self._actuator.reconcile(run)
+                return {}
         except TimeoutError as error:
             raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
         finally:
             if tracker.changed and wish.drift:
                 self._conflicts.repaired(run.ref)
-
-    async def _actuate(self, run: Run, flow: Flow) -> dict[str, Any]:
-        match flow:
-            case Flow.DELETE if self._actuator.forced(run):
-                await self._actuator.force_delete(run)
-            case Flow.DELETE:
-                await self._actuator.delete(run)
-            case Flow.MIGRATE:
-                await self._actuator.migrate(run)
-            case Flow.RESTORE:
-                return await self._actuator.restore(run)
-            case _:
-                return await self._actuator.reconcile(run)
-        return {}
 
     @contextlib.asynccontextmanager
     async def _announced(
@@ -345,13 +348,13 @@ class LifeCycle:
                 object = live
         raise TransientError(f"{run.ref}: changed by others again and again")
 
-    async def _assert_again(self, run: Run, wish: Wish, reporter: Reporter) -> Outcome:
+    async def _repair(self, run: Run, wish: Wish, reporter: Reporter) -> Outcome:
         """Put right what has drifted in the world. The object only hears of it where it shows that."""
         unseen = run.object.status.get("observedGeneration") != run.object.generation
         if wish.drift and unseen:
             return Outcome(Result.NOTHING_TO_DO)  # until the client says that it means what it wrote
         try:
-            extra = await self._within_deadline(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
+            extra = await self._actuate(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
             return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), _LOOK_AGAIN), str(waiting))
         except (TransientError, PermanentError) as error:

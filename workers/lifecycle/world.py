@@ -51,6 +51,17 @@ class World:
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
         return await intents.report(self._bus, subjects.key(ref), intent, expected)
 
+    async def keep_orphan(self, ref: ObjectRef, orphan: Object) -> None:
+        await intents.keep_orphan(self._bus, subjects.key(ref), orphan)
+
+    async def forget_orphans(
+        self, ref: ObjectRef, reported: StatusIntent, sequence: int, recorder: Recorder
+    ) -> int:
+        async def act() -> int:
+            return await intents.forget_orphans(self._bus, subjects.key(ref), reported, sequence)
+
+        return int(await recorder.call("forget orphans", None, act))
+
     async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Have the last report about the object written, should that have been forgotten."""
         await reports.remind(self._bus, ref, recorder)

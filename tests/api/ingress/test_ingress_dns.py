@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from bus.connection import Bus
-from bus.leases import Leases
-from bus.registry import Registry
 from tests.api.ingress.test_ingress import address, digest, ingress, spec
 from tests.e2e import zones
 from tests.support.asked import writes_in
-from tests.support.kindworld import Client, KindWorld, common_of, kind_world, world_of
+from tests.support.dnsworld import dns_world
+from tests.support.kindworld import Client, KindWorld
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.clients.clusters import Clusters
-from windowbox.clients.nameserver import Nameserver
-from windowbox.clients.providers import Providers
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.refs import DNSRECORDS, INGRESSES
-from workers import serving
-from workers.dnsrecord import pool as dnsrecord
-from workers.owned.targets import TargetClusters
 
 APPS = "*.apps.local.gardener.cloud"
 
@@ -42,28 +31,8 @@ def host() -> str:
 
 @pytest_asyncio.fixture
 async def world(plane: ControlPlane, nats: NatsServer, named: NameServer) -> AsyncIterator[KindWorld]:
-    """A world that serves DNSRecords, too."""
-    assert named.key
-    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
-    settings = DnsSettings.model_validate({"zones": [zone]})
-    async with kind_world(plane, nats, "ingress") as made:
-
-        async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
-            targets = TargetClusters(opened, Providers(opened, registry))
-            common = dataclasses.replace(
-                common_of(made, bus, opened, registry, targets), nameserver=nameserver, dns=settings
-            )
-            parts = serving.parts(common, dnsrecord.serving(common))
-            tasks = [task() for task in parts.tasks.values()]
-            leases = Leases(bus, f"dns {id(bus)}")
-            return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]
-
-        nameserver = Nameserver(settings)
-        try:
-            async with world_of(made, "worker", dns):
-                yield made
-        finally:
-            await nameserver.aclose()
+    async with dns_world(plane, nats, named, "ingress") as made:
+        yield made
 
 
 async def until_answers(named: NameServer, name: str, values: list[str], record_type: str = "A") -> None:

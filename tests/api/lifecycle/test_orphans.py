@@ -1,0 +1,109 @@
+"""What is done about objects that vanish although they bear our finalizer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bus import intents, streams, subjects
+from bus.connection import Access, connected
+from bus.intents import Reported
+from bus.messages import OPERATION, Reason, StatusIntent, Wish
+from bus.queue import Queue
+from tests.api.lifecycle.stage import Stage, said
+from tests.e2e import zones
+from tests.support.dnsworld import dns_world
+from tests.support.kindworld import CLOUDPROVIDER
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane, NameServer
+from windowbox.errors import Superseded, Unreachable
+from windowbox.models.objects import Object
+from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+
+
+async def vanish(stage: Stage, ref: ObjectRef) -> None:
+    """Remove the object past its finalizers, and have the bus know it."""
+    await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"metadata": {"finalizers": None}})
+    await stage.api.remove(DNSRECORDS, ref.namespace, ref.name)
+
+    async def gone() -> bool:
+        seen = await stage.bus.last(streams.OBJECTS, subjects.seen(ref))
+        return seen is not None and seen.headers[OPERATION] == "DELETED"
+
+    await eventually(gone)
+
+
+async def kept(stage: Stage, ref: ObjectRef) -> Reported:
+    return await intents.last(stage.bus, subjects.key(ref))
+
+
+async def test_a_run_whose_object_vanishes_cleans_up(stage: Stage) -> None:
+    ref = await stage.record()
+    stage.crew.task = lambda: vanish(stage, ref)
+    assert await stage.run(ref) == "gone"
+    stage.crew.task = None
+    assert await stage.run(ref, reason="retry") == "gone"
+    assert stage.crew.asked == ["reconcile", "delete"]
+    assert await kept(stage, ref) == (None, 0)
+    assert await stage.run(ref) == "gone"
+    assert stage.crew.asked == ["reconcile", "delete"]
+
+
+async def test_what_cannot_be_cleaned_up_is_tried_again(stage: Stage) -> None:
+    ref = await stage.record()
+    stage.crew.task = lambda: vanish(stage, ref)
+    await stage.run(ref)
+    stage.crew.task, stage.crew.error = None, Unreachable("away")
+    assert await stage.run(ref) == "waiting"
+    stage.crew.error = None
+    assert await stage.run(ref, reason="retry") == "gone"
+    assert stage.crew.asked == ["reconcile", "delete", "delete"]
+
+
+async def test_an_object_that_is_there_after_all_is_no_orphan(stage: Stage) -> None:
+    ref = await stage.record()
+    assert await stage.run(ref) == "succeeded"
+    await intents.keep_orphan(stage.bus, subjects.key(ref), await stage.live(ref))
+    await stage.run(ref)
+    assert "delete" not in stage.crew.asked
+    reported = (await kept(stage, ref)).intent
+    assert reported is None or not reported.orphans
+
+
+async def test_a_report_that_knows_nothing_of_an_orphan_is_refused(stage: Stage) -> None:
+    ref = await stage.record()
+    key, uid = subjects.key(ref), (await stage.live(ref)).uid
+    await stage.report(ref, said("Create", "Succeeded"))
+    before = await kept(stage, ref)
+    await intents.keep_orphan(stage.bus, key, Object({"metadata": {"uid": "former"}}))
+    with pytest.raises(Superseded):
+        await intents.report(stage.bus, key, StatusIntent(uid=uid, patch={}), before.sequence)
+    after = (await kept(stage, ref)).intent
+    assert before.intent
+    assert after
+    assert (after.patch, len(after.orphans)) == (before.intent.patch, 1)
+    await intents.forget(stage.bus, key, uid)
+    assert (await kept(stage, ref)).intent == after
+
+
+async def test_the_successor_of_an_orphan_keeps_its_name(
+    plane: ControlPlane, nats: NatsServer, named: NameServer
+) -> None:
+    async with dns_world(plane, nats, named) as world, connected(Access(nats.url)) as bus:
+        shoot = await world.shoot()
+        former, current = (f"{name}-{shoot.namespace[-8:]}.{named.zone}" for name in ("former", "current"))
+        spec = {"recordType": "A", "values": ["10.0.0.1"], "secretRef": {"name": CLOUDPROVIDER}}
+        await shoot.create(DNSRECORDS, "web", {"name": current} | spec)
+        await shoot.until_ready(DNSRECORDS, "web")
+        await asyncio.to_thread(zones.replace, named, former, "A", "10.0.0.1")
+        key = subjects.key(ObjectRef(RUNTIME, DNSRECORDS.id, shoot.namespace, "web"))
+        metadata = {"uid": "former", "namespace": shoot.namespace, "name": "web"}
+        for name in (former, current):
+            orphan = Object({"metadata": metadata, "spec": {"type": "local", "name": name} | spec})
+            await intents.keep_orphan(bus, key, orphan)
+            await Queue(bus, "dnsrecord").wish(key, Wish(reason=Reason.EVENT))
+            await world.quiet()
+            await asyncio.to_thread(zones.until, named, former, [])
+            assert await asyncio.to_thread(zones.answers, named, current) == ["10.0.0.1"]

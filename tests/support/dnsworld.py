@@ -1,0 +1,50 @@
+"""A world of kinds in which DNSRecords are served by a real name server, too."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+from bus.connection import Bus
+from bus.leases import Leases
+from bus.registry import Registry
+from tests.support.kindworld import KindWorld, common_of, kind_world, world_of
+from tests.support.natsserver import NatsServer
+from tests.support.servers import ControlPlane, NameServer
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.providers import Providers
+from windowbox.models.dnssettings import DnsSettings
+from workers import serving
+from workers.dnsrecord import pool as dnsrecord
+from workers.owned.targets import TargetClusters
+
+
+@contextlib.asynccontextmanager
+async def dns_world(
+    plane: ControlPlane, nats: NatsServer, named: NameServer, *served: str
+) -> AsyncIterator[KindWorld]:
+    """Workers serve DNSRecords in the zone of `named`, and these pools."""
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
+    settings = DnsSettings.model_validate({"zones": [zone]})
+    nameserver = Nameserver(settings)
+    async with kind_world(plane, nats, *served) as made:
+
+        async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
+            targets = TargetClusters(opened, Providers(opened, registry))
+            common = dataclasses.replace(
+                common_of(made, bus, opened, registry, targets), nameserver=nameserver, dns=settings
+            )
+            parts = serving.parts(common, dnsrecord.serving(common))
+            tasks = [task() for task in parts.tasks.values()]
+            leases = Leases(bus, f"dns {id(bus)}")
+            return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]
+
+        try:
+            async with world_of(made, "worker", dns):
+                yield made
+        finally:
+            await nameserver.aclose()
