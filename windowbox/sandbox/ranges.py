@@ -32,16 +32,22 @@ class Ranges:
     services_v6: IPv6Network
     pods: IPv4Network
     """Of simulated nodes. Nobody ever answers there."""
+    balancers: IPv6Network
+    """Of load balancers, which have addresses of loopback in IPv4."""
     routable: bool = True
     """Whether no other sandbox has them."""
 
     @property
     def networks(self) -> list[Network]:
-        return [self.services_v4, self.services_v6, self.pods]
+        return [self.services_v4, self.services_v6, self.pods, self.balancers]
 
 
 EARLIER = Ranges(
-    IPv4Network("10.2.0.0/16"), IPv6Network("fd77:6e64:6278:ffff::/112"), IPv4Network("10.64.0.0/12"), False
+    services_v4=IPv4Network("10.2.0.0/16"),
+    services_v6=IPv6Network("fd77:6e64:6278:ffff::/112"),
+    pods=IPv4Network("10.64.0.0/12"),
+    balancers=IPv6Network("fd77:6e64:6278:ffff:1::/120"),
+    routable=False,
 )
 """What all sandboxes had once. Such addresses may be in use in the network of this host."""
 
@@ -51,7 +57,8 @@ def part(number: int) -> Ranges:
     v4, pods = (
         IPv4Network((int(_RESERVED.network_address) + ((2 * number + half) << 16), 16)) for half in (0, 1)
     )
-    return Ranges(v4, IPv6Network((_PARTS_V6 + (number << 64), 112)), pods)
+    v6 = _PARTS_V6 + (number << 64)
+    return Ranges(v4, IPv6Network((v6, 112)), pods, IPv6Network((v6 + (1 << 48), 120)))
 
 
 def kept(folder: Path, routes: list[Network]) -> Ranges:

@@ -19,6 +19,8 @@ class Reach:
     ranges: Ranges
     nodes: Sequence[Network] = ()
     routed: bool = False
+    v6: bool = False
+    """Whether this host's loopback has IPv6."""
 
     def environment(self) -> dict[str, str]:
         """Variables that keep an API server without routes from dialling anything but loopback and its nodes.

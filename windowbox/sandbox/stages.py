@@ -62,7 +62,7 @@ def stages(
         passwords=busserver.passwords(folder / "nats" / "passwords.json"),
         dns_port=ports["named"],
         dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
-        prefixes=options.addresses or _addresses(ports),
+        prefixes=options.addresses or _addresses(ports, reach),
         plan=site.plan if site else None,
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,10 +99,12 @@ def _fill(api: ApiServer, site: Site | None) -> None:
         site.admit(api)
 
 
-def _addresses(ports: dict[str, int]) -> tuple[str, ...]:
+def _addresses(ports: dict[str, int], reach: Reach) -> tuple[str, ...]:
     # No other sandbox has the port, so no other has this part of the loopback addresses.
     port = ports["nats-server"]
-    return (f"127.{port >> 8}.{port & 255}.0/24",)
+    v4 = f"127.{port >> 8}.{port & 255}.0/24"
+    # Of IPv6 there is only one loopback address; others can be added where routes can.
+    return (v4, str(reach.ranges.balancers)) if reach.routed and reach.v6 else (v4,)
 
 
 def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surroundings) -> list[Child]:

@@ -191,6 +191,8 @@ class EdgeController:
                     orphans = [ref for ref in [*holding, *self.store.waiting()] if desired.lost(ref)]
                     for ref in dict.fromkeys([*overdue, *orphans]):
                         await self.queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
+            if self._edges and self._edges.lingering:
+                self._changed.set()
             await asyncio.sleep(_SWEEP)
 
     async def _reconcile(self, desired: DesiredState, edges: Edges, group: asyncio.TaskGroup) -> None:
@@ -203,6 +205,7 @@ class EdgeController:
         await self._let_go(edges)
         for edge, load_balancers in carried:
             self._look(edge, load_balancers, desired, group)
+        await edges.remove_unused_addresses()
         metrics.load_balancers.set(len(self._load_balancers))
 
     def _look_at_book(self) -> None:

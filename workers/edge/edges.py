@@ -49,6 +49,9 @@ class Edges:
         self._started = started
         self._kept: dict[str, Kept] = {}
         self._tidied = False
+        self._served: set[str] = set()
+        self.lingering = False
+        """Whether there are addresses to be removed when their connections have ended."""
 
     @property
     def names(self) -> list[str]:
@@ -65,12 +68,28 @@ class Edges:
 
     async def write(self, load_balancers: LoadBalancers) -> list[tuple[Edge, list[LoadBalancer]]]:
         """Have all of it carried, and nothing else. Returns who carries what."""
+        self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
         groups = await self._grouped(load_balancers)
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
             await kept.edge.write(group)
         await self._end_others(groups)
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
+
+    async def remove_unused_addresses(self) -> None:
+        """Remove addresses that were added to this host, serve nobody now, and have no connections left."""
+        # Only Envoys are asked that may have to do with it: asking costs them more than most changes.
+        if unserved := set(await self._attachment.added()) - self._served:
+            in_use: set[str] = set()
+            for kept in self._kept.values():
+                try:
+                    in_use |= await kept.edge.in_use(unserved)
+                except WindowboxError:  # its Envoy does not answer: nothing is known of its connections
+                    in_use = unserved
+            self.lingering = bool(in_use)
+            if unused := unserved - in_use:
+                logger.info("removing addresses of no load balancer: %s", ", ".join(sorted(unused)))
+                await self._attachment.remove(unused)
 
     async def digested(self) -> None:
         """Wait a while until all Envoys have done with what they were told last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.host.sandbox.conftest import CommandLine
-from tests.support import webhooks
+from tests.host.traffic import addresses as addresses_of_loopback
+from tests.support import asking, webhooks, worldwithnodes
 from tests.support.servers import ControlPlane
 from tests.support.webhooks import Escapes
 from windowbox.errors import Malformed
@@ -128,3 +130,28 @@ def test_routes_go_with_the_sandbox_also_after_a_kill(windowbox: CommandLine) ->
     assert set(laid) <= set(routes.known())
     windowbox("down")
     assert not set(laid) & set(routes.known())
+
+
+@root_only
+def test_addresses_of_load_balancers_go_with_the_sandbox_also_after_a_kill(windowbox: CommandLine) -> None:
+    windowbox("up", "--nodes=0")
+    state = states.read(windowbox.folder)
+    assert state
+    kubeconfig = windowbox.folder / "operator.kubeconfig"
+    spec = {"type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+    worldwithnodes.kubectl(kubeconfig, "create", "-f", "-", stdin=json.dumps(service))
+    prefix = ranges.kept(windowbox.folder, []).balancers
+    asking.until(lambda: _added(prefix))
+    os.kill(state.pid, signal.SIGKILL)
+    for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
+        assert process is None or processes.wait_gone(process, 30)
+    assert _added(prefix)
+    windowbox("down", "--wipe")
+    assert not addresses_of_loopback.present(str(prefix))
+
+
+def _added(prefix: IPv6Network) -> set[str]:
+    found = addresses_of_loopback.present(str(prefix))
+    assert found
+    return found

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.host.traffic import clients
+from tests.host.traffic import addresses, clients
 from tests.host.traffic.clients import Answer
 from tests.host.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
 from tests.support import asking
@@ -47,6 +47,19 @@ def test_type_and_ports_can_be_changed(
         service.patch(ports=[port(81, nodePort=None)], type="ClusterIP")
         service.wait(lambda s: not ingress(s))
         asking.until(partial(_is_unanswered, ask, address, 81))
+
+
+def test_an_added_address_goes_with_its_service(traffic: World) -> None:
+    with traffic.service(ipFamilyPolicy="PreferDualStack") as service:
+        _, v6 = service.addresses
+        asking.until(partial(clients.tcp, v6, 80))
+        assert addresses.present(f"{v6}/128")
+    asking.until(partial(_is_absent, v6))
+    # Another Service, which is given the same address some day, is served there again.
+    with traffic.service(ipFamilies=["IPv6"], loadBalancerIP=v6) as again:
+        assert again.address == v6
+        asking.until(partial(clients.tcp, v6, 80))
+    asking.until(partial(_is_absent, v6))
 
 
 @rule("LB-7-typechange", "LB-2-wiped")
@@ -180,3 +193,7 @@ def _told(service: Balanced, reason: str) -> list[tuple[str, str]]:
     found = service.events()
     assert reason in dict(found), json.dumps(found)
     return found
+
+
+def _is_absent(address: str) -> None:
+    assert not addresses.present(f"{address}/128")

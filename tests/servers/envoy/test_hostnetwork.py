@@ -93,6 +93,10 @@ def routes(link: str) -> dict[str, str]:
     return {line.split()[0]: line.split()[2] for line in shown.stdout.splitlines()}
 
 
+def add(address: str) -> None:
+    subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
+
+
 async def test_loopback_addresses_arrive_without_being_told() -> None:
     assert await hostnetwork.prepare(["127.200.3.4", "127.0.0.1"]) == {}
 
@@ -106,6 +110,22 @@ async def test_an_address_that_does_not_arrive_is_added(strange: str) -> None:
     assert await hostnetwork.prepare([strange]) == {}
 
     assert hostnetwork.arrives(strange)
+
+
+@root_only
+async def test_what_was_added_is_removed_and_nothing_else(strange: str, tmp_path: Path) -> None:
+    record = tmp_path / "edge" / hostnetwork.ADDED
+    assert await hostnetwork.prepare(["127.200.3.4", strange], record) == {}
+    assert hostnetwork.added(record) == [strange]
+
+    await hostnetwork.remove([strange], record)
+    assert not hostnetwork.arrives(strange)
+    assert hostnetwork.added(record) == []
+    await hostnetwork.remove([strange], record)
+
+    add(strange)
+    assert await hostnetwork.prepare([strange], record) == {}
+    assert hostnetwork.added(record) == []  # somebody else's
 
 
 @root_only

@@ -304,8 +304,7 @@ async def test_how_much_is_used_is_told_by_range_and_family(bus: Bus) -> None:
         await allocated(store, "web", BOTH)
         await allocated(store, "api")
         await store.bucket.catch_up()
-        name = f"{SMALL},{SMALL6}"
-        assert store.usage() == [(name, "IPv4", 2, 16), (name, "IPv6", 1, 16)]
+        assert store.usage() == [(SMALL, "IPv4", 2, 16), (SMALL6, "IPv6", 1, 16)]
 
 
 def holder(name: str, since: float = 0.0, share: str | None = None, ports: Sequence[str] = ()) -> Holder:

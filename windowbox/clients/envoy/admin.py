@@ -148,6 +148,11 @@ def stat_name(name: str) -> str:
     return name.replace(":", "_")
 
 
+def is_at(address: str, name: str) -> bool:
+    """Whether a listener, by its name in statistics, has the address."""
+    return name.partition("_")[2].rpartition("_")[0] == stat_name(address)
+
+
 async def _stats(running: Running, regex: str) -> dict[str, str]:
     answer = (await running.ask(f"/stats?filter={quote(regex, safe='')}")).decode()
     pairs = (line.split(": ", 1) for line in answer.splitlines() if ": " in line)

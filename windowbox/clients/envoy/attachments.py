@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -95,3 +95,9 @@ class Attachment(Protocol):
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         """Have these addresses arrive at the Envoys. For those that cannot: what a person has to do."""
+
+    async def added(self) -> Collection[str]:
+        """The addresses that were added to this host, so that they arrive, by us or our predecessors."""
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        """Remove some of those that were added. Nothing may be served on them."""

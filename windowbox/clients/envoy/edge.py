@@ -258,7 +258,20 @@ class Edge:
         self._hasty.set()
         return await self._attachment.start(order)
 
+    async def in_use(self, addresses: Collection[str]) -> set[str]:
+        """Those of the addresses that its Envoys serve, or on which they still have connections."""
+        async with self._lock:
+            told = {one.address for one in self._told.published} if self._told else set()
+            busy = {
+                name
+                for running in await self._attachment.found(self.name)
+                for name, counted in (await admin.traffic(running)).items()
+                if counted.active
+            }
+        return {one for one in addresses if one in told or any(admin.is_at(one, name) for name in busy)}
+
     async def _prepare(self, addresses: set[str]) -> None:
+        self._prepared &= addresses  # others may be removed from the host now
         if lacking := sorted(addresses - self._prepared):
             failed = await self._attachment.prepare(lacking)
             self._prepared.update(set(lacking) - failed.keys())

@@ -8,13 +8,16 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import orjson
 
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.loadbalancers import family
+
+ADDED = "addresses.json"
+"""The record of the addresses that were added for Envoys, in the folder of all of them."""
 
 PROTOCOL = "141"
 """Marks routes as ours; no routing daemon is known by this number."""
@@ -27,10 +30,35 @@ _TIMEOUT = 5.0
 _LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
-async def prepare(addresses: Sequence[str]) -> dict[str, str]:
-    """Have these addresses arrive at this host. For those that do not, what a person has to do."""
+async def prepare(addresses: Sequence[str], record: Path | None = None) -> dict[str, str]:
+    """Have these addresses arrive at this host. For those that do not, what a person has to do.
+
+    `record` tells of those that are added, so that they can be removed.
+    """
     lacking = [address for address in addresses if not arrives(address)]
+    if lacking and record and os.geteuid() == 0:
+        _note(record, {*added(record), *lacking})  # what may have been added is known before it is
     return {address: reason for address in lacking if (reason := await _add(address))}
+
+
+def added(record: Path) -> list[str]:
+    """The addresses that were added to this host, and not removed yet."""
+    return list(orjson.loads(record.read_bytes())) if record.exists() else []
+
+
+async def remove(addresses: Collection[str], record: Path) -> None:
+    """Remove addresses that were added to this host."""
+    for address in addresses:
+        with contextlib.suppress(Refused):  # gone already
+            await run(*removing(address))
+    _note(record, set(added(record)) - set(addresses))
+
+
+def removing(address: str) -> list[str]:
+    """The command that removes an address that was added."""
+    if sys.platform == "darwin":
+        return ["ifconfig", "lo0", *_darwin_family(address), address, "-alias"]
+    return ["ip", "address", "del", _alone(address), "dev", "lo"]
 
 
 def arrives(address: str) -> bool:
@@ -77,8 +105,20 @@ def _read(record: Path) -> dict[str, str]:
 
 
 def _write(record: Path, routes: Mapping[str, str]) -> None:
+    _replace(record, dict(routes))
+
+
+def _note(record: Path, addresses: Collection[str]) -> None:
+    if addresses:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        _replace(record, sorted(addresses))
+    else:
+        record.unlink(missing_ok=True)
+
+
+def _replace(record: Path, content: object) -> None:
     temporary = record.with_suffix(".new")
-    temporary.write_bytes(orjson.dumps(dict(routes), option=orjson.OPT_SORT_KEYS))
+    temporary.write_bytes(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
     os.replace(temporary, record)
 
 
@@ -95,11 +135,18 @@ async def _add(address: str) -> str | None:
 
 def _adding(address: str) -> list[str]:
     if sys.platform == "darwin":
-        kind = "inet6" if family(address) == "IPv6" else "inet"
-        return ["ifconfig", "lo0", kind, address, "alias"]
-    length = 128 if family(address) == "IPv6" else 32
+        return ["ifconfig", "lo0", *_darwin_family(address), address, "alias"]
     # A second time is not an error, unlike with `add`.
-    return ["ip", "address", "replace", f"{address}/{length}", "dev", "lo"]
+    return ["ip", "address", "replace", _alone(address), "dev", "lo"]
+
+
+def _darwin_family(address: str) -> list[str]:
+    return ["inet6" if family(address) == "IPv6" else "inet"]
+
+
+def _alone(address: str) -> str:
+    """As a network of one address."""
+    return f"{address}/{128 if family(address) == 'IPv6' else 32}"
 
 
 def _spoken(prefix: str) -> list[str]:

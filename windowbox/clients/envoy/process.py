@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from bus import leases
@@ -73,7 +73,14 @@ class Processes:
         return Process(place, child.pid, self._program, child)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        return await hostnetwork.prepare(addresses)
+        return await hostnetwork.prepare(addresses, self._folder / hostnetwork.ADDED)
+
+    async def added(self) -> Collection[str]:
+        return hostnetwork.added(self._folder / hostnetwork.ADDED)
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        leases.check()
+        await hostnetwork.remove(addresses, self._folder / hostnetwork.ADDED)
 
     def _running(self, name: str, generation: int) -> Process | None:
         return Process.running_in(self._place(name, generation), self._program)

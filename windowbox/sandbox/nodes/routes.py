@@ -15,8 +15,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from windowbox.clients.envoy import hostnetwork
 from windowbox.errors import Refused
-from windowbox.sandbox import ranges
+from windowbox.sandbox import files, ranges
 from windowbox.sandbox.nodes import addresses, claims, iproute
 from windowbox.sandbox.nodes.addresses import Network, Plan
 from windowbox.sandbox.nodes.claims import Claim
@@ -43,16 +44,24 @@ def laid(folder: Path, claim: Claim | None = None, plan: Plan | None = None) -> 
     nodes: list[Network] = [plan.v4, plan.v6] if plan else []
     with contextlib.nullcontext(claim) if claim else _claimed() as owner:
         try:
-            yield Reach(kept, nodes, routed=owner is not None and _lay(owner, kept, plan))
+            if owner:
+                files.write(_record(owner), str(folder.absolute() / "edge" / hostnetwork.ADDED))
+            yield Reach(kept, nodes, owner is not None and _lay(owner, kept, plan), v6=_loopback_has_v6())
         finally:
             if owner:
                 remove(owner)
 
 
 def remove(claim: Claim) -> None:
-    """Everything that was laid for a claim, as far as it is there."""
+    """Everything that was laid for a claim, as far as it is there; addresses of load balancers, too."""
     if not shutil.which("ip"):
         return
+    if (noted := _record(claim)).exists():
+        record = Path(noted.read_text())
+        for address in hostnetwork.added(record):
+            with contextlib.suppress(Refused):  # gone already
+                iproute.run(*hostnetwork.removing(address))
+        record.unlink(missing_ok=True)
     metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
     for family in _families():
         for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
@@ -134,6 +143,16 @@ def _commands(claim: Claim, kept: Ranges, plan: Plan | None, version: int) -> li
 
 def _is_ours(route: dict[str, object]) -> bool:
     return route.get("protocol") == _PROTOCOL or claims.is_name(str(route.get("dev", "")))
+
+
+def _record(claim: Claim) -> Path:
+    """Notes which file has the addresses that were added to this host for load balancers."""
+    return claim.folder / "addresses"
+
+
+def _loopback_has_v6() -> bool:
+    disabled = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+    return disabled.exists() and disabled.read_text().strip() == "0"
 
 
 def _families() -> list[str]:

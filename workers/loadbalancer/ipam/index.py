@@ -119,7 +119,7 @@ class AddressIndex:
 
     def usage(self) -> list[Usage]:
         return [
-            Usage(",".join(map(str, one.prefixes)), of, len(self._used.get((at, of), ())), total)
+            Usage(",".join(map(str, one.of_family(of))), of, len(self._used.get((at, of), ())), total)
             for at, one in enumerate(self._ranges)
             for of in _FAMILIES
             if (total := ranges.size(one, of))

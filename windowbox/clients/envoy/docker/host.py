@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from bus import leases
 from windowbox.clients.docker import Container, Engine
 from windowbox.clients.envoy import hostnetwork
 from windowbox.clients.envoy.attachments import Order
@@ -22,6 +23,7 @@ class DockerHost:
         self._engine = engine
         self._household = household
         self._folder = folder
+        self._aliases = Aliases(engine, folder)
         self._envoys = DockerEnvoys(engine, household, folder, self)
 
     @property
@@ -53,7 +55,13 @@ class DockerHost:
         return await self._envoys.start(order, box, body)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        return await aliases(self._engine, addresses)
+        return await self._aliases.prepare(addresses)
+
+    async def added(self) -> Collection[str]:
+        return self._aliases.added()
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        await self._aliases.remove(addresses)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
         if self._folder and await same_host(self._engine):
@@ -66,15 +74,29 @@ class DockerHost:
             )
 
     async def left(self, container: Container) -> None:
-        """Aliases stay: other programs may use them by now."""
+        """Aliases stay until `remove`: another Envoy may serve them by now."""
 
 
-async def aliases(engine: Engine, addresses: Sequence[str]) -> dict[str, str]:
-    """Have the addresses on the loopback of Docker's host, where that is this host."""
-    if not await same_host(engine):
-        # Nobody can look from here. What is missing shows when a connection is tried.
-        return {}
-    return await hostnetwork.prepare(addresses)
+class Aliases:
+    """Addresses on the loopback of Docker's host, if that is this host. Without a folder they stay there."""
+
+    def __init__(self, engine: Engine, folder: Path | None) -> None:
+        self._engine = engine
+        self._record = folder / hostnetwork.ADDED if folder else None
+
+    async def prepare(self, addresses: Sequence[str]) -> dict[str, str]:
+        if not await same_host(self._engine):
+            # Nobody can look from here. What is missing shows when a connection is tried.
+            return {}
+        return await hostnetwork.prepare(addresses, self._record)
+
+    def added(self) -> list[str]:
+        return hostnetwork.added(self._record) if self._record else []
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        if self._record:
+            leases.check()
+            await hostnetwork.remove(addresses, self._record)
 
 
 async def same_host(engine: Engine) -> bool:

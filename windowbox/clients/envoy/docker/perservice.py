@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from windowbox.clients.envoy.docker import boxes
 from windowbox.clients.envoy.docker.boxes import FOLDER, Household
 from windowbox.clients.envoy.docker.envoys import DockerEnvoy, DockerEnvoys
 from windowbox.clients.envoy.docker.files import Files
-from windowbox.clients.envoy.docker.host import aliases
+from windowbox.clients.envoy.docker.host import Aliases
 from windowbox.clients.envoy.docker.routes import SCRIPT, Inside
 
 _ASKED = "asked-"
@@ -36,6 +36,7 @@ class DockerPerService:
         self._engine = engine
         self._household = household
         self._network = network
+        self._aliases = Aliases(engine, folder)
         self._envoys = DockerEnvoys(engine, household, folder, self)
 
     @property
@@ -72,7 +73,13 @@ class DockerPerService:
         return _inward(await self._envoys.start(inner, box, body))
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        return await aliases(self._engine, addresses)
+        return await self._aliases.prepare(addresses)
+
+    async def added(self) -> Collection[str]:
+        return self._aliases.added()
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        await self._aliases.remove(addresses)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
         await Inside(self._engine, container.id).set("", routes)

@@ -9,7 +9,7 @@ behind that runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
@@ -88,6 +88,12 @@ class DockerRouted:
             for address in addresses
             if (problem := self._problem(ip_address(address), told)) is not None
         } | await self._own(addresses)
+
+    async def added(self) -> Collection[str]:
+        return ()  # routes lead to its addresses, which are in the container
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        """Nothing was added."""
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
         edge = boxes.edge_of(container) or ""
