@@ -87,7 +87,10 @@ class Supervisor:
                 with (
                     sites.opened(self.folder, self._options) as site,
                     routes.laid(
-                        self.folder, site.claim if site else None, site.plan if site else None
+                        self.folder,
+                        self._options.addresses,
+                        site.claim if site else None,
+                        site.plan if site else None,
                     ) as reach,
                 ):
                     try:

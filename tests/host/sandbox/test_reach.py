@@ -72,7 +72,8 @@ def test_no_part_of_the_ranges_overlaps_another_or_the_nodes(number: int) -> Non
 def test_two_sandboxes_do_not_share_ranges(tmp_path: Path) -> None:
     copied = tmp_path / "copied"
     copied.mkdir()
-    with routes.laid(tmp_path) as first:
+    with routes.laid(tmp_path, ["127.5.0.0/16", "fd77:6e64:7472:5::/120"]) as first:
+        assert webhooks.leads("fd77:6e64:7472:5::1") == "nowhere"
         (copied / "ranges.json").write_bytes((tmp_path / "ranges.json").read_bytes())
         with routes.laid(copied) as second:
             assert (first.routed, second.routed) == (True, False)

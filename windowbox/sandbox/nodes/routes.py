@@ -7,12 +7,12 @@ what it sends would leave the host by the default route, to whoever has that add
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 
 from windowbox.clients.envoy import hostnetwork
@@ -34,19 +34,24 @@ _NOWHERE = 1 << 16
 
 
 @contextlib.contextmanager
-def laid(folder: Path, claim: Claim | None = None, plan: Plan | None = None) -> Iterator[Reach]:
+def laid(
+    folder: Path, balancers: Sequence[str] = (), claim: Claim | None = None, plan: Plan | None = None
+) -> Iterator[Reach]:
     """Routes for the sandbox whose data is in `folder`, while the block lasts.
 
-    There are none without root, and if others have the addresses. `claim` and `plan` are those of the nodes,
-    if there are any.
+    There are none without root, and if others have the addresses. `balancers` are the prefixes of load
+    balancers, if they are chosen; `claim` and `plan` are those of the nodes, if there are any.
     """
+    more = [network for network in map(ip_network, balancers) if not network.is_loopback]
     kept = ranges.kept(folder, known() if possible() else [])
     nodes: list[Network] = [plan.v4, plan.v6] if plan else []
     with contextlib.nullcontext(claim) if claim else _claimed() as owner:
         try:
             if owner:
                 files.write(_record(owner), str(folder.absolute() / "edge" / hostnetwork.ADDED))
-            yield Reach(kept, nodes, owner is not None and _lay(owner, kept, plan), v6=_loopback_has_v6())
+            yield Reach(
+                kept, nodes, owner is not None and _lay(owner, kept, plan, more), v6=_loopback_has_v6()
+            )
         finally:
             if owner:
                 remove(owner)
@@ -76,7 +81,7 @@ def remove(claim: Claim) -> None:
 def known(*, foreign: bool = False) -> list[Network]:
     """What this host has a route for; of `foreign` ones, those that no sandbox made."""
     return [
-        ipaddress.ip_network(route["dst"], strict=False)
+        ip_network(route["dst"], strict=False)
         for family in _families()
         for route in iproute.asked(family, "route", "show")
         if route["dst"] != "default" and not (foreign and _is_ours(route))
@@ -102,14 +107,15 @@ def _claimed() -> Iterator[Claim | None]:
             claims.done(claim)
 
 
-def _lay(claim: Claim, kept: Ranges, plan: Plan | None) -> bool:
+def _lay(claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network]) -> bool:
     try:
         with claims.alone():
             if not kept.routable or _taken(kept):
                 logger.warning("Services are not routed: this host has other routes to their addresses")
                 return False
             for family in _families():
-                iproute.apply(_commands(claim, kept, plan, 4 if family == "-4" else 6), family=family)
+                commands = _commands(claim, kept, plan, more, 4 if family == "-4" else 6)
+                iproute.apply(commands, family=family)
     except Refused as error:
         logger.warning("Services are not routed: %s", error)
         remove(claim)
@@ -122,9 +128,11 @@ def _taken(kept: Ranges) -> bool:
     return any(addresses.overlapping(network, there) for network in kept.networks)
 
 
-def _commands(claim: Claim, kept: Ranges, plan: Plan | None, version: int) -> list[str]:
+def _commands(
+    claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network], version: int
+) -> list[str]:
     """Nowhere for all that is the sandbox's own; Services into its nodes, which each know all of them."""
-    own: list[Network] = [*kept.networks]
+    own: list[Network] = [*kept.networks, *more]
     if plan:
         own += [plan.v4, plan.v6]
     tags = f"proto {_PROTOCOL} metric"
