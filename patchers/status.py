@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from bus import intents, streams, subjects
 from bus.connection import Bus
@@ -17,6 +15,7 @@ from patchers import events
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
+from windowbox.models.extensions import overtaken
 from windowbox.models.refs import RESOURCES, ObjectRef
 from windowbox.telemetry import metrics
 
@@ -89,8 +88,7 @@ class StatusPatcher:
         found = await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
         if found.uid != intent.uid:
             return Result.REPLACED
-        said = _time(intent.patch.get("lastOperation", {}))
-        if said and said < _time(found.last_operation):
+        if overtaken(intent.patch, found.status):
             return Result.OVERTAKEN  # the bus may forget what it said last
         await self._patch(kube, ref, intent, found.resource_version)
         return None
@@ -105,11 +103,6 @@ class StatusPatcher:
         return Outcome(
             Result.AGAIN, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after), str(error)
         )
-
-
-def _time(operation: Mapping[str, Any]) -> str:
-    """When it was reported; as texts of one spelling, times compare like times."""
-    return str(operation.get("lastUpdateTime") or "")
 
 
 class Pace:

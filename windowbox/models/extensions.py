@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -34,6 +35,24 @@ def instant(text: object) -> datetime | None:
 def spelled(moment: datetime) -> str:
     """`moment` as status fields hold it: whole seconds, rounded down, in UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def overtaken(said: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Whether the status `shown` holds a later report than the patch `said`, as after a loss of the bus.
+
+    The generation tells, and for the same generation the time of the report. Each report is at least as late
+    as the one it builds on, so that this compares no clocks of different machines.
+    """
+    match said.get("observedGeneration"), shown.get("observedGeneration"):
+        case int(ours), int(theirs) if ours != theirs:
+            return ours < theirs
+    at, shown_at = reported_at(said), reported_at(shown)
+    return at is not None and shown_at is not None and at < shown_at
+
+
+def reported_at(status: Mapping[str, Any]) -> datetime | None:
+    """When the last operation of `status` was reported."""
+    return instant((status.get("lastOperation") or {}).get("lastUpdateTime"))
 
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bus.messages import EventIntent, StatusIntent
+from windowbox.models.extensions import overtaken, reported_at, spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.lifecycle import statuses
@@ -25,7 +26,7 @@ class Reporter:
     spoken: bool = False
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
-        version = self.object.resource_version
+        version, patch = self.object.resource_version, self._not_before_the_last(patch)
         events = (event,) if event else ()
         intent = StatusIntent(uid=self.object.uid, patch=patch, events=events, version=version)
 
@@ -38,13 +39,22 @@ class Reporter:
         )
         self.spoken = True
 
+    def _not_before_the_last(self, patch: Patch) -> Patch:
+        """The patch, with a time that is not before the report it builds on.
+
+        That one may come from a machine whose clock is ahead of ours: reports go by their order on the bus.
+        """
+        last, ours = reported_at(self.object.status), reported_at(patch)
+        if last is None or ours is None or ours >= last:
+            return patch
+        return {**patch, "lastOperation": {**patch["lastOperation"], "lastUpdateTime": spelled(last)}}
+
 
 def with_report(found: Object, reported: StatusIntent | None) -> Object:
     """The object as it will be once the last report about it is written."""
     if reported is None or reported.uid != found.uid:
         return found
-    ours = reported.patch.get("lastOperation", {}).get("lastUpdateTime", "")
-    if ours < str(found.last_operation.get("lastUpdateTime", "")):
+    if overtaken(reported.patch, found.status):
         return found
     return Object({**found.raw, "status": statuses.merge(found.status, reported.patch)})
 

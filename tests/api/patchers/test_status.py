@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,8 +17,11 @@ from patchers.status import Pace
 from tests.api.patchers.conftest import EVENTS, Desk
 from tests.support.rules import rule
 from windowbox.errors import Missing, Superseded
+from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object
-from windowbox.models.refs import DNSRECORDS
+from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+from workers.lifecycle.reporting import Reporter, with_report
+from workers.lifecycle.world import World
 
 
 def last(state: str) -> dict[str, Any]:
@@ -129,6 +134,53 @@ async def test_a_bus_that_went_back_in_time_takes_no_status_back(desk: Desk) -> 
         await desk.report(record, lastOperation=old)
         await desk.outcome(record, "overtaken")
     assert (await desk.api.get(DNSRECORDS, "default", record.name)).last_operation == new
+
+
+@rule("W-7")
+async def test_a_report_about_an_older_generation_takes_no_status_back(desk: Desk) -> None:
+    record = await desk.record()
+    new, old = last("Succeeded"), last("Error") | {"lastUpdateTime": "2026-09-01T10:15:59Z"}
+    async with desk.open():
+        await desk.report(record, observedGeneration=2, lastOperation=new)
+        await desk.versions(record, reached("Succeeded"))
+        await desk.report(record, observedGeneration=1, lastOperation=old)
+        await desk.outcome(record, "overtaken")
+
+
+class Passing:
+    """A recorder that only lets pass."""
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        raise NotImplementedError
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        return await act()
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
+        raise NotImplementedError
+
+
+@rule("V-8")
+async def test_reports_go_by_their_order_whatever_the_workers_clocks_say(desk: Desk) -> None:
+    record = await desk.record()
+    ref, world = ObjectRef(RUNTIME, DNSRECORDS.id, "default", record.name), World(desk.bus, desk.clusters)
+    now, shown = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC), []
+    async with desk.open():
+        for ahead, state in ((90, "Processing"), (-90, "Succeeded"), (0, "Error")):
+            found = await desk.api.get(DNSRECORDS, "default", record.name)
+            reported = await intents.last(desk.bus, desk.key(record))
+            object = with_report(found, reported.intent)
+            # Somebody changes the object, so that the version no longer tells which report is the newer one.
+            note = {"metadata": {"annotations": {"example.com/note": state}}}
+            await desk.api.merge(DNSRECORDS, "default", record.name, note)
+            at = spelled(now + timedelta(seconds=ahead))
+            reporter = Reporter(world, ref, Passing(), object, reported.sequence)
+            await reporter.report({"lastOperation": last(state) | {"lastUpdateTime": at}})
+            written = (await desk.versions(found, reached(state)))[-1]
+            shown.append(written.last_operation["lastUpdateTime"])
+    assert shown == ["2026-09-01T10:17:01Z"] * 3
 
 
 async def test_a_report_about_an_object_that_is_gone_is_forgotten(desk: Desk) -> None:
