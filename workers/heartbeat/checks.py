@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from bus import streams, subjects
 from bus.connection import ApiError, Bus, instant
 from bus.intents import PATCH
@@ -27,7 +25,7 @@ async def _absent(bus: Bus) -> str:
 
 async def _late(bus: Bus, patience: float) -> str:
     """Whether something has been owed for too long: then those of its pool are stuck, or not there."""
-    now = datetime.now(UTC).timestamp()
+    now = await bus.now()
     for pool in (PATCH, *POOLS):
         oldest = await bus.first(streams.TRIGGERS, subjects.wish(pool, ">"))
         if oldest is not None and now - instant(oldest.time) > patience:

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+import time
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
 from bus import streams, subjects
 from bus.connection import Access, Bus, connected
 from bus.messages import Reason, Wish
@@ -10,9 +19,10 @@ from bus.queue import Queue
 from bus.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key
 from tests.servers.bus.test_pool import at_rest, waiting
+from tests.support import shiftedclock
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.rules import rule
-from tests.support.running import eventually, running
+from tests.support.running import eventually, running, soon
 
 
 def retry(attempt: int) -> Wish:
@@ -69,6 +79,31 @@ async def test_what_came_due_while_nobody_was_there_is_not_lost(bus: Bus) -> Non
         await eventually(lambda: at_rest(bus))
     assert story.all[0].reason == "retry"
     assert await waiting(bus, streams.LATER) == []
+
+
+@rule("B-2")
+@pytest.mark.parametrize("ahead", [90, -90], ids=["ahead", "behind"])
+async def test_a_worker_whose_clock_is_wrong_schedules_at_the_right_time(
+    bus: Bus, nats_url: str, tmp_path: Path, ahead: int
+) -> None:
+    story, queue = Story(), Queue(bus, POOL)
+    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
+        asked = time.monotonic()
+        told = await scheduled(nats_url, "web", 4.0, shiftedclock.environment(tmp_path, ahead))
+        assert abs(told - time.time() - ahead) < 30  # its clock was really wrong
+        await story.until("end web")
+    assert story.all[0].at - asked >= 4.0
+
+
+async def scheduled(url: str, name: str, after: float, environment: dict[str, str]) -> float:
+    """Have another process schedule a wish. Returns its time."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.servers.bus.scheduler", url, name, str(after),
+        stdout=PIPE, env={**os.environ, **environment},
+    )  # fmt: skip
+    answer, _ = await soon(process.communicate())
+    assert process.returncode == 0
+    return float(answer)
 
 
 async def is_due(bus: Bus) -> bool:
