@@ -33,7 +33,7 @@ from windowbox.clients.kube import Kube
 from windowbox.errors import Missing
 from windowbox.models.kindsettings import HeartbeatSettings, KindSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import BASTIONS, HEARTBEATS, NAMESPACES, RUNTIME, ObjectRef
+from windowbox.models.refs import BASTIONS, HEARTBEATS, RUNTIME, ObjectRef
 from windowbox.sandbox import processes
 from workers import replay
 
@@ -42,16 +42,25 @@ INTERVAL = 1
 ROLES = {"watch": "watcher", "work": "worker", "patch": "patcher"}
 
 
+PROCESSES = ("watch", "patch", "work.1", "work.2", "work.3")
+
+
 @dataclass
-class Beating:
-    """Processes that renew a Lease every second, and an administrator who looks at it."""
+class Deployment:
+    """Processes that renew a Lease every second."""
 
     plane: ControlPlane
     nats: NatsServer
-    kube: Kube
     folder: Path
     namespace: str
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def run_all(self) -> None:
+        """Whatever a test has done to them, all of them run."""
+        for name in PROCESSES:
+            if name not in self.running:
+                self.start(name)
+            self.running[name].send_signal(signal.SIGCONT)
 
     def start(self, name: str) -> None:
         """A process; what stands before the dot of its name is its role."""
@@ -70,6 +79,30 @@ class Beating:
     def kill(self, name: str) -> None:
         self.running[name].kill()
         self.running.pop(name).wait(10)
+
+    def _settings(self, role: str) -> dict[str, Any]:
+        return {
+            "nats": {"url": self.nats.url},
+            "cluster": {"kubeconfig": str(self.plane.kubeconfigs[ROLES[role]])},
+            "work": {"ack_wait": 2.0},
+            "heartbeat": {"namespace": self.namespace, "interval": INTERVAL},
+        }
+
+
+@dataclass
+class Beating:
+    """A deployment, and an administrator who looks at its Lease."""
+
+    deployment: Deployment
+    kube: Kube
+
+    @property
+    def namespace(self) -> str:
+        return self.deployment.namespace
+
+    @property
+    def nats(self) -> NatsServer:
+        return self.deployment.nats
 
     async def lease(self) -> Object | None:
         with contextlib.suppress(Missing):
@@ -98,28 +131,31 @@ class Beating:
 
         await eventually(look, patience=60)
 
-    def _settings(self, role: str) -> dict[str, Any]:
-        return {
-            "nats": {"url": self.nats.url},
-            "cluster": {"kubeconfig": str(self.plane.kubeconfigs[ROLES[role]])},
-            "work": {"ack_wait": 2.0},
-            "heartbeat": {"namespace": self.namespace, "interval": INTERVAL},
-        }
-
 
 def renewed(lease: Object) -> datetime:
     return datetime.fromisoformat(lease.spec["renewTime"])
 
 
-@pytest_asyncio.fixture
-async def beating(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Beating]:
-    async with kube.from_file(plane.kubeconfig) as api:
-        made = Beating(plane, nats, api, tmp_path, f"extension-{uuid.uuid4().hex[:8]}")
-        await api.create(NAMESPACES, "", {"metadata": {"name": made.namespace}})
+@pytest.fixture(scope="module")
+def deployment(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One for all tests here: five processes cost as many seconds of CPU."""
+    folder, namespace = tmp_path_factory.mktemp("heartbeat"), f"extension-{uuid.uuid4().hex[:8]}"
+    plane.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    nats = NatsServer(folder / "nats")
+    nats.start()
+    made = Deployment(plane, nats, folder, namespace)
+    try:
         with ended(made.running):
-            for name in ("watch", "patch", "work.1", "work.2", "work.3"):
-                made.start(name)
             yield made
+    finally:
+        nats.stop()
+
+
+@pytest_asyncio.fixture
+async def beating(deployment: Deployment) -> AsyncIterator[Beating]:
+    deployment.run_all()
+    async with kube.from_file(deployment.plane.kubeconfig) as api:
+        yield Beating(deployment, api)
 
 
 @contextlib.contextmanager
@@ -171,27 +207,27 @@ async def test_three_workers_renew_it_once_for_each_interval(beating: Beating) -
 @rule("HB-2", "B.30")
 async def test_frozen_workers_let_it_run_out_until_they_go_on(beating: Beating) -> None:
     await beating.until_beating()
-    beating.send(signal.SIGSTOP, "work")
+    beating.deployment.send(signal.SIGSTOP, "work")
     await beating.until_run_out()
-    beating.send(signal.SIGCONT, "work.2")
+    beating.deployment.send(signal.SIGCONT, "work.2")
     await beating.until_beating()
 
 
 @rule("HB-2")
 async def test_a_watcher_that_is_killed_lets_it_run_out_until_there_is_another(beating: Beating) -> None:
     await beating.until_beating()
-    beating.kill("watch")
+    beating.deployment.kill("watch")
     await beating.until_run_out()
-    beating.start("watch")
+    beating.deployment.start("watch")
     await beating.until_beating()
 
 
 @rule("HB-2")
 async def test_a_patcher_that_is_killed_lets_it_run_out_until_there_is_another(beating: Beating) -> None:
     await beating.until_beating()
-    beating.kill("patch")
+    beating.deployment.kill("patch")
     await beating.until_run_out()
-    beating.start("patch")
+    beating.deployment.start("patch")
     await beating.until_beating()
 
 
