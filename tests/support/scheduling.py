@@ -7,20 +7,42 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_WITH_NODES = frozenset({"nodes", "traffic", "sandbox", "commands", "simulated"})
+_BY_COST = ("host/nodes", "chaos", "host", "api", "e2e", "servers", "unit")
+"""The dearest first: what comes last fills up the worker that would end first."""
+
+_WITH_NODES = frozenset({"commands", "nodes", "sandbox", "simulated", "traffic"})
 """Folders of tests/host whose sandboxes have nodes: a host has inotify instances for one at a time."""
 
+_SHARING = frozenset({"api", "e2e", "host"})
+"""Here, the tests of a folder share servers; elsewhere, at most those of a file do."""
 
-class ByPackage(LoadScopeScheduling):
-    """Where tests run at once, those of a package stay together: they share servers."""
+
+class ByCost(LoadScopeScheduling):
+    """Tests that share servers run in one worker, one after the other."""
 
     def _split_scope(self, nodeid: str) -> str:
-        _, cost, *more = nodeid.split("/")
-        if cost == "host" and more[0] in _WITH_NODES:
-            return "host/nodes"
-        return f"{cost}/{more[0]}" if cost in ("servers", "host") else cost
+        return scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByPackage:
-    return ByPackage(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost:
+    return ByCost(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _rank(scope(item.nodeid)))
+
+
+def scope(nodeid: str) -> str:
+    """What those have in common that stay together."""
+    _, cost, *more = nodeid.partition("::")[0].split("/")
+    if cost == "host" and more[0] in _WITH_NODES:
+        return "host/nodes"
+    return "/".join((cost, *(more[:-1] if cost in _SHARING else more)))
+
+
+def _rank(scope: str) -> int:
+    cost = scope.partition("/")[0]
+    return _BY_COST.index(scope if scope in _BY_COST else cost)
