@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from bus import consumers, streams, subjects
 from bus.connection import Bus
 from bus.messages import OPERATION, Announcement
-from windowbox.errors import WindowboxError
+from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 
@@ -52,6 +52,15 @@ class View(Generic[T]):
     def refs(self, indexed: Hashable) -> list[ObjectRef]:
         """Those of which `index` makes `indexed`."""
         return [_ref(subject) for subject in self._replica.by_index.get(indexed, ())]
+
+    def require_listed(self, cluster: str) -> None:
+        """For decisions that cannot be undone: refuse them while something of the cluster may be missing.
+
+        `complete` says that the bus has been read, but a bus made anew knows nothing until the cluster has
+        been listed.
+        """
+        if cluster not in self.listed:
+            raise TransientError(f"{self._kind} of {cluster} are not listed completely yet", retry_after=0.5)
 
     async def run(self) -> None:
         """Follow the stream for ever; after a gap, start afresh."""

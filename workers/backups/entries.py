@@ -69,7 +69,7 @@ class EntryActuator(Actuator):
             logger.info("%s: never had anything, since %s", run.ref, error)
         else:
             await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
-            if not await _twin_needs(run, entry, bucket):
+            if not await _twin_needs(run, place, entry, bucket):
                 await self._remove_folder(run, bucket, entry.folder)
         await sharing.release(run, place, KIND, self._sharers)
 
@@ -116,9 +116,12 @@ async def _is_there(place: TargetCluster, namespace: str) -> bool:
     return found is not None and not found.deleting
 
 
-async def _twin_needs(run: Run, entry: Entry, bucket: str) -> bool:
+async def _twin_needs(run: Run, place: TargetCluster, entry: Entry, bucket: str) -> bool:
     """Whether the folder is that of the Shoot's other entry, too: one that is not about to go."""
     twin = await run.recorder.read(run.ref._replace(name=entry.twin))
+    if twin is None:
+        # The bus may have forgotten it, or not know it yet, and a folder does not come back.
+        twin = await place.found(BACKUP_ENTRIES, "", entry.twin)
     if twin is None or twin.deleting or KIND.finalizer not in twin.finalizers:
         return False
     return bool(twin.spec.get("bucketName") == bucket)

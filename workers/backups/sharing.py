@@ -53,6 +53,7 @@ class Sharers:
 
         async def act() -> list[str]:
             await self._view.complete.wait()
+            self._view.require_listed(run.ref.cluster)
             refs = self._view.refs((run.ref.cluster, secret))
             return sorted(ref.name for ref in refs if ref != run.ref)
 

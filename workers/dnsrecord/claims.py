@@ -63,7 +63,11 @@ class Claims:
         await self._view.complete.wait()
 
     def other(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
-        """Another DNSRecord that asks for the same name and type, in the same zone."""
+        """Another DNSRecord that asks for the same name and type, in the same zone.
+
+        Its own cluster has to be listed: a twin that the bus has forgotten would lose its name.
+        """
+        self._view.require_listed(ref.cluster)
         return next((other for other in self._view.refs((zone, record)) if other != ref), None)
 
     def at_rest(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:

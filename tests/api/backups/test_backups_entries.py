@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from bus import streams, subjects
+from bus.connection import Access, connected
 from tests.api.backups.keeping import CREATED_BY, ENTRY_HOLDS, Backups, fresh, keeping, said, shoot
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
-from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES, SECRETS
+from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES, RUNTIME, SECRETS, ObjectRef
 
 
 @pytest_asyncio.fixture
@@ -222,6 +224,23 @@ async def test_backups_in_one_bucket_outlive_the_entry_that_is_over(backups: Bac
     await client.until_gone(BACKUP_ENTRIES, name)
     assert not folder.exists()
     assert await backups.finalizers(secret) == ()
+
+
+async def test_backups_stay_while_the_bus_does_not_know_the_other_entry(
+    backups: Backups, nats: NatsServer
+) -> None:
+    client, name = await shoot(backups)
+    source, secret = f"source-{name}", await backups.secret()
+    for one in (source, name):
+        await backups.entry(one, secret)
+        await client.until_ready(BACKUP_ENTRIES, one)
+    await backups.world.quiet()
+    folder = backups.folder("bucket", name)
+    async with connected(Access(nats.url)) as bus:
+        await bus.purge(streams.OBJECTS, subjects.seen(ObjectRef(RUNTIME, BACKUP_ENTRIES.id, "", name)))
+    await client.delete(BACKUP_ENTRIES, source)
+    await client.until_gone(BACKUP_ENTRIES, source)
+    assert folder.exists()
 
 
 @rule("BE-5", "D-4", "N-2")

@@ -1,0 +1,132 @@
+"""A bus made anew knows nothing until clusters are listed: nothing irreversible is decided before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.messages import OPERATION, UID, VERSION
+from tests.e2e import zones
+from tests.support.running import running
+from tests.support.servers import NameServer
+from windowbox.clients.nameserver import Nameserver
+from windowbox.errors import TransientError
+from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.objects import Object
+from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.refs import BACKUP_BUCKETS, DNSRECORDS, ObjectRef
+from workers.backups.names import SecretName
+from workers.backups.sharing import Sharers
+from workers.dnsrecord.actuator import DNSRecordActuator
+from workers.dnsrecord.claims import Claims
+from workers.lifecycle.kinds import Run
+from workers.lifecycle.predicates import Scope
+
+SEEDS = 200
+
+
+class Recorder:
+    """Reads from the bus, and does what it is asked to."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        stored = await self._bus.last(streams.OBJECTS, subjects.seen(ref))
+        return Object(orjson.loads(stored.data)) if stored else None
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        return await act()
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Any], Any]) -> Any:
+        raise AssertionError("not asked for here")
+
+
+async def announce(bus: Bus, ref: ObjectRef, spec: dict[str, Any], *, deleting: bool = False) -> Object:
+    metadata: dict[str, Any] = {"uid": str(ref), "namespace": ref.namespace, "name": ref.name}
+    if deleting:
+        metadata["deletionTimestamp"] = "2025-01-01T00:00:00Z"
+    raw = {"metadata": metadata, "spec": spec}
+    headers = {OPERATION: "LISTED", UID: str(ref), VERSION: "1"}
+    await bus.publish(subjects.seen(ref), orjson.dumps(raw), headers)
+    return Object(raw)
+
+
+async def until_decided(decide: Callable[[], Awaitable[Any]]) -> Any:
+    """What is decided as soon as anything is."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(TransientError):
+                return await decide()
+            await asyncio.sleep(0)
+
+
+@pytest_asyncio.fixture
+async def made(bus: Bus) -> AsyncIterator[Bus]:
+    await streams.ensure(bus)
+    yield bus
+
+
+@pytest.mark.timeout(120)
+async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, named: NameServer) -> None:
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
+    settings = DnsSettings.model_validate({"zones": [zone]})
+    nameserver, name = Nameserver(settings), f"twins.{named.zone}"
+    scope = Scope(frozenset({"local"}), frozenset({"shoot"}))
+    claims = Claims(made, scope, [named.zone])
+    actuator = DNSRecordActuator(nameserver, settings, claims)
+    spec = {"type": "local", "name": name, "recordType": "A", "values": ["10.0.0.1"], "secretRef": {}}
+    await nameserver.replace(named.zone, RecordSet(RecordKey(name, "A"), 120, ("10.0.0.1",)))
+    try:
+        async with running(claims.run()):
+            for seed in range(SEEDS):
+                cluster, chance = f"c{seed}", random.Random(seed)
+                one, other = (ObjectRef(cluster, DNSRECORDS.id, "demo", n) for n in ("one", "other"))
+                leaving = await announce(made, one, spec, deleting=True)
+                run = Run(one, leaving, None, Recorder(made))
+                deleting = asyncio.create_task(until_decided(lambda run=run: actuator.delete(run)))  # type: ignore[misc]
+                await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
+                assert not deleting.done()
+                await announce(made, other, spec)
+                await made.publish(subjects.listed(cluster, DNSRECORDS.id), b"")
+                await deleting
+                assert zones.answers(named, name) == ["10.0.0.1"], seed
+                # Gone, it is no twin of those in the next cluster.
+                await made.publish(subjects.seen(other), b"", {OPERATION: "DELETED", UID: "u", VERSION: "2"})
+            lonely = ObjectRef("alone", DNSRECORDS.id, "demo", "one")
+            leaving = await announce(made, lonely, spec, deleting=True)
+            await made.publish(subjects.listed("alone", DNSRECORDS.id), b"")
+            await until_decided(lambda: actuator.delete(Run(lonely, leaving, None, Recorder(made))))
+            await asyncio.to_thread(zones.until, named, name, [])
+    finally:
+        await nameserver.aclose()
+
+
+@pytest.mark.timeout(120)
+async def test_the_sharers_of_a_secret_are_only_told_of_listed_clusters(made: Bus) -> None:
+    sharers, secret = Sharers(made, BACKUP_BUCKETS), SecretName("garden", "credentials")
+    spec = {"type": "local", "secretRef": secret._asdict()}
+    async with running(sharers.run()):
+        for seed in range(SEEDS):
+            cluster, chance = f"c{seed}", random.Random(seed)
+            one, other = (ObjectRef(cluster, BACKUP_BUCKETS.id, "", n) for n in ("one", "other"))
+            leaving = await announce(made, one, spec, deleting=True)
+            run = Run(one, leaving, None, Recorder(made))
+            asking = asyncio.create_task(until_decided(lambda run=run: sharers.of(run, secret)))  # type: ignore[misc]
+            await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
+            assert not asking.done()
+            await announce(made, other, spec)
+            await made.publish(subjects.listed(cluster, BACKUP_BUCKETS.id), b"")
+            assert [found.name for found in await asking] == ["other"], seed
