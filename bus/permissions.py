@@ -14,15 +14,9 @@ from typing import Literal, NotRequired, TypedDict
 
 from bus import presence, queries, streams, subjects
 from bus.intents import PATCH
+from windowbox.kinds import POOLS
 
 Role = Literal["watcher", "worker", "patcher", "operator"]
-
-POOLS = (
-    "backupbucket", "backupentry", "bastion", "dnsrecord", "exposure", "heartbeat", "infrastructure",
-    "ingress", "loadbalancer", "local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker",
-    "operatingsystemconfig",
-)  # fmt: skip
-"""The pools that workers serve."""
 
 
 class Rules(TypedDict):

@@ -15,8 +15,9 @@ from patchers import events
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
+from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import overtaken
-from windowbox.models.refs import RESOURCES, ObjectRef
+from windowbox.models.refs import ObjectRef
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,9 @@ from watchers.mirror import Mirror
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, Superseded, WindowboxError
+from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
-from windowbox.models.refs import RESOURCES, RUNTIME, Resource
+from windowbox.models.refs import RUNTIME, Resource
 
 logger = logging.getLogger(__name__)
 

@@ -1,89 +1,95 @@
-"""Who may do what in the cluster: the least rights of each role."""
+"""Who may do what in the cluster: the least rights of each role, derived from the table of kinds."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import yaml
 
-from windowbox.models.refs import HEARTBEATS
+from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
+from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
 
-_EXTENSIONS = "extensions.gardener.cloud"
-_WATCH = ["list", "watch"]
 _RBAC = "rbac.authorization.k8s.io/v1"
+_VERBS = ("get", "list", "watch", "create", "patch", "delete")
+
+_CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+_EVENTS = Resource("", "v1", "events", "Event")
+
+Rights = Iterator[tuple[Resource, str, Collection[str]]]
+"""A kind, a subresource or nothing, and verbs."""
 
 
-def _rule(group: str, resources: list[str], verbs: list[str], *names: str) -> dict[str, Any]:
-    """A rule for all objects of these kinds, or for those of these names."""
-    rule = {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
-    return rule | ({"resourceNames": [*names]} if names else {})
+def _watcher() -> Rights:
+    for id_ in WATCHED:
+        yield RESOURCES[id_], "", WATCH
+    yield _CRDS, "", WATCH
+    yield SECRETS, "", READ  # kubeconfigs of clusters that join: which ones is known only then
 
 
-_KUBECONFIGS = _rule("", ["secrets"], ["get"])
-"""The credentials of clusters that join are in Secrets, and which ones is known only then."""
+def _worker() -> Rights:
+    for row in KINDS:
+        if row.type:
+            yield row.resource, "", (*READ, "patch")
+        if not row.credentials:
+            yield from ((owned, "", MAKE) for owned in row.owns)
+    yield CLUSTERS, "", READ
+    yield NAMESPACES, "", READ
+    yield from _listed("worker")
 
-_KINDS = [
-    "backupbuckets",
-    "backupentries",
-    "bastions",
-    "dnsrecords",
-    "extensions",
-    "infrastructures",
-    "operatingsystemconfigs",
-    "selfhostedshootexposures",
-]
-_NETWORKING, _CALICO = "networking.k8s.io", "crd.projectcalico.org"
-_RESOURCES, _LEASES = "resources.gardener.cloud", "coordination.k8s.io"
-_APPLY = ["create", "patch", "delete"]
-_MAKE = ["get", *_APPLY]
+
+def _patcher() -> Rights:
+    for row in KINDS:
+        if row.type:
+            yield row.resource, "", READ
+            yield row.resource, "status", ("patch",)
+    yield _EVENTS, "", ("create", *READ, "patch")
+    yield SECRETS, "", READ  # see _watcher
+    yield from _listed("patcher")
+
+
+def _provider() -> Rights:
+    for resource in PROVIDER_KINDS:
+        yield resource, "", WATCH
+    for row in KINDS:
+        if row.credentials:
+            yield from ((owned, "", APPLY) for owned in row.owns)
+    yield from _listed("provider")
+
+
+def _listed(role: str) -> Rights:
+    """The rights in the rows of the table."""
+    for row in KINDS:
+        yield from ((right.resource, right.part, right.verbs) for right in row.rights if right.role == role)
+
+
+def _rules(rights: Rights) -> list[dict[str, Any]]:
+    """Rights as rules of a ClusterRole: one rule for all kinds of a group with the same verbs."""
+    verbs: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for resource, part, allowed in rights:
+        plural = f"{resource.plural}/{part}" if part else resource.plural
+        for verb in allowed:
+            # RBAC cannot limit `create` to names.
+            verbs[resource.group, plural, "" if verb == "create" else resource.named].add(verb)
+    rules: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for group, plural, name in sorted(verbs):
+        sorted_verbs = tuple(verb for verb in _VERBS if verb in verbs[group, plural, name])
+        rules[group, name, sorted_verbs].append(plural)
+    return [
+        {"apiGroups": [group], "resources": plurals, "verbs": list(allowed)}
+        | ({"resourceNames": [name]} if name else {})
+        for (group, name, allowed), plurals in rules.items()
+    ]
+
 
 RULES: dict[str, list[dict[str, Any]]] = {
-    "watcher": [
-        _rule(_EXTENSIONS, [*_KINDS, "clusters"], _WATCH),
-        _rule("", ["namespaces", "services", "nodes", "pods"], _WATCH),
-        _rule("discovery.k8s.io", ["endpointslices"], _WATCH),
-        _rule(_NETWORKING, ["networkpolicies", "ingresses"], _WATCH),
-        _rule(_CALICO, ["ippools"], _WATCH),
-        _rule(_RESOURCES, ["managedresources"], _WATCH),
-        _rule(_LEASES, ["leases"], _WATCH, HEARTBEATS.named),
-        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _WATCH),
-        _KUBECONFIGS,
-    ],
-    "worker": [
-        _rule(_EXTENSIONS, _KINDS, ["get", "patch"]),
-        _rule(_EXTENSIONS, ["dnsrecords"], _MAKE),  # those of Ingresses
-        _rule(_EXTENSIONS, ["clusters"], ["get"]),
-        _rule("", ["namespaces"], ["get"]),
-        _rule("", ["secrets"], _MAKE),
-        _rule(_RESOURCES, ["managedresources"], _MAKE),
-        _rule(
-            _NETWORKING, ["networkpolicies"], [*_APPLY, "list"]
-        ),  # left over where tests of Gardener ask so
-        _rule(_NETWORKING, ["ingresses"], ["get"]),
-        _rule(_LEASES, ["leases"], ["create"]),
-        _rule(_LEASES, ["leases"], ["get", "patch"], HEARTBEATS.named),
-        # As the service controller has them: Services themselves are nobody's to change but their owners'.
-        _rule("", ["services"], ["get", "list"]),
-        _rule("", ["services/status"], ["patch"]),
-    ],
-    "patcher": [
-        _rule(_EXTENSIONS, _KINDS, ["get"]),
-        _rule(_EXTENSIONS, [f"{kind}/status" for kind in _KINDS], ["patch"]),
-        _rule("", ["services"], ["get"]),
-        _rule("", ["services/status"], ["patch"]),
-        _rule("", ["events"], ["create", "get", "patch"]),
-        _KUBECONFIGS,
-    ],
-    "provider": [
-        _rule("", ["namespaces"], [*_MAKE, *_WATCH]),
-        _rule("", ["secrets"], _MAKE),
-        _rule("", ["pods", "services"], [*_APPLY, *_WATCH]),
-        _rule("discovery.k8s.io", ["endpointslices"], [*_APPLY, *_WATCH]),
-        _rule(_NETWORKING, ["networkpolicies"], [*_APPLY, *_WATCH]),
-        _rule(_CALICO, ["ippools"], [*_APPLY, *_WATCH]),
-    ],
+    "watcher": _rules(_watcher()),
+    "worker": _rules(_worker()),
+    "patcher": _rules(_patcher()),
+    "provider": _rules(_provider()),
 }
-"""The least rights of each role; `provider` is whom a Shoot's kubeconfig speaks for."""
+"""The least rights of each role; `provider` is the user of a Shoot's kubeconfig."""
 
 
 def user(role: str) -> str:
@@ -98,7 +104,7 @@ def manifests() -> list[dict[str, Any]]:
 
 def text() -> str:
     """The file `deploy/rbac.yaml`, for clusters of one's own."""
-    return f"# Made by `make generate` from windowbox/rbac.py.\n{yaml.safe_dump_all(manifests())}"
+    return f"# Made by `make generate` from windowbox/kinds.py.\n{yaml.safe_dump_all(manifests())}"
 
 
 def _role(role: str, rules: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from bus.connection import Access
 from bus.recordings import Balancing, Deciding, Zone
 from windowbox.errors import Malformed
+from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.joinsettings import JoinSettings
@@ -22,28 +23,6 @@ from windowbox.models.kindsettings import (
     KindSettings,
 )
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import (
-    BACKUP_BUCKETS,
-    BACKUP_ENTRIES,
-    BASTIONS,
-    CLUSTERS,
-    DNSRECORDS,
-    ENDPOINT_SLICES,
-    EXPOSURES,
-    EXTENSIONS,
-    HEARTBEATS,
-    INFRASTRUCTURES,
-    INGRESSES,
-    IP_POOLS,
-    MANAGED_RESOURCES,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    NODES,
-    OPERATING_SYSTEM_CONFIGS,
-    PODS,
-    RESOURCES,
-    SERVICES,
-)
 from windowbox.telemetry.logs import LogFormat
 
 
@@ -76,27 +55,7 @@ class ClusterSettings(Section):
 
 class WatchSettings(Section):
     kinds: tuple[str, ...] = Field(
-        (
-            BACKUP_BUCKETS.id,
-            BACKUP_ENTRIES.id,
-            BASTIONS.id,
-            CLUSTERS.id,
-            DNSRECORDS.id,
-            ENDPOINT_SLICES.id,
-            EXPOSURES.id,
-            EXTENSIONS.id,
-            HEARTBEATS.id,
-            INFRASTRUCTURES.id,
-            INGRESSES.id,
-            IP_POOLS.id,
-            MANAGED_RESOURCES.id,
-            NAMESPACES.id,
-            NETWORK_POLICIES.id,
-            NODES.id,
-            OPERATING_SYSTEM_CONFIGS.id,
-            PODS.id,
-            SERVICES.id,
-        ),
+        WATCHED,
         description="Kinds to mirror, as plural.group.",
     )
     page: int = Field(500, ge=1, description="Objects for each page of a listing.")

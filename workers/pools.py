@@ -1,49 +1,47 @@
-"""What a process runs for each pool."""
+"""What a process runs for each pool of the table of kinds.
+
+The module `workers.<package>.pool` of a row has one of two functions:
+
+* `serving(common, row)` for kinds with the life cycle of extensions,
+* `assembled(common, row)` for others;
+
+and `enabled(common)` where settings decide whether a process serves the pool.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import importlib
+from typing import Protocol, cast
 
-from workers.backups import pool as backups
-from workers.bastion import pool as bastion
-from workers.dnsrecord import pool as dnsrecord
-from workers.exposure import pool as exposure
-from workers.extension import pool as extension
-from workers.heartbeat import pool as heartbeat
-from workers.infrastructure import pool as infrastructure
-from workers.ingress import pool as ingress
-from workers.loadbalancer import pool as loadbalancer
-from workers.operatingsystemconfig import pool as operatingsystemconfig
+from windowbox.kinds import KINDS, POOLS, Served
 from workers.serving import Common, Parts, Serving, parts
 
-EXTENSIONS: dict[str, Callable[[Common], Serving]] = {
-    "bastion": bastion.serving,
-    "dnsrecord": dnsrecord.serving,
-    "exposure": exposure.serving,
-    "infrastructure": infrastructure.serving,
-    "operatingsystemconfig": operatingsystemconfig.serving,
-    **backups.SERVINGS,
-    **extension.SERVINGS,
-}
+EXTENSIONS = tuple(row.pool for row in KINDS if row.type)
 """Pools whose objects have the life cycle of extensions."""
 
-OTHERS: dict[str, Callable[[Common], Awaitable[Parts]]] = {
-    heartbeat.POOL: heartbeat.assembled,
-    ingress.POOL: ingress.assembled,
-    loadbalancer.POOL: loadbalancer.assembled,
-}
 
-_ENABLED: dict[str, Callable[[Common], bool]] = {
-    **dict.fromkeys(backups.SERVINGS, backups.enabled),
-    heartbeat.POOL: heartbeat.enabled,
-    loadbalancer.POOL: loadbalancer.enabled,
-}
+class PoolModule(Protocol):
+    """The module `pool` of a package."""
+
+    def serving(self, common: Common, row: Served) -> Serving: ...
+    async def assembled(self, common: Common, row: Served) -> Parts: ...
+    def enabled(self, common: Common) -> bool: ...
 
 
 async def assembled(common: Common, pool: str) -> Parts | None:
     """What a process runs for a pool; None where its settings leave the pool to other processes."""
-    if pool in _ENABLED and not _ENABLED[pool](common):
+    row = POOLS[pool]
+    module = _module(row)
+    if hasattr(module, "enabled") and not module.enabled(common):
         return None
-    if serving := EXTENSIONS.get(pool):
-        return parts(common, serving(common))
-    return await OTHERS[pool](common)
+    return parts(common, serving(common, pool)) if row.type else await module.assembled(common, row)
+
+
+def serving(common: Common, pool: str) -> Serving:
+    """A kind of extension object, and its actuator."""
+    row = POOLS[pool]
+    return _module(row).serving(common, row)
+
+
+def _module(row: Served) -> PoolModule:
+    return cast(PoolModule, importlib.import_module(row.module))

@@ -13,8 +13,9 @@ from bus.messages import Announcement, Call, Read
 from bus.pool import Item
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Malformed, Missing
+from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
-from windowbox.models.refs import RESOURCES, SECRETS, ObjectRef
+from windowbox.models.refs import SECRETS, ObjectRef
 from workers.recorder import Groups, described
 
 T = TypeVar("T")

@@ -19,18 +19,14 @@ from windowbox.models.dnssettings import DnsSettings, ZoneSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers import serving
-from workers.heartbeat import pool as heartbeat
+from workers import pools, serving
 from workers.heartbeat.runs import Beats
-from workers.ingress import pool as ingress
 from workers.ingress.runs import IngressRuns
 from workers.lifecycle.world import World
-from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
 from workers.owned.targets import TargetClusters
-from workers.pools import EXTENSIONS
 from workers.recorder import Recorder
 from workers.serving import Common, WorkSettings
 
@@ -38,7 +34,7 @@ T = TypeVar("T")
 
 _AT_ONCE = ("apply", "delete")
 
-POOLS = (loadbalancer.POOL, ingress.POOL, heartbeat.POOL, *EXTENSIONS)
+POOLS = ("loadbalancer", "ingress", "heartbeat", *pools.EXTENSIONS)
 """The pools whose runs can be done again."""
 
 
@@ -176,10 +172,10 @@ async def replayed(recording: Recording, instead: Mapping[str, Player] | None = 
 def _players(settings: Deciding) -> dict[str, Player]:
     common = common_of(settings)
     return {
-        loadbalancer.POOL: service_runs(common),
-        ingress.POOL: _ingress_runs(common),
-        heartbeat.POOL: Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
-        **{pool: serving.life_cycle(common, served(common)) for pool, served in EXTENSIONS.items()},
+        "loadbalancer": service_runs(common),
+        "ingress": _ingress_runs(common),
+        "heartbeat": Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
+        **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }
 
 

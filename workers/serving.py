@@ -14,10 +14,10 @@ from bus.registry import Registry
 from bus.routing import EventMapping, Router
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.nameserver import Nameserver
+from windowbox.kinds import POOLS
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
-from windowbox.models.refs import Resource
 from workers.handler import ReconcilingHandler
 from workers.lifecycle.kinds import Actuator, Kind
 from workers.lifecycle.mapping import LifeCycleMapping
@@ -87,10 +87,6 @@ class Serving(Background):
 
     kind: Kind
     actuator: Actuator
-    made: tuple[Resource, ...] = ()
-    """The kinds of the objects that it makes, as far as they are watched."""
-    awaited: tuple[Resource, ...] = ()
-    """The kinds of objects that others make and it waits for."""
     owners: Owners | None = None
     known: Callable[[], Awaitable[object]] | None = None
     """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
@@ -112,14 +108,14 @@ def life_cycle(common: Common, serving: Serving) -> LifeCycle:
 
 def parts(common: Common, serving: Serving) -> Parts:
     """What a process runs for a kind of extension object."""
-    kind, work = serving.kind, common.work
+    kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
     reconciler, ready = life_cycle(common, serving), common.world.complete
     handler = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
     own = LifeCycleMapping(common.bus, kind, scope(common, kind))
     mapping: EventMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))
-        mapping = OwnerMapping(own, serving.owners, made=serving.made, awaited=serving.awaited, known=known)
+        mapping = OwnerMapping(own, serving.owners, made=row.owns, awaited=row.awaits, known=known)
     concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
     return Parts(
         pool=Pool(common.bus, kind.pool, handler, concurrency=concurrency, ack_wait=work.ack_wait),

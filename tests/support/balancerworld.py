@@ -33,6 +33,7 @@ from windowbox.clients.kube import Kube
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.errors import Conflict
+from windowbox.kinds import POOLS
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
@@ -176,7 +177,7 @@ class BalancerWorld:
             work=WorkSettings(concurrency=16, ack_wait=4.0),
             loadbalancer=self.settings,
         )
-        parts = loadbalancer.parts(common, attachment, self.settings, None, {})
+        parts = loadbalancer.parts(common, POOLS["loadbalancer"], attachment, self.settings, None, {})
         return parts, [
             *parts.tasks.values(),
             registry.run,

@@ -17,8 +17,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.models.dnssettings import DnsSettings
-from workers import serving
-from workers.dnsrecord import pool as dnsrecord
+from workers import pools, serving
 from workers.owned.targets import TargetClusters
 
 
@@ -38,7 +37,7 @@ async def dns_world(
             common = dataclasses.replace(
                 common_of(made, bus, opened, registry, targets), nameserver=nameserver, dns=settings
             )
-            parts = serving.parts(common, dnsrecord.serving(common))
+            parts = serving.parts(common, pools.serving(common, "dnsrecord"))
             tasks = [task() for task in parts.tasks.values()]
             leases = Leases(bus, f"dns {id(bus)}")
             return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]

@@ -18,21 +18,10 @@ from windowbox.clients.apiresponses import UNAUTHENTICATED
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, Missing, PermanentError, Unreachable, WindowboxError
-from windowbox.models.refs import (
-    ENDPOINT_SLICES,
-    IP_POOLS,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    PODS,
-    RUNTIME,
-    SECRETS,
-    SERVICES,
-)
+from windowbox.kinds import PROVIDER_KINDS
+from windowbox.models.refs import RUNTIME, SECRETS
 
 logger = logging.getLogger(__name__)
-
-WATCHED = (NAMESPACES, NETWORK_POLICIES, IP_POOLS, PODS, SERVICES, ENDPOINT_SLICES)
-"""What is watched in provider clusters: the kinds that are made there."""
 
 _IDLE_SECONDS = 300.0
 _MOST_IDLE = 64
@@ -227,13 +216,12 @@ class Providers:
 
 def member(cluster: str, secret: SecretKey) -> Member:
     """A provider cluster as it takes part."""
-    return Member(
-        id=cluster, secret=secret, kinds=tuple(resource.id for resource in WATCHED), origin="provider"
-    )
+    kinds = tuple(resource.id for resource in PROVIDER_KINDS)
+    return Member(id=cluster, secret=secret, kinds=kinds, origin="provider")
 
 
 async def _look(opened: Kube) -> None:
     """See whether we are let in, and shown what is to be watched."""
-    for resource in WATCHED:
+    for resource in PROVIDER_KINDS:
         with contextlib.suppress(Missing):  # not every cluster has every kind
             await opened.page(resource, limit=1)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from bus import intents, presence, streams, subjects
 from bus.connection import ApiError
-from bus.permissions import POOLS
 from bus.queue import Queue
 from windowbox.commands import asking
 from windowbox.commands.balancers.edges import edge_lines
 from windowbox.errors import WindowboxError
+from windowbox.kinds import POOLS
 from workers.edge import status
 from workers.edge.status import EdgeStatus
 

@@ -182,7 +182,7 @@ def _member(
 
 
 def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    from windowbox.models.refs import RESOURCES
+    from windowbox.kinds import RESOURCES
 
     for kind in kinds:
         if kind not in RESOURCES:

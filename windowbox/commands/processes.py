@@ -52,8 +52,8 @@ def run(**flags: Any) -> None:
     Example:
       windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
-    from bus.permissions import POOLS
     from windowbox import processes, roles
+    from windowbox.kinds import POOLS
 
     async def assemble(made: processes.Process) -> None:
         await roles.watch(made)
@@ -87,8 +87,8 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
     Example:
       windowbox work --pool dnsrecord --settings work.yaml
     """
-    from bus.permissions import POOLS
     from windowbox import processes, roles
+    from windowbox.kinds import POOLS
 
     for pool in pools:
         if pool not in POOLS:

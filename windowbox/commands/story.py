@@ -16,7 +16,6 @@ from windowbox.commands.differences import ABSENT, changes
 from windowbox.commands.kinds import stories as kinds
 from windowbox.telemetry import tracing
 from workers.extension.actuators import KINDS as EXTENSIONS
-from workers.heartbeat.pool import POOL as HEARTBEAT
 from workers.lifecycle.shoots import is_shoot_namespace
 
 Tone = Literal["plain", "good", "bad", "late"]
@@ -27,7 +26,7 @@ _LONGEST = 200
 _BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
 _GOOD = (Result.SUCCEEDED, Result.WRITTEN, Result.ENSURED)
 _FINAL = (Result.WRITTEN, Result.GONE, Result.REPLACED)
-_REGULAR = frozenset({HEARTBEAT, *EXTENSIONS})
+_REGULAR = frozenset({"heartbeat", *EXTENSIONS})
 """Pools whose objects are looked at again, whatever happens."""
 
 

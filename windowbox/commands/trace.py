@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from windowbox.models.refs import ObjectRef, Resource
     from windowbox.settings import Settings
 
-_SHORT = {
-    "bb": "backupbuckets", "be": "backupentries", "dns": "dnsrecords", "dnsrec": "dnsrecords",
-    "exp": "selfhostedshootexposures", "exposure": "selfhostedshootexposures", "ext": "extensions",
-    "infra": "infrastructures", "ing": "ingresses", "lb": "services", "mr": "managedresources",
-    "netpol": "networkpolicies", "ns": "namespaces", "osc": "operatingsystemconfigs", "po": "pods",
-    "svc": "services",
-}  # fmt: skip
 _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
 
@@ -97,22 +90,20 @@ def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
 
 
 def _resource(kind: str) -> Resource:
-    from windowbox.models.refs import RESOURCES
+    from windowbox import kinds
 
-    asked = _SHORT.get(kind.lower(), kind.lower())
-    for resource in RESOURCES.values():
-        if asked in (resource.id, resource.plural, resource.kind.lower()):
-            return resource
-    known = ", ".join(sorted(resource.kind.lower() for resource in RESOURCES.values()))
+    if found := kinds.named(kind):
+        return found
+    known = ", ".join(sorted(resource.kind.lower() for resource in kinds.RESOURCES.values()))
     raise click.UsageError(f"no kind {kind!r}; there are: {known}")
 
 
 async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     from bus import consumers, intents, presence, streams, subjects
     from bus.messages import RunRecord
-    from bus.permissions import POOLS
     from bus.recordings import SeenObject
     from windowbox.commands import story
+    from windowbox.kinds import POOLS
 
     key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
     async with asking.connected(settings, "trace") as bus:

@@ -1,4 +1,4 @@
-"""Which kinds are served, by whom, and which objects wait for somebody who never comes."""
+"""Checks of kinds: which pools are served, and which objects of kinds that nobody serves wait."""
 
 from __future__ import annotations
 
@@ -13,61 +13,20 @@ from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
+from windowbox.kinds import POOLS, UNSERVED, Served, Unserved
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
 from windowbox.settings import ClusterSettings, NatsSettings, Settings
 
 _PATIENCE = 15
 _NAMED = 5
-"""Objects that are told by name; the others are counted."""
-
-SERVED = {
-    "backupbucket": "BackupBucket of type local",
-    "backupentry": "BackupEntry of type local",
-    "bastion": "Bastion of type local",
-    "dnsrecord": "DNSRecord of type local",
-    "exposure": "SelfHostedShootExposure of type local",
-    "heartbeat": "the Lease gardener-extension-heartbeat",
-    "infrastructure": "Infrastructure of type local",
-    "ingress": "Ingress in namespaces of Shoots",
-    "loadbalancer": "Service of type LoadBalancer",
-    "local-ext-seed": "Extension of type local-ext-seed",
-    "local-ext-shoot": "Extension of type local-ext-shoot",
-    "local-ext-shoot-after-worker": "Extension of type local-ext-shoot-after-worker",
-    "operatingsystemconfig": "OperatingSystemConfig of type local",
-}
-"""What each pool is there for."""
-
-_ON_REQUEST = {
-    "backupbucket": "set backup.root for the workers of one host",
-    "backupentry": "set backup.root for the workers of one host",
-    "heartbeat": "set heartbeat.namespace to the namespace of the ControllerInstallation",
-    "loadbalancer": "set loadbalancer.ranges",
-}
-"""How to have the pools served that are served only where settings say so."""
-
-
-def _extension(plural: str, kind: str) -> Resource:
-    return Resource("extensions.gardener.cloud", "v1alpha1", plural, kind)
-
-
-UNSERVED = {
-    _extension("networks", "Network"): (
-        "give the Shoot a networking type that an extension is there for, such as calico or cilium"
-    ),
-    _extension("containerruntimes", "ContainerRuntime"): (
-        "take it out of the Shoot's workers, or name a type that an extension is there for"
-    ),
-    _extension("controlplanes", "ControlPlane"): "leave this kind to Gardener's own provider-local",
-    _extension("workers", "Worker"): "leave this kind to Gardener's own provider-local",
-}
-"""The kinds of Gardener that windowbox does not serve, and what to do about objects of type local."""
+"""Objects that are listed by name; the others are counted."""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
     """Everything about kinds. Changes nothing."""
     if settings.nats.user in rbac.RULES:
-        return  # a role may neither ask who is there, nor look at what is not its business
+        return  # a role may neither ask for processes nor list these kinds
     yield from _pools(settings.nats)
     yield from _waiting(settings.cluster)
 
@@ -76,19 +35,20 @@ def _pools(settings: NatsSettings) -> Iterator[Finding]:
     try:
         serving = asyncio.run(_serving(settings))
     except WindowboxError:
-        return  # that the bus is away has been told
-    for pool, what in SERVED.items():
-        yield pool_finding(pool, what, serving[pool])
+        return  # servers.bus has reported it
+    for pool, served in POOLS.items():
+        yield pool_finding(served, serving[pool])
 
 
-def pool_finding(pool: str, what: str, processes: int) -> Finding:
-    """How a pool stands that so many processes serve."""
+def pool_finding(served: Served, processes: int) -> Finding:
+    """Whether a pool is served, by this number of processes."""
+    pool, what = served.pool, served.title
     if processes:
         several = "1 process" if processes == 1 else f"{processes} processes"
         return Finding(f"pool {pool}", "ok", f"{what}: {several}")
     mend = f"windowbox work --pool {pool}"
-    if pool in _ON_REQUEST:
-        mend = f"if you want it, {_ON_REQUEST[pool]}, then: {mend}"
+    if served.setting:
+        mend = f"if you want it, set {served.setting}, then: {mend}"
     return Finding(f"pool {pool}", "note", f"{what}: no process serves it", mend)
 
 
@@ -108,10 +68,11 @@ def _waiting(settings: ClusterSettings) -> Iterator[Finding]:
 
 async def _look(settings: ClusterSettings) -> list[Finding]:
     async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
-        return [found for resource in UNSERVED if (found := await _of_kind(api, resource))]
+        return [found for kind in UNSERVED if (found := await _of_kind(api, kind))]
 
 
-async def _of_kind(api: Kube, resource: Resource) -> Finding | None:
+async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
+    resource = unserved.resource
     what = f"kind {resource.kind}"
     try:
         left = await _local(api, resource)
@@ -123,9 +84,8 @@ async def _of_kind(api: Kube, resource: Resource) -> Finding | None:
     if not left:
         return Finding(what, "ok", "not served, and there is none of type local")
     named = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
-    return Finding(
-        what, "note", f"nobody serves type local, so clients wait in vain for {named}", UNSERVED[resource]
-    )
+    said = f"nobody serves type local, so clients wait in vain for {named}"
+    return Finding(what, "note", said, unserved.remedy)
 
 
 async def _local(api: Kube, resource: Resource) -> list[str]:

@@ -25,6 +25,8 @@ class Resource(NamedTuple):
     """Only objects of this namespace are watched."""
     named: str = ""
     """Only objects of this name are watched."""
+    short_names: tuple[str, ...] = ()
+    """As kubectl takes them."""
 
     @property
     def id(self) -> str:
@@ -41,46 +43,46 @@ class Resource(NamedTuple):
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
-_EXTENSIONS, _VERSION = "extensions.gardener.cloud", "v1alpha1"
+def _extension(plural: str, kind: str, *short_names: str, namespaced: bool = True) -> Resource:
+    group = "extensions.gardener.cloud"
+    return Resource(group, "v1alpha1", plural, kind, namespaced=namespaced, short_names=short_names)
 
-BACKUP_BUCKETS = Resource(_EXTENSIONS, _VERSION, "backupbuckets", "BackupBucket", namespaced=False)
-BACKUP_ENTRIES = Resource(_EXTENSIONS, _VERSION, "backupentries", "BackupEntry", namespaced=False)
-BASTIONS = Resource(_EXTENSIONS, _VERSION, "bastions", "Bastion")
-CLUSTERS = Resource(_EXTENSIONS, _VERSION, "clusters", "Cluster", namespaced=False)
-DNSRECORDS = Resource(_EXTENSIONS, _VERSION, "dnsrecords", "DNSRecord")
-EXPOSURES = Resource(_EXTENSIONS, _VERSION, "selfhostedshootexposures", "SelfHostedShootExposure")
-EXTENSIONS = Resource(_EXTENSIONS, _VERSION, "extensions", "Extension")
-INFRASTRUCTURES = Resource(_EXTENSIONS, _VERSION, "infrastructures", "Infrastructure")
-OPERATING_SYSTEM_CONFIGS = Resource(_EXTENSIONS, _VERSION, "operatingsystemconfigs", "OperatingSystemConfig")
+
+BACKUP_BUCKETS = _extension("backupbuckets", "BackupBucket", "bb", namespaced=False)
+BACKUP_ENTRIES = _extension("backupentries", "BackupEntry", "be", namespaced=False)
+BASTIONS = _extension("bastions", "Bastion")
+CLUSTERS = _extension("clusters", "Cluster", namespaced=False)
+CONTAINER_RUNTIMES = _extension("containerruntimes", "ContainerRuntime")
+CONTROL_PLANES = _extension("controlplanes", "ControlPlane")
+DNSRECORDS = _extension("dnsrecords", "DNSRecord", "dns")
+EXPOSURES = _extension("selfhostedshootexposures", "SelfHostedShootExposure", "exp")
+EXTENSIONS = _extension("extensions", "Extension", "ext")
+INFRASTRUCTURES = _extension("infrastructures", "Infrastructure", "infra")
+NETWORKS = _extension("networks", "Network")
+OPERATING_SYSTEM_CONFIGS = _extension("operatingsystemconfigs", "OperatingSystemConfig", "osc")
+WORKERS = _extension("workers", "Worker")
 
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",))
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",))
 NETWORK_POLICIES = Resource(
     "networking.k8s.io",
     "v1",
     "networkpolicies",
     "NetworkPolicy",
     selector="app.kubernetes.io/managed-by=provider-local",
+    short_names=("netpol",),
 )
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-PODS = Resource("", "v1", "pods", "Pod", selector="app in (machine,bastion)")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False, short_names=("no",))
+PODS = Resource("", "v1", "pods", "Pod", selector="app in (machine,bastion)", short_names=("po",))
 SECRETS = Resource("", "v1", "secrets", "Secret")
-SERVICES = Resource("", "v1", "services", "Service")
+SERVICES = Resource("", "v1", "services", "Service", short_names=("svc",))
 
 HEARTBEATS = Resource("coordination.k8s.io", "v1", "leases", "Lease", named="gardener-extension-heartbeat")
 IP_POOLS = Resource("crd.projectcalico.org", "v1", "ippools", "IPPool", namespaced=False)
-MANAGED_RESOURCES = Resource("resources.gardener.cloud", "v1alpha1", "managedresources", "ManagedResource")
-
-RESOURCES: dict[str, Resource] = {
-    r.id: r
-    for r in (
-        BACKUP_BUCKETS, BACKUP_ENTRIES, BASTIONS, CLUSTERS, DNSRECORDS, ENDPOINT_SLICES, EXPOSURES,
-        EXTENSIONS, HEARTBEATS, INFRASTRUCTURES, INGRESSES, IP_POOLS, MANAGED_RESOURCES, NAMESPACES,
-        NETWORK_POLICIES, NODES, OPERATING_SYSTEM_CONFIGS, PODS, SECRETS, SERVICES,
-    )
-}  # fmt: skip
-"""Every kind windowbox can watch, by its id."""
+MANAGED_RESOURCES = Resource(
+    "resources.gardener.cloud", "v1alpha1", "managedresources", "ManagedResource", short_names=("mr",)
+)
 
 
 class ObjectRef(NamedTuple):

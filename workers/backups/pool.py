@@ -8,8 +8,9 @@ from typing import NamedTuple
 from bus.views import View
 from windowbox.clients.backupfolders import BackupFolders
 from windowbox.errors import Malformed
+from windowbox.kinds import Served
 from windowbox.models.objects import Object
-from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, ObjectRef
+from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, ObjectRef
 from workers.backups import buckets, entries, names
 from workers.backups.sharing import Sharers
 from workers.serving import Common, Serving
@@ -26,14 +27,18 @@ def enabled(common: Common) -> bool:
     return settings.root is not None and settings.host in (None, socket.gethostname())
 
 
-def bucket_serving(common: Common) -> Serving:
+def serving(common: Common, row: Served) -> Serving:
+    return _buckets(common) if row.resource == BACKUP_BUCKETS else _entries(common)
+
+
+def _buckets(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_BUCKETS)
     kept = BackupFolders(common.kinds.backup.root)
     actuator = buckets.BucketActuator(common.targets, kept, sharers)
     return Serving(buckets.KIND, actuator, tasks={"sharers": sharers.run})
 
 
-def entry_serving(common: Common) -> Serving:
+def _entries(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_ENTRIES)
     kept = BackupFolders(common.kinds.backup.root)
     actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
@@ -43,7 +48,6 @@ def entry_serving(common: Common) -> Serving:
     return Serving(
         entries.KIND,
         actuator,
-        awaited=(NAMESPACES,),
         owners=lambda namespace: homes.refs(_Home(namespace.cluster, namespace.name)),
         known=homes.complete.wait,
         tasks={"sharers": sharers.run, "homes": homes.run},
@@ -55,6 +59,3 @@ def _home(entry: ObjectRef, _: Object) -> _Home | None:
         return _Home(entry.cluster, names.entry(entry.name).technical_id)
     except Malformed:
         return None
-
-
-SERVINGS = {"backupbucket": bucket_serving, "backupentry": entry_serving}

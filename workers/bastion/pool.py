@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windowbox.models.refs import BASTIONS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES, ObjectRef
+from windowbox.kinds import Served
+from windowbox.models.refs import NAMESPACES, ObjectRef
 from workers.bastion import wanted
 from workers.bastion.actuator import KIND, BastionActuator
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
 
-def serving(common: Common) -> Serving:
-    homes = OwnerIndex(common.bus, common.world, BASTIONS)
+def serving(common: Common, row: Served) -> Serving:
+    homes = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         if ref.kind == NAMESPACES.id:
@@ -23,8 +24,6 @@ def serving(common: Common) -> Serving:
     return Serving(
         KIND,
         BastionActuator(common.targets),
-        made=(PODS, SERVICES, NETWORK_POLICIES),
-        awaited=(NAMESPACES,),
         owners=owners,
         known=homes.complete,
         tasks={"homes": homes.run},

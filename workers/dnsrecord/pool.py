@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from bus.queue import Queue
+from windowbox.kinds import Served
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.drift import DriftCheck
@@ -12,10 +13,10 @@ from workers.dnsrecord.gauges import NameserverGauges
 from workers.serving import Common, Serving, scope
 
 
-def serving(common: Common) -> Serving:
+def serving(common: Common, row: Served) -> Serving:
     dns, nameserver = common.dns, common.nameserver
     claims = Claims(common.bus, scope(common, KIND), [zone.name for zone in dns.zones])
-    drift = DriftCheck(nameserver, claims, Queue(common.bus, KIND.pool), dns.drift_interval)
+    drift = DriftCheck(nameserver, claims, Queue(common.bus, row.pool), dns.drift_interval)
     return Serving(
         KIND,
         DNSRecordActuator(nameserver, dns, claims),

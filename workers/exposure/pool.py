@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES, ObjectRef
+from windowbox.kinds import Served
+from windowbox.models.refs import SERVICES, ObjectRef
 from workers.exposure import wanted
 from workers.exposure.actuator import KIND, ExposureActuator
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
 
-def serving(common: Common) -> Serving:
-    homes = OwnerIndex(common.bus, common.world, EXPOSURES)
+def serving(common: Common, row: Served) -> Serving:
+    homes = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(made: ObjectRef) -> Iterator[ObjectRef]:
         return (ref for ref in homes.behind(made.namespace) if made.name in _names(made.kind, ref.name))
@@ -20,7 +21,6 @@ def serving(common: Common) -> Serving:
     return Serving(
         KIND,
         ExposureActuator(common.targets),
-        made=(SERVICES, ENDPOINT_SLICES),
         owners=owners,
         known=homes.complete,
         tasks={"homes": homes.run},

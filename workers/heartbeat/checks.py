@@ -5,7 +5,7 @@ from __future__ import annotations
 from bus import streams, subjects
 from bus.connection import ApiError, Bus, instant
 from bus.intents import PATCH
-from bus.permissions import POOLS
+from windowbox.kinds import POOLS
 
 
 async def trouble(bus: Bus, patience: float) -> str:

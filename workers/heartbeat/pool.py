@@ -5,13 +5,12 @@ from __future__ import annotations
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import Router
+from windowbox.kinds import Served
 from workers.handler import ReconcilingHandler
 from workers.heartbeat import wanted
 from workers.heartbeat.mapping import HeartbeatMapping, begin
 from workers.heartbeat.runs import Beats
 from workers.serving import Common, Parts
-
-POOL = "heartbeat"
 
 
 def enabled(common: Common) -> bool:
@@ -19,14 +18,14 @@ def enabled(common: Common) -> bool:
     return bool(common.kinds.heartbeat.namespace)
 
 
-async def assembled(common: Common) -> Parts:
+async def assembled(common: Common, row: Served) -> Parts:
     settings = common.kinds.heartbeat
     assert settings.namespace
-    bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, POOL)
+    bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, row.pool)
     beats = Beats(bus, common.clusters, common.world, settings)
     handler = ReconcilingHandler(bus, common.clusters, beats)
     return Parts(
-        pool=Pool(bus, POOL, handler, concurrency=1, ack_wait=common.work.ack_wait),
+        pool=Pool(bus, row.pool, handler, concurrency=1, ack_wait=common.work.ack_wait),
         router=Router(bus, queue, HeartbeatMapping(lease)),
         tasks={"first beat": lambda: begin(bus, queue, lease, settings.interval)},
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, ObjectRef
+from windowbox.kinds import Served
+from windowbox.models.refs import IP_POOLS, NAMESPACES, ObjectRef
 from workers.infrastructure import wanted
 from workers.infrastructure.actuator import KIND, InfrastructureActuator
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
 
-def serving(common: Common) -> Serving:
-    homes = OwnerIndex(common.bus, common.world, INFRASTRUCTURES)
+def serving(common: Common, row: Served) -> Serving:
+    homes = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         match ref.kind:
@@ -26,7 +27,6 @@ def serving(common: Common) -> Serving:
     return Serving(
         KIND,
         InfrastructureActuator(common.targets, common.kinds.infrastructure),
-        made=(NAMESPACES, IP_POOLS, NETWORK_POLICIES),
         owners=owners,
         known=homes.complete,
         tasks={"homes": homes.run},

@@ -12,8 +12,9 @@ from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Forbidden, PermanentError, TransientError
+from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
-from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, ObjectRef
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, ObjectRef
 from workers import clock, reports
 from workers.conflictbackoff import ConflictBackoff
 from workers.ingress import plans, wanted

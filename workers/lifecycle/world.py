@@ -13,9 +13,10 @@ from bus.messages import StatusIntent
 from bus.views import View
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import PermanentError
+from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
-from windowbox.models.refs import CLUSTERS, NAMESPACES, RESOURCES, ObjectRef
+from windowbox.models.refs import CLUSTERS, NAMESPACES, ObjectRef
 from workers import reports
 from workers.lifecycle.shoots import Blocked, ShootFacts, blocked, facts
 from workers.recorder import Recorder

@@ -12,6 +12,7 @@ from bus.registry import MachinePlace
 from bus.routing import Router
 from windowbox.clients.envoy import opening
 from windowbox.clients.envoy.attachments import Attachment
+from windowbox.kinds import Served
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.telemetry import metrics
 from workers.edge import takeover
@@ -24,8 +25,6 @@ from workers.loadbalancer.service.mapping import ServiceMapping
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
 from workers.serving import Common, Parts, Tasks
-
-POOL = "loadbalancer"
 
 
 @dataclass(frozen=True)
@@ -41,24 +40,25 @@ def enabled(common: Common) -> bool:
     return bool(common.loadbalancer.ranges)
 
 
-async def assembled(common: Common) -> BalancerParts:
+async def assembled(common: Common, row: Served) -> BalancerParts:
     found = takeover.taken_over(common.loadbalancer)
     attachment = await common.closing.enter_async_context(opening.opened(found.settings))
     tasks: Tasks = {}
     if member := found.infrastructure:
         tasks["infrastructure"] = lambda: takeover.join(common.registry, member)
-    return parts(common, attachment, found.settings, found.machines, tasks)
+    return parts(common, row, attachment, found.settings, found.machines, tasks)
 
 
 def parts(
     common: Common,
+    row: Served,
     attachment: Attachment,
     settings: LoadBalancerSettings,
     machines: MachinePlace | None,
     tasks: Tasks,
 ) -> BalancerParts:
     bus, clusters, registry, work = common.bus, common.clusters, common.registry, common.work
-    queue = Queue(bus, POOL)
+    queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges)
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
@@ -72,7 +72,7 @@ def parts(
             metrics.addresses_total.labels(usage.range, usage.family).set(usage.total)
 
     return BalancerParts(
-        pool=Pool(bus, POOL, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
         router=Router(bus, queue, ServiceMapping(settings.classes)),
         owner=edge,
         store=store,

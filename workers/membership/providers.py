@@ -15,12 +15,13 @@ from bus.views import View
 from windowbox.clients import providers
 from windowbox.clients.providers import Providers
 from windowbox.errors import TransientError, WindowboxError
+from windowbox.kinds import KINDS
 from windowbox.models.objects import Object
-from windowbox.models.refs import BASTIONS, EXPOSURES, INFRASTRUCTURES, RUNTIME, ObjectRef
+from windowbox.models.refs import RUNTIME, ObjectRef
 
 logger = logging.getLogger(__name__)
 
-CLOUDPROVIDER = "cloudprovider"
+_WITH_CREDENTIALS = {row.resource.id: row for row in KINDS if row.credentials}
 _MOST_AT_ONCE = 16
 
 
@@ -28,15 +29,12 @@ def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
     """The Secret with the kubeconfig of the cluster that the object's machines are in."""
     if ref.cluster != RUNTIME:
         return None  # the Secrets of other clusters are out of reach for those who watch
-    if object.spec.get("type") != "local":
-        return None  # what others serve is none of our business
-    match ref.kind:
-        case BASTIONS.id:
-            found: Any = {"name": CLOUDPROVIDER}
-        case EXPOSURES.id:
-            found = object.spec.get("credentialsRef")
-        case _:
-            found = object.spec.get("secretRef")
+    row = _WITH_CREDENTIALS[ref.kind]
+    if object.spec.get("type") != row.type:
+        return None  # other programs serve it
+    found: Any = {"name": row.credentials}
+    if row.credentials.startswith("spec."):
+        found = object.spec.get(row.credentials.removeprefix("spec."))
     if not isinstance(found, Mapping) or not found.get("name"):
         return None
     return SecretKey(namespace=str(found.get("namespace") or ref.namespace), name=str(found["name"]))
@@ -59,7 +57,7 @@ class ProviderMembership:
 
     async def run(self) -> None:
         """See to it for ever. Secrets are not watched, so it is looked at in intervals."""
-        kinds = (INFRASTRUCTURES, BASTIONS, EXPOSURES)
+        kinds = [row.resource for row in _WITH_CREDENTIALS.values()]
         self._views = [View(self.bus, kind.id, secret_of) for kind in kinds]
         async with asyncio.TaskGroup() as group:
             for view, kind in zip(self._views, kinds, strict=True):

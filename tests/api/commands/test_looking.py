@@ -11,12 +11,12 @@ import pytest
 from bus import streams, subjects
 from bus.connection import Access, connected
 from bus.messages import Reason, Wish
-from bus.permissions import POOLS
 from bus.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
 from windowbox import settings
 from windowbox.commands import buspart
 from windowbox.commands.buspart import Look
+from windowbox.kinds import POOLS
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
 
 

@@ -18,10 +18,11 @@ from tests.support.resourcemanager import ResourceManager
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from windowbox.kinds import Served
 from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, RUNTIME, ObjectRef
-from workers import pools
+from workers.extension import pool
 from workers.lifecycle import runs
 from workers.serving import Common, Serving
 
@@ -34,13 +35,13 @@ async def world(
 ) -> AsyncIterator[KindWorld]:
     """One in which nobody is patient."""
     monkeypatch.setattr(runs, "_LOOK_AGAIN", 0.2)
-    monkeypatch.setitem(pools.EXTENSIONS, SEED, partial(_hasty, pools.EXTENSIONS[SEED]))
+    monkeypatch.setattr(pool, "serving", partial(_hasty, pool.serving))
     async with kind_world(plane, nats, SEED) as made:
         yield made
 
 
-def _hasty(serving: Callable[[Common], Serving], common: Common) -> Serving:
-    made = serving(common)
+def _hasty(serving: Callable[[Common, Served], Serving], common: Common, row: Served) -> Serving:
+    made = serving(common, row)
     return dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=1.0))
 
 

@@ -27,9 +27,9 @@ from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
+from windowbox import kinds as table
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
-from windowbox.models import refs
 from windowbox.models.refs import DNSRECORDS, SECRETS, Resource
 from windowbox.sandbox import processes
 
@@ -179,7 +179,7 @@ async def test_a_kind_that_is_missing_is_waited_for(
     bus: Bus, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widgets = Resource("test.windowbox.dev", "v1", "widgets", "Widget")
-    monkeypatch.setitem(refs.RESOURCES, widgets.id, widgets)
+    monkeypatch.setitem(table.RESOURCES, widgets.id, widgets)
     async with watcher(bus, records.kube, kinds=(widgets.id, DNSRECORDS.id)) as one:
         which = f"runtime/{widgets.id}"
         await one.reaches("waiting for its CustomResourceDefinition", which)

@@ -19,8 +19,7 @@ from windowbox.cli import cli
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import HEARTBEATS, ObjectRef
-from workers import replay, serving
-from workers.dnsrecord import pool as dnsrecord
+from workers import pools, replay, serving
 from workers.dnsrecord import records
 from workers.dnsrecord.actuator import DNSRecordActuator
 from workers.lifecycle.kinds import Run, Status
@@ -64,7 +63,9 @@ def acted_by(recorded: recordings.Recording, actuator: type[DNSRecordActuator]) 
     """The life cycle of DNSRecords with another actuator."""
     common = replay.common_of(recorded.header.settings)
     acting = actuator(common.nameserver, common.dns, cast(Any, common.nameserver))
-    return serving.life_cycle(common, dataclasses.replace(dnsrecord.serving(common), actuator=acting))
+    return serving.life_cycle(
+        common, dataclasses.replace(pools.serving(common, "dnsrecord"), actuator=acting)
+    )
 
 
 class Forgetful(DNSRecordActuator):

@@ -17,7 +17,6 @@ from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.edge import status
 from workers.edge.status import EdgeStatus, LoadBalancerStatus
 from workers.loadbalancer.edgestate import EdgeState
-from workers.loadbalancer.pool import POOL
 from workers.loadbalancer.service import statuses
 from workers.loadbalancer.spec import fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand, demand_in
@@ -27,6 +26,8 @@ State = Literal["serving", "in part", "drained", "not served", "waiting", "leavi
 _STREAM_NOT_FOUND = 10059
 _NO_RUN = "no run was noted yet: `windowbox status` shows whether a worker of pool loadbalancer is there"
 _NO_OWNER = "no worker owns the edge, so nobody knows: see `windowbox status`"
+
+_POOL = "loadbalancer"
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def the_only(found: Look, ref: ObjectRef) -> Balancer:
 
 async def runs(bus: Bus, ref: ObjectRef) -> list[RunRecord]:
     """The runs that the journal still holds, oldest first."""
-    filters = [subjects.run(POOL, subjects.key(ref))]
+    filters = [subjects.run(_POOL, subjects.key(ref))]
     noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
     return [RunRecord.model_validate_json(stored.data) async for stored in noted]
 
@@ -231,6 +232,6 @@ async def _balancer(
     found = Balancer(ref, service, asked, mine, edge.of(key) if edge else None, None)
     if found.state not in ("waiting", "leaving"):
         return found
-    last = await bus.last(streams.JOURNAL, subjects.run(POOL, key))
+    last = await bus.last(streams.JOURNAL, subjects.run(_POOL, key))
     noted = RunRecord.model_validate_json(last.data) if last else None
     return Balancer(ref, service, found.demand, mine, found.told, noted)

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from bus.messages import Call, RunRecord
-from windowbox.models.refs import DNSRECORDS, NAMESPACES, RESOURCES, SECRETS, SERVICES
+from windowbox.kinds import RESOURCES
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS, SERVICES
 
 WROTE, CHANGED, LEFT = "wrote", "changed", "left alone"
 DELETED, GONE, TAKEN_ALONG = "deleted", "found gone", "gone with its namespace"

@@ -1,0 +1,270 @@
+"""The table of kinds that windowbox serves. A new kind takes a package in `workers`, a model, and a row here.
+
+Derived from it: which kinds are watched, the rights of roles in the cluster and on the bus, the pools that
+workers serve, what `windowbox doctor` and `windowbox trace` know, and the tables in docs/kinds.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from windowbox.models.refs import (
+    BACKUP_BUCKETS,
+    BACKUP_ENTRIES,
+    BASTIONS,
+    CLUSTERS,
+    CONTAINER_RUNTIMES,
+    CONTROL_PLANES,
+    DNSRECORDS,
+    ENDPOINT_SLICES,
+    EXPOSURES,
+    EXTENSIONS,
+    HEARTBEATS,
+    INFRASTRUCTURES,
+    INGRESSES,
+    IP_POOLS,
+    MANAGED_RESOURCES,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    NETWORKS,
+    NODES,
+    OPERATING_SYSTEM_CONFIGS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    WORKERS,
+    Resource,
+)
+
+READ = ("get",)
+APPLY = ("create", "patch", "delete")
+MAKE = (*READ, *APPLY)
+WATCH = ("list", "watch")
+
+
+@dataclass(frozen=True)
+class Right:
+    """What a role may do with objects of a kind, besides what follows from the other columns."""
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    role: Literal["worker", "patcher", "provider"] = "worker"
+    part: str = ""
+    """A subresource such as `status`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A kind of objects, or one type of it, and the pool that serves it."""
+
+    resource: Resource
+    pool: str
+    about: str
+    """What becomes of an object, for docs/kinds.md."""
+    type: str = ""
+    """Of an extension kind: the `spec.type` that is served. Empty for kinds that are no extensions."""
+    package: str = ""
+    """In `workers`, with the module `pool`. Empty: it is called like the pool."""
+    which: str = ""
+    """Which objects of a kind that is no extension are served."""
+    aliases: tuple[str, ...] = ()
+    """Other names for `windowbox trace`, besides plural, kind and short names."""
+    credentials: str = ""
+    """Where the Secret with the kubeconfig of the provider cluster is named: a field of the object such as
+    `spec.secretRef`, or the name of a Secret in its namespace. Empty: it needs no provider cluster."""
+    owns: tuple[Resource, ...] = ()
+    """The watched kinds of the objects that it makes, in the provider cluster if it has one."""
+    awaits: tuple[Resource, ...] = ()
+    """The kinds of objects that others make and it waits for."""
+    reads: tuple[Resource, ...] = ()
+    """The other kinds that it reads from the mirror."""
+    rights: tuple[Right, ...] = ()
+    setting: str = ""
+    """What to set so that it is served, where that is not the default: `backup.root for …`."""
+
+    @property
+    def module(self) -> str:
+        return f"workers.{self.package or self.pool}.pool"
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource.kind} {self.which or f'of type {self.type}'}"
+
+
+def _extension(pool: str, about: str) -> Served:
+    """The types of the kind Extension have their names in common with their pools."""
+    return Served(
+        resource=EXTENSIONS,
+        type=pool,
+        pool=pool,
+        package="extension",
+        about=about,
+        owns=(MANAGED_RESOURCES,),
+        rights=(Right(SECRETS, MAKE),),
+    )
+
+
+KINDS = (
+    Served(
+        resource=BACKUP_BUCKETS,
+        type="local",
+        pool="backupbucket",
+        package="backups",
+        about="a directory under `backup.root`, on the host that has it",
+        rights=(Right(SECRETS, MAKE),),
+        setting="backup.root for the workers of one host",
+    ),
+    Served(
+        resource=BACKUP_ENTRIES,
+        type="local",
+        pool="backupentry",
+        package="backups",
+        about="a directory in its bucket, and the Secret `etcd-backup`",
+        awaits=(NAMESPACES,),
+        rights=(Right(SECRETS, MAKE),),
+        setting="backup.root for the workers of one host",
+    ),
+    Served(
+        resource=BASTIONS,
+        type="local",
+        pool="bastion",
+        about="a Pod with SSH behind a load balancer, open to those it names",
+        credentials="cloudprovider",
+        owns=(PODS, SERVICES, NETWORK_POLICIES),
+        awaits=(NAMESPACES,),
+        rights=(Right(SECRETS, READ), Right(SECRETS, MAKE, "provider")),
+    ),
+    Served(
+        resource=DNSRECORDS,
+        type="local",
+        pool="dnsrecord",
+        about="a record set on the name server of its zone",
+        aliases=("dnsrec",),
+        rights=(Right(SECRETS, READ),),
+    ),
+    _extension("local-ext-seed", "a ManagedResource"),
+    _extension("local-ext-shoot", "a ManagedResource"),
+    _extension("local-ext-shoot-after-worker", "a ManagedResource"),
+    Served(
+        resource=INFRASTRUCTURES,
+        type="local",
+        pool="infrastructure",
+        about="a namespace for machines, with networks and NetworkPolicies",
+        credentials="spec.secretRef",
+        owns=(NAMESPACES, IP_POOLS, NETWORK_POLICIES),
+        rights=(
+            Right(SECRETS, READ),
+            Right(NAMESPACES, READ, "provider"),
+            # NetworkPolicies of former versions, left over in the namespaces of Shoots.
+            Right(NETWORK_POLICIES, (*APPLY, "list")),
+        ),
+    ),
+    Served(
+        resource=OPERATING_SYSTEM_CONFIGS,
+        type="local",
+        pool="operatingsystemconfig",
+        about="a script for machines, in a Secret; units and files",
+        rights=(Right(SECRETS, MAKE),),
+    ),
+    Served(
+        resource=EXPOSURES,
+        type="local",
+        pool="exposure",
+        about="a load balancer in front of control planes",
+        aliases=("exposure",),
+        credentials="spec.credentialsRef",
+        owns=(SERVICES, ENDPOINT_SLICES),
+        rights=(Right(SECRETS, READ),),
+    ),
+    Served(
+        resource=INGRESSES,
+        pool="ingress",
+        about="a DNSRecord for each of its hosts",
+        which="in namespaces of Shoots",
+        owns=(DNSRECORDS,),
+        rights=(Right(INGRESSES, READ),),
+    ),
+    Served(
+        resource=SERVICES,
+        pool="loadbalancer",
+        about="an address and an Envoy: [loadbalancers.md](loadbalancers.md)",
+        which="of type LoadBalancer",
+        aliases=("lb",),
+        reads=(ENDPOINT_SLICES, NAMESPACES, NODES, PODS),
+        # Those of Kubernetes' service controller: nothing of a Service is changed but its status.
+        rights=(
+            Right(SERVICES, (*READ, "list")),
+            Right(SERVICES, ("patch",), part="status"),
+            Right(SERVICES, READ, "patcher"),
+            Right(SERVICES, ("patch",), "patcher", part="status"),
+        ),
+        setting="loadbalancer.ranges",
+    ),
+    Served(
+        resource=HEARTBEATS,
+        pool="heartbeat",
+        about="renewed while windowbox works",
+        which=HEARTBEATS.named,
+        rights=(Right(HEARTBEATS, ("create", *READ, "patch")),),
+        setting="heartbeat.namespace to the namespace of the ControllerInstallation",
+    ),
+)
+
+SHARED = (CLUSTERS, NAMESPACES)
+"""The kinds that the life cycle of extensions reads: the Shoot of an object, and its namespace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unserved:
+    """A kind of Gardener's extensions whose objects of type `local` windowbox ignores."""
+
+    resource: Resource
+    why: str
+    remedy: str
+
+
+_PROVIDER_LOCAL = "leave this kind to Gardener's own provider-local"
+
+UNSERVED = (
+    Unserved(
+        resource=NETWORKS,
+        why="Gardener's own provider-local has had none since 1.44.1",
+        remedy="give the Shoot a networking type that an extension is there for, such as calico or cilium",
+    ),
+    Unserved(
+        resource=CONTAINER_RUNTIMES,
+        why="there never was one of type `local`",
+        remedy="take it out of the Shoot's workers, or name a type that an extension is there for",
+    ),
+    Unserved(resource=CONTROL_PLANES, why="not yet", remedy=_PROVIDER_LOCAL),
+    Unserved(resource=WORKERS, why="not yet", remedy=_PROVIDER_LOCAL),
+)
+
+POOLS: dict[str, Served] = {row.pool: row for row in sorted(KINDS, key=lambda row: row.pool)}
+"""By their names."""
+
+PROVIDER_KINDS = tuple(
+    dict.fromkeys(one for row in KINDS if row.credentials for one in (*row.owns, *row.awaits))
+)
+"""What is watched in provider clusters."""
+
+RESOURCES: dict[str, Resource] = {
+    one.id: one
+    for row in KINDS
+    for one in (row.resource, *row.owns, *row.awaits, *row.reads, *SHARED, SECRETS)
+}
+"""Every kind that windowbox reads, by its id."""
+
+WATCHED = tuple(sorted(RESOURCES.keys() - {SECRETS.id}))
+"""The ids of the kinds that are mirrored to the bus. Secrets never are."""
+
+
+def named(name: str) -> Resource | None:
+    """The kind that a person means: by id, plural, kind, short name or alias, in any case."""
+    asked = name.lower()
+    aliases = {alias: row.resource for row in KINDS for alias in row.aliases}
+    for one in RESOURCES.values():
+        if asked in (one.id, one.plural, one.kind.lower(), *one.short_names):
+            return one
+    return aliases.get(asked)
