@@ -258,7 +258,7 @@ class Balancers:
         shutil.rmtree(self._edge, ignore_errors=True)
         await self.here.sandbox.start("worker-1")
         async with asyncio.timeout(_PATIENCE):
-            while await status.asked(self.here.bus) is None:  # noqa: ASYNC110
+            while await status.query(self.here.bus) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         await self.here.quiet(calm=0.5)
 

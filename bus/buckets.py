@@ -59,13 +59,17 @@ class Bucket:
         """What stands there, as far as this process knows."""
         return self._reading.entries
 
-    def on_change(self, act: Callable[[str, bytes | None], None]) -> None:
-        """Call `act` with each key whose value is another than before, None if it is gone."""
+    def on_change(self, act: Callable[[str, bytes | None], None]) -> Callable[[], None]:
+        """Call `act` with each key whose value is another than before, None if it is gone. Returns what ends
+        that."""
         self._changes.append(act)
+        return lambda: self._changes.remove(act)
 
-    def on_regress(self, act: Callable[[], None]) -> None:
-        """Call `act` when the bucket turns out to have forgotten things, before its changes are told."""
+    def on_regress(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Call `act` when the bucket turns out to have forgotten things, before its changes are told. Returns
+        what ends that."""
         self._regresses.append(act)
+        return lambda: self._regresses.remove(act)
 
     def on_complete(self, act: Callable[[], None]) -> None:
         """Call `act` whenever all entries are known, even if there are none."""

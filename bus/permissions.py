@@ -143,7 +143,7 @@ _WORKER = [
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
-    *_leases("edge", "join", "providers"),
+    *_leases("addresses", "edge", "join", "providers"),
     # Clusters join and leave as their Namespaces say, and are put back when the bus has forgotten them.
     *_last(f"KV_{streams.CLUSTERS}", ">"),
     subjects.entry(streams.CLUSTERS, ">"),

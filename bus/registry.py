@@ -72,8 +72,10 @@ class Registry:
         """The clusters whose own objects we serve. In provider clusters we only look after what we make."""
         return {cluster for cluster in self.members if not is_provider_cluster(cluster)}
 
-    def on_change(self, act: Callable[[], None]) -> None:
+    def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Call `act` after each change. Returns what ends that."""
         self._listeners.append(act)
+        return lambda: self._listeners.remove(act)
 
     async def run(self) -> None:
         """Follow who joins and leaves, for ever."""

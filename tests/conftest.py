@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import pytest_asyncio
 
@@ -14,6 +15,10 @@ from tests.support.natsserver import NatsServer, ensured
 from tests.support.roles import RoleServer, role_server
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
+
+# How long an example takes says more of the machine, and of what else it does, than of the code.
+hypothesis.settings.register_profile("windowbox", deadline=None)
+hypothesis.settings.load_profile("windowbox")
 
 pytest_plugins = ("tests.support.scheduling", "tests.support.skips")
 

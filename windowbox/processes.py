@@ -25,7 +25,7 @@ from windowbox.clients.clusters import Clusters, clusters
 from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, stalls, tracing
-from workers.edge import takeover
+from workers.membership import ccmconfig
 from workers.serving import Background, Parts
 
 logger = logging.getLogger(__name__)
@@ -35,14 +35,13 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass
 class Process:
-    """What all processes have: connections to the bus and to clusters, leases, tasks, metrics."""
+    """What all processes have: a connection to the bus, leases, tasks, metrics; and API servers on demand."""
 
     settings: Settings
     role: str
     bus: Bus
     leases: Leases
     registry: Registry
-    clusters: Clusters
     closing: contextlib.AsyncExitStack
     """Closes after the last task has ended."""
     metrics: str = ""
@@ -51,6 +50,20 @@ class Process:
     pools: list[Pool] = field(default_factory=list)
     details: dict[str, Callable[[], Any]] = field(default_factory=dict)
     gauges: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+    _clusters: Clusters | None = None
+
+    async def clusters(self) -> Clusters:
+        """The API servers. They are reached when first asked for: not all roles have the rights to."""
+        if self._clusters is None:
+            settings = self.settings
+            runtime = await self.closing.enter_async_context(
+                kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
+            )
+            self._clusters = await self.closing.enter_async_context(
+                clusters(runtime, self.registry, settings.egress, _files(settings))
+            )
+        return self._clusters
 
     def add_leased(self, lease: str, task: Task) -> None:
         """Run a task while this process holds the lease: one process at a time."""
@@ -115,7 +128,7 @@ async def _measure(queue: Queue) -> None:
 
 def _files(settings: Settings) -> dict[str, Path]:
     """The kubeconfig files of clusters that take part, as far as our own settings name them."""
-    member = takeover.taken_over(settings.loadbalancer).infrastructure
+    member = ccmconfig.applied(settings.loadbalancer).infrastructure
     return settings.cluster.files | ({member.id: Path(member.file)} if member and member.file else {})
 
 
@@ -126,15 +139,9 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stalls.watched())
         bus = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role}")))
-        runtime = await stack.enter_async_context(
-            kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
-        )
         registry = Registry(bus)
-        opened = await stack.enter_async_context(
-            clusters(runtime, registry, settings.egress, _files(settings))
-        )
         closing = contextlib.AsyncExitStack()
-        made = Process(settings, role, bus, Leases(bus, PROCESS), registry, opened, closing)
+        made = Process(settings, role, bus, Leases(bus, PROCESS), registry, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
         made.metrics = await stack.enter_async_context(
             http.served(settings.metrics, lambda: made.ready and bus.connected, made.refresh, made.health)

@@ -1,4 +1,4 @@
-"""What the processes of each role run: watchers, workers, patchers."""
+"""What the processes of each role run: watchers, workers, edges, patchers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable
 
 from bus import intents, recordings, streams
+from bus.buckets import Bucket
 from bus.pool import PROCESS, Pool
 from bus.queue import Queue
 from bus.routing import run_due
@@ -15,10 +16,14 @@ from patchers.status import StatusPatcher
 from watchers.watching import Watching
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
-from windowbox.errors import WindowboxError
+from windowbox.errors import Malformed, WindowboxError
 from windowbox.processes import Process
 from workers import pools
+from workers.edge import assembly
 from workers.lifecycle.world import World
+from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.membership import ccmconfig
 from workers.membership.joining import Joining
 from workers.membership.providers import ProviderMembership
 from workers.owned.targets import TargetClusters
@@ -34,7 +39,12 @@ async def watch(made: Process) -> None:
     settings = made.settings
     await streams.ensure(made.bus, settings.nats.replicas)
     watching = Watching(
-        made.bus, made.leases, made.clusters, made.registry, settings.watch.kinds, settings.watch.page
+        made.bus,
+        made.leases,
+        await made.clusters(),
+        made.registry,
+        settings.watch.kinds,
+        settings.watch.page,
     )
     made.details["watches"] = lambda: dict(watching.states)
     made.tasks |= {"watch": watching.run, "streams": lambda: _keep_streams(made)}
@@ -42,7 +52,7 @@ async def watch(made: Process) -> None:
 
 async def work(made: Process, names: Iterable[str]) -> None:
     """Take items of these pools off the bus, and reconcile their objects."""
-    common = _common(made)
+    common = await _common(made)
     made.tasks["world"] = common.world.run
     made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, made.settings.deciding)
     _add_membership(made, common)
@@ -51,28 +61,40 @@ async def work(made: Process, names: Iterable[str]) -> None:
             made.add_parts(parts)
 
 
+async def edge(made: Process) -> None:
+    """Run Envoy for load balancers. This role reads and writes the bus, and reaches no API server."""
+    settings = made.settings.loadbalancer
+    if not settings.ranges:
+        raise Malformed("the edge needs loadbalancer.ranges: set it as for `windowbox work`")
+    store, states = AddressStore(made.bus, settings.ranges), States(Bucket(made.bus, streams.EDGES))
+    made.tasks |= {"addresses": store.run, "edge states": states.bucket.run}
+    background = await assembly.assembled(made.bus, made.registry, store, states, settings, made.closing)
+    made.add_background("edge", background)
+
+
 async def patch(made: Process) -> None:
     """Write status back to the clusters."""
     settings, queue = made.settings.patch, Queue(made.bus, intents.PATCH)
-    handler = StatusPatcher(made.bus, made.clusters, settings.rate)
+    handler = StatusPatcher(made.bus, await made.clusters(), settings.rate)
     ack_wait = made.settings.work.ack_wait
     made.add_pool(Pool(made.bus, intents.PATCH, handler, concurrency=settings.concurrency, ack_wait=ack_wait))
     made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
     made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
 
 
-def _common(made: Process) -> Common:
+async def _common(made: Process) -> Common:
     """What all pools of this process share."""
-    settings, providers = made.settings, Providers(made.clusters, made.registry)
+    settings, clusters = made.settings, await made.clusters()
+    providers = Providers(clusters, made.registry)
     nameserver = Nameserver(settings.dns)
     made.closing.push_async_callback(providers.aclose)
     made.closing.push_async_callback(nameserver.aclose)
     return Common(
         bus=made.bus,
-        clusters=made.clusters,
+        clusters=clusters,
         registry=made.registry,
-        world=World(made.bus, made.clusters),
-        targets=TargetClusters(made.clusters, providers),
+        world=World(made.bus, clusters),
+        targets=TargetClusters(clusters, providers),
         nameserver=nameserver,
         closing=made.closing,
         work=settings.work,
@@ -86,6 +108,8 @@ def _add_membership(made: Process, common: Common) -> None:
     """Have clusters join and leave, as Namespaces and provider Secrets ask; and again after a bus loss."""
     settings = made.settings
     made.tasks["clusters kept"] = made.registry.keep
+    if member := ccmconfig.applied(settings.loadbalancer).infrastructure:
+        made.tasks["infrastructure"] = lambda: ccmconfig.join(made.registry, member)
     if settings.join.enabled:
         joining = Joining(made.bus, made.registry, settings.join, settings.loadbalancer.direct)
         made.add_leased("join", joining.run)

@@ -7,6 +7,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,12 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, Resource
 from windowbox.settings import WorkSettings
+from workers.edge.controller import EdgeParts, EdgeTerms
 from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.pool import BalancerParts
 from workers.owned.targets import TargetClusters
-from workers.serving import Common
+from workers.serving import Background, Common
 
 EVENTS = Resource("", "v1", "events", "Event")
 KINDS = (NAMESPACES.id, SERVICES.id, NODES.id)
@@ -177,14 +179,19 @@ class BalancerWorld:
             work=WorkSettings(concurrency=16, ack_wait=4.0),
             loadbalancer=self.settings,
         )
-        parts = loadbalancer.parts(common, POOLS["loadbalancer"], attachment, self.settings, None, {})
+        parts = loadbalancer.parts(common, POOLS["loadbalancer"])
+        queue = Queue(bus, "loadbalancer")
+        edge = EdgeTerms(
+            EdgeParts(bus, registry, parts.store, parts.states, attachment, self.settings, queue)
+        )
+        parts = parts.beside(Background(leased={"edge": edge.run}, details={"edge": edge.describe}))
         return parts, [
             *parts.tasks.values(),
             registry.run,
             leases.run,
             parts.pool.run,
             parts.router.run,
-            lambda: leases.while_held("edge", parts.owner.run),
+            *(partial(leases.while_held, lease, task) for lease, task in parts.leased.items()),
             lambda: leases.while_held("sweep", lambda: parts.router.sweep(1.0)),
         ]
 

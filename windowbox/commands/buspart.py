@@ -89,7 +89,7 @@ async def look(bus: Bus, monitor: str | None) -> Look:
 async def _edge(bus: Bus) -> EdgeStatus | None:
     """What the owner of the edge tells; None where it is too busy, or nobody is."""
     with contextlib.suppress(WindowboxError):
-        return await status.asked(bus)
+        return await status.query(bus)
     return None
 
 

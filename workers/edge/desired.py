@@ -78,7 +78,7 @@ class DesiredState:
     def clusters(self) -> set[str]:
         return {RUNTIME, *self._registry.served()}
 
-    def unheard(self) -> set[str]:
+    def unlisted(self) -> set[str]:
         """The clusters of which the bus does not know all: it was never told, or has forgotten."""
         # Not of all clusters slices are watched: only those can be missed that were there.
         self._with_slices |= self._slices.listed
@@ -109,21 +109,17 @@ class DesiredState:
         self._last_judged = {c: before[c] if before.get(c) == now else now for c, now in judged.items()}
         return self._last_judged
 
-    def lost(self, ref: ObjectRef) -> bool:
-        """Whether there is no such load balancer any more, as far as the bus tells."""
-        return ref.cluster not in self.unheard() and self._services.get(ref) is None
-
     def load_balancers(self) -> LoadBalancers:
         """All load balancers. Of clusters that were forgotten, as they were last: nothing is taken away
         because of what one does not know."""
         taking_part = self.clusters()
         self._last = {c: found for c, found in self._last.items() if c in taking_part}
         if self._store.settled():
-            heard = taking_part - self.unheard()
+            heard = taking_part - self.unlisted()
             self._last |= self._computed(heard)
         return {ref: balancer for found in self._last.values() for ref, balancer in found.items()}
 
-    def lacking(self, cluster: str) -> str:
+    def no_backends(self, cluster: str) -> str:
         """Why the cluster has no node to send traffic to, in plain words."""
         return nodes.no_backends(self._nodes_of(cluster))
 

@@ -91,15 +91,15 @@ class Edges:
                 logger.info("removing addresses of no load balancer: %s", ", ".join(sorted(unused)))
                 await self._attachment.remove(unused)
 
-    async def digested(self) -> None:
-        """Wait a while until all Envoys have done with what they were told last."""
-        await asyncio.gather(*(kept.edge.digested() for kept in self._kept.values()))
+    async def wait_processed(self) -> None:
+        """Wait a while until all Envoys have processed what was written last."""
+        await asyncio.gather(*(kept.edge.wait_processed() for kept in self._kept.values()))
 
-    async def taken(self) -> bool:
-        """Wait until nothing is served any more that was taken away."""
+    async def wait_accepted(self) -> bool:
+        """Wait until all Envoys have accepted what was written last: what was removed is served no longer."""
         if self._isolated:
             return True  # what served it has ended
-        return all(await asyncio.gather(*(edge.taken() for edge in self.running)))
+        return all(await asyncio.gather(*(edge.wait_accepted() for edge in self.running)))
 
     async def route(self, routes: Mapping[str, str]) -> None:
         """Have nodes that run in Pods reached. Of an Envoy that starts later, `started` tells."""

@@ -101,13 +101,13 @@ class EdgeStatus(Message):
         return next((one for one in self.balancers if one.key == key), None)
 
 
-async def asked(bus: Bus, key: str | None = None) -> EdgeStatus | None:
+async def query(bus: Bus, key: str | None = None) -> EdgeStatus | None:
     """What the owner says; None if nobody owns an edge."""
     answer = await queries.ask(bus, queries.EDGE, Question(key=key).encoded())
     return EdgeStatus.model_validate_json(answer) if answer is not None else None
 
 
-async def told(
+async def answer(
     question: bytes,
     edges: Collection[Edge],
     load_balancers: Mapping[ObjectRef, LoadBalancer],

@@ -7,6 +7,9 @@ from bus.buckets import Bucket
 from bus.messages import Message
 from windowbox.models.refs import ObjectRef
 
+POOL = "loadbalancer"
+"""The pool whose runs read the states."""
+
 
 class EdgeState(Message):
     """How one load balancer stands at its edge. Removed when the edge carries it no longer."""

@@ -8,31 +8,27 @@ from bus import streams
 from bus.buckets import Bucket
 from bus.pool import Pool
 from bus.queue import Queue
-from bus.registry import MachinePlace
 from bus.routing import Router
-from windowbox.clients.envoy import opening
-from windowbox.clients.envoy.attachments import Attachment
 from windowbox.kinds import Served
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.telemetry import metrics
-from workers.edge import takeover
-from workers.edge.controller import EdgeController
+from workers.edge import assembly
 from workers.handler import ReconcilingHandler
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.mapping import ServiceMapping
 from workers.loadbalancer.service.runs import ServiceRuns
+from workers.loadbalancer.service.upkeep import AddressUpkeep
 from workers.loadbalancer.service.world import ServiceWorld
-from workers.serving import Common, Parts, Tasks
+from workers.serving import Common, Parts
 
 
 @dataclass(frozen=True)
 class BalancerParts(Parts):
-    """What a process runs for load balancers, the edge included."""
+    """What a process runs for Services, and what it shares with an edge of the same process."""
 
-    owner: EdgeController
     store: AddressStore
+    states: States
 
 
 def enabled(common: Common) -> bool:
@@ -41,30 +37,26 @@ def enabled(common: Common) -> bool:
 
 
 async def assembled(common: Common, row: Served) -> BalancerParts:
-    found = takeover.taken_over(common.loadbalancer)
-    attachment = await common.closing.enter_async_context(opening.opened(found.settings))
-    tasks: Tasks = {}
-    if member := found.infrastructure:
-        tasks["infrastructure"] = lambda: takeover.join(common.registry, member)
-    return parts(common, row, attachment, found.settings, found.machines, tasks)
+    """Services, and the edge, unless other processes run that."""
+    made = parts(common, row)
+    if common.loadbalancer.edge == "separate":
+        return made
+    edge = await assembly.assembled(
+        common.bus, common.registry, made.store, made.states, common.loadbalancer, common.closing
+    )
+    return made.beside(edge)
 
 
-def parts(
-    common: Common,
-    row: Served,
-    attachment: Attachment,
-    settings: LoadBalancerSettings,
-    machines: MachinePlace | None,
-    tasks: Tasks,
-) -> BalancerParts:
-    bus, clusters, registry, work = common.bus, common.clusters, common.registry, common.work
+def parts(common: Common, row: Served) -> BalancerParts:
+    """Services without the edge."""
+    bus, clusters, settings, work = common.bus, common.clusters, common.loadbalancer, common.work
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges)
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
     handler = ReconcilingHandler(bus, clusters, runs, store.complete.wait)
-    edge = EdgeController(bus, clusters, registry, store, states, attachment, settings, queue, machines)
+    upkeep = AddressUpkeep(bus, clusters, common.registry, store, settings, queue)
 
     async def measure() -> None:
         for usage in store.usage():
@@ -74,10 +66,9 @@ def parts(
     return BalancerParts(
         pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
         router=Router(bus, queue, ServiceMapping(settings.classes)),
-        owner=edge,
         store=store,
-        tasks={"addresses": store.run, "edge states": states.bucket.run, **tasks},
-        leased={"edge": edge.run},
-        details={"edge": edge.describe},
+        states=states,
+        tasks={"addresses": store.run, "edge states": states.bucket.run},
+        leased={"addresses": upkeep.run},
         gauges=(measure,),
     )

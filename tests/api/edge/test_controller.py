@@ -45,7 +45,7 @@ def ref(world: BalancerWorld, name: str) -> ObjectRef:
 
 async def stands(parts: BalancerParts, service: ObjectRef) -> bool:
     with contextlib.suppress(TransientError):  # the bus may be away
-        return await parts.owner.states.get(service) is not None
+        return await parts.states.get(service) is not None
     return False
 
 
@@ -54,10 +54,10 @@ async def test_a_state_that_comes_too_late_does_not_stay(world: BalancerWorld) -
         await world.service("web")
         await world.served("web")
         late = ref(world, "late")
-        await parts.owner.states.put(late, EdgeState(uid="1", digest="2", since="3"))
+        await parts.states.put(late, EdgeState(uid="1", digest="2", since="3"))
 
         async def gone() -> bool:
-            return await parts.owner.states.get(late) is None
+            return await parts.states.get(late) is None
 
         await eventually(gone)
 
@@ -66,7 +66,7 @@ async def test_a_state_that_another_took_away_comes_back(world: BalancerWorld) -
     async with world.worker() as parts:
         await world.service("web")
         await world.served("web")
-        await parts.owner.states.remove(ref(world, "web"))
+        await parts.states.remove(ref(world, "web"))
         await eventually(lambda: stands(parts, ref(world, "web")))
 
 
@@ -74,12 +74,12 @@ async def test_what_a_former_owner_says_too_late_is_put_right(world: BalancerWor
     async with world.worker() as parts:
         await world.service("web")
         await world.served("web")
-        rightly = await parts.owner.states.get(ref(world, "web"))
+        rightly = await parts.states.get(ref(world, "web"))
         assert rightly is not None
-        await parts.owner.states.put(ref(world, "web"), rightly.model_copy(update={"digest": "of old"}))
+        await parts.states.put(ref(world, "web"), rightly.model_copy(update={"digest": "of old"}))
 
         async def right() -> bool:
-            found = await parts.owner.states.get(ref(world, "web"))
+            found = await parts.states.get(ref(world, "web"))
             return found is not None and found.digest == rightly.digest
 
         await eventually(right)
@@ -103,13 +103,13 @@ async def test_a_service_is_let_go_although_the_bus_was_away_for_a_moment(
     async with world.worker() as parts:
         await world.service("leaving")
         await world.told("leaving", "EnsuredLoadBalancer")
-        failed, remove = wish_that_fails_once(parts, monkeypatch), parts.owner.states.remove
+        failed, remove = wish_that_fails_once(parts, monkeypatch), parts.states.remove
 
         async def removed(service: ObjectRef) -> None:
             await eventually(lambda: waits_for_the_edge(world, "leaving"))
             await remove(service)
 
-        monkeypatch.setattr(parts.owner.states, "remove", removed)
+        monkeypatch.setattr(parts.states, "remove", removed)
         await world.delete("leaving")
         await world.gone("leaving")
         assert failed
@@ -122,7 +122,7 @@ def wish_that_fails_once(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) 
     async def wish(queue: Queue, key: str, asked: Wish) -> None:
         if asked.reason == "edge" and not failed:
             failed.append(key)
-            await parts.owner.states.bucket.catch_up()
+            await parts.states.bucket.catch_up()
             raise Unreachable("the bus is away")
         await rightly(queue, key, asked)
 

@@ -86,7 +86,7 @@ async def _mute(addresses: Addresses) -> list[str]:
 async def _is_free(parts: BalancerParts, shoot: Shoot) -> bool:
     """Whether nothing is kept for the shoot: no address, no state of its listeners."""
     held = [where for where, holder in parts.store.holders() if holder.cluster == shoot.name]
-    return not held and not [ref for ref in parts.owner.states.known() if ref.cluster == shoot.name]
+    return not held and not [ref for ref in parts.states.known() if ref.cluster == shoot.name]
 
 
 async def _is_silent(addresses: Addresses, shoot: str) -> bool:

@@ -81,7 +81,7 @@ async def test_a_deleted_service_leaves_nothing(world: BalancerWorld) -> None:
         assert await greeting(where) == ""
 
         async def nobody() -> bool:
-            return not parts.store.holders() and not parts.owner.states.known()
+            return not parts.store.holders() and not parts.states.known()
 
         await eventually(nobody)
         await world.told("web", "DeletedLoadBalancer")
@@ -227,7 +227,7 @@ async def test_a_successor_of_the_owner_changes_nothing(world: BalancerWorld) ->
     async with world.worker() as parts:
 
         async def settled() -> bool:
-            return bool(parts.owner.describe()["owned"]) and await greeting(where) == "hello"
+            return bool(parts.details["edge"]()["owned"]) and await greeting(where) == "hello"
 
         await eventually(settled)
         await world.service("more", node_port=NODE_PORT + 1)

@@ -32,7 +32,7 @@ async def served(edge: Edge, *wanted: LoadBalancer) -> dict[str, str]:
     """What the load balancers lack once it is known how they stand."""
     await soon(edge.write(wanted))
     async with asyncio.timeout(PATIENCE + 10):
-        told = [one async for one in edge.settled(wanted, PATIENCE)]
+        told = [one async for one in edge.wait_applied(wanted, PATIENCE)]
     return {place: why for one in told for place, why in one.problems.items()}
 
 

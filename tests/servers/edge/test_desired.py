@@ -57,7 +57,7 @@ async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer
             await eventually(lambda: made_anew(bus))
 
             async def forgotten() -> bool:
-                return RUNTIME in seen.unheard()
+                return RUNTIME in seen.unlisted()
 
             await eventually(forgotten)
             assert names(seen) == ["one"]
@@ -75,7 +75,7 @@ async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) 
         await eventually(lambda: made_anew(bus))
         await list_all(bus, ENDPOINT_SLICES)
         async with sight(bus) as seen:
-            assert seen.unheard() == set()
+            assert seen.unlisted() == set()
             nats.wipe()
             nats.start()
             await eventually(lambda: made_anew(bus))
@@ -86,11 +86,11 @@ async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) 
 
             await see(bus, "one")
             await eventually(nodes_are_heard)
-            assert seen.unheard() == {RUNTIME}
+            assert seen.unlisted() == {RUNTIME}
             await bus.publish(subjects.listed(RUNTIME, ENDPOINT_SLICES.id), b"")
 
             async def all_is_heard() -> bool:
-                return seen.unheard() == set()
+                return seen.unlisted() == set()
 
             await eventually(all_is_heard)
 
@@ -98,4 +98,4 @@ async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) 
 async def test_a_cluster_whose_pods_nobody_watches_is_not_waited_for(bus: Bus) -> None:
     await list_all(bus)
     async with sight(bus) as seen:
-        assert seen.unheard() == set()
+        assert seen.unlisted() == set()

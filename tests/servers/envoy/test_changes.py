@@ -156,7 +156,7 @@ async def test_a_port_that_another_process_holds_is_told_and_harms_nobody_else(w
         holder.bind((address, PORT))
         holder.listen()
         await world.edge.write([one, other])
-        told = {s.load_balancer.ref.name: s.problems async for s in world.edge.settled([one, other])}
+        told = {s.load_balancer.ref.name: s.problems async for s in world.edge.wait_applied([one, other])}
 
         assert told["other"] == {}
         assert told["web"] == {
@@ -165,7 +165,7 @@ async def test_a_port_that_another_process_holds_is_told_and_harms_nobody_else(w
         assert await greeting(address, PORT + 1) == "n1"
 
     assert await world.edge.write([one, other]) is True  # as its port may have become free
-    told = {s.load_balancer.ref.name: s.problems async for s in world.edge.settled([one, other])}
+    told = {s.load_balancer.ref.name: s.problems async for s in world.edge.wait_applied([one, other])}
 
     assert told == {"web": {}, "other": {}}
     assert await greeting(address, PORT) == "n1"
@@ -179,7 +179,7 @@ async def test_what_does_not_settle_is_told_what_it_waits_for(world: World) -> N
     try:
         one = balancer(listener(address, [Node("silent", silent)]))
         await world.edge.write([one])
-        told = [s async for s in world.edge.settled([one], patience=0.5)]
+        told = [s async for s in world.edge.wait_applied([one], patience=0.5)]
     finally:
         dropped.close()
 
@@ -192,7 +192,7 @@ async def test_hundreds_at_once_settle_one_by_one(world: World) -> None:
     wanted = [balancer(listener(world.address(), nodes), name=f"web-{i}") for i in range(200)]
 
     await world.edge.write(wanted)
-    settled = [s async for s in world.edge.settled(wanted, patience=20)]
+    settled = [s async for s in world.edge.wait_applied(wanted, patience=20)]
 
     assert len(settled) == 200
     assert [s for s in settled if s.problems] == []

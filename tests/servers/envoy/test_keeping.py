@@ -27,13 +27,13 @@ async def test_a_killed_envoy_is_back_with_what_it_served(world: World, attachme
     nodes, address = await world.nodes(2), world.address()
     one = balancer(listener(address, nodes), listener(address, nodes, "UDP"))
     await world.edge.write([one])
-    [s async for s in world.edge.settled([one])]
+    [s async for s in world.edge.wait_applied([one])]
     (envoy,) = await attachment.found("edge")
     assert isinstance(envoy, Process)
 
     os.kill(envoy.pid, signal.SIGKILL)
     await soon(envoy.ended())
-    told = [s async for s in world.edge.settled([one], patience=10)]
+    told = [s async for s in world.edge.wait_applied([one], patience=10)]
 
     assert told[0].problems == {}
     assert await greeting(address, PORT)
@@ -67,13 +67,13 @@ async def test_a_successor_takes_over_the_running_envoy_and_writes_nothing(
         first = Edge(attachment)
         async with running(first.keep()):
             await first.write([one])
-            [s async for s in first.settled([one])]
+            [s async for s in first.wait_applied([one])]
         (envoy,) = await attachment.found("edge")
         async with talk(place, PORT) as before:
             successor = Edge(Processes(tmp_path / "envoys", program=tmp_path / "envoy"))
             async with running(successor.keep()):
                 assert await soon(successor.write([one])) is False
-                assert [s.problems async for s in successor.settled([one])] == [{}]
+                assert [s.problems async for s in successor.wait_applied([one])] == [{}]
                 assert not await successor.outdated()
                 (tmp_path / "envoy").rename(tmp_path / "envoy-of-yesterday")
                 shutil.copy(tmp_path / "envoy-of-yesterday", tmp_path / "envoy")
@@ -84,7 +84,7 @@ async def test_a_successor_takes_over_the_running_envoy_and_writes_nothing(
                 assert found.pid == envoy.pid
                 assert await before.echo()
                 assert await soon(successor.write([])) is True
-                assert [s async for s in successor.settled([])] == []
+                assert [s async for s in successor.wait_applied([])] == []
     finally:
         await node.stop()
         await end_all(attachment)
@@ -99,11 +99,11 @@ async def test_after_both_have_died_the_last_files_are_served_at_once(
         first = Edge(attachment)
         async with running(first.keep()):
             await first.write([one])
-            [s async for s in first.settled([one])]
+            [s async for s in first.wait_applied([one])]
         await end_all(attachment)
         with_nobody_to_tell_it = Edge(attachment)
         async with running(with_nobody_to_tell_it.keep()):
-            assert [s.problems async for s in with_nobody_to_tell_it.settled([one], 10)] == [{}]
+            assert [s.problems async for s in with_nobody_to_tell_it.wait_applied([one], 10)] == [{}]
             assert await greeting(place, PORT) == "n1"
     finally:
         await node.stop()
@@ -115,7 +115,7 @@ async def test_a_replacement_refuses_no_connection_and_cuts_none(world: World, a
     nodes, address = await world.nodes(2), world.address()
     one = balancer(listener(address, nodes))
     await world.edge.write([one])
-    [s async for s in world.edge.settled([one])]
+    [s async for s in world.edge.wait_applied([one])]
     (old,) = await attachment.found("edge")
 
     async with counting(address, PORT) as count:
@@ -127,7 +127,7 @@ async def test_a_replacement_refuses_no_connection_and_cuts_none(world: World, a
             assert [e.generation for e in await attachment.found("edge")] == [1, 2]
             more = balancer(listener(address, nodes), listener(address, nodes, port=PORT + 1))
             await world.edge.write([more])  # goes to the new one
-            assert [s.problems async for s in world.edge.settled([more])] == [{}]
+            assert [s.problems async for s in world.edge.wait_applied([more])] == [{}]
             assert await greeting(address, PORT + 1)
         await soon(old.ended())
         await count.further(50)
@@ -146,7 +146,7 @@ async def test_a_successor_ends_what_was_being_replaced(
         first = Edge(attachment)
         async with running(first.keep()):
             await first.write([one])
-            [s async for s in first.settled([one])]
+            [s async for s in first.wait_applied([one])]
             async with talk(place, PORT):
                 await first.replace()
                 assert len(await attachment.found("edge")) == 2
@@ -175,11 +175,11 @@ async def test_an_envoy_that_does_not_start_is_tried_again(
     try:
         async with running(edge.keep()):
             await soon(edge.write([one]))
-            told = [s async for s in edge.settled([one], patience=0.3)]
+            told = [s async for s in edge.wait_applied([one], patience=0.3)]
             assert told[0].problems == {"8080/TCP": "Envoy is being started"}
             broken.unlink()
             broken.symlink_to(tmp_path / "envoy")
-            assert [s.problems async for s in edge.settled([one], patience=20)] == [{}]
+            assert [s.problems async for s in edge.wait_applied([one], patience=20)] == [{}]
     finally:
         await end_all(attachment)
 
@@ -199,7 +199,7 @@ async def test_where_no_more_files_can_be_watched_it_does_without(
             await soon(edge.write([one]))
             (envoy,) = await attachment.found("edge")
             await envoy.end()
-            assert [s.problems async for s in edge.settled([one], 20)] == [{}]
+            assert [s.problems async for s in edge.wait_applied([one], 20)] == [{}]
             assert await datagram(place, PORT)
             assert await edge.write([one]) is False
     finally:
@@ -219,7 +219,7 @@ async def test_edges_stand_beside_each_other(
             for edge, place in zip(both, places, strict=True):
                 wanted = [balancer(listener(place, [node]))]
                 await edge.write(wanted)
-                assert [s.problems async for s in edge.settled(wanted, 10)] == [{}]
+                assert [s.problems async for s in edge.wait_applied(wanted, 10)] == [{}]
             assert await attachment.names() == ["one", "two"]
             assert [await greeting(place, PORT) for place in places] == ["n1", "n1"]
     finally:
@@ -263,7 +263,7 @@ async def test_the_admin_socket_is_found_however_long_its_folder_is(
         async with running(edge.keep()):
             one = balancer(listener(place, []))
             await soon(edge.write([one]))
-            assert [s.problems async for s in edge.settled([one], 10)] == [{}]
+            assert [s.problems async for s in edge.wait_applied([one], 10)] == [{}]
     finally:
         for envoy in await Processes(deep).found("edge"):
             await envoy.end()
@@ -278,7 +278,7 @@ async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
         first = Edge(attachment)
         async with running(first.keep()):
             await first.write([one])
-            [s async for s in first.settled([one])]
+            [s async for s in first.wait_applied([one])]
         files = {**await attachment.kept("edge"), **replacing.NO_LISTENERS}
         await attachment.start(Order(name="edge", generation=2, files=files))
         async with talk(place, PORT) as before:

@@ -25,7 +25,7 @@ class World:
         """Have exactly these served, as one load balancer, and wait for it. Returns its problems."""
         one = balancer(*listeners)
         await self.edge.write([one])
-        settled = [settled async for settled in self.edge.settled([one], patience)]
+        settled = [settled async for settled in self.edge.wait_applied([one], patience)]
         assert [s.load_balancer for s in settled] == [one]
         return dict(settled[0].problems)
 

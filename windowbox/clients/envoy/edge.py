@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _SHORT_LIFE = 5.0
 """Seconds. An Envoy that ends sooner is likely to do so again."""
 _LONGEST_PAUSE = 10.0
-_DIGESTION = 1.0
+_PROCESSING = 1.0
 _HASTE = 4.0
 """Seconds after a change in which endpoints that do not answer are asked often."""
 
@@ -38,7 +38,7 @@ class About(NamedTuple):
 
 
 class Edge:
-    """One name's Envoy. `write` tells it what to serve, `settled` when it does; `keep` keeps it running.
+    """One name's Envoy. `write` tells it what to serve, `wait_applied` when it does; `keep` keeps it running.
 
     What is served is known from the files of the Envoy itself, so that a successor of this process goes on
     where it ended.
@@ -67,7 +67,7 @@ class Edge:
         self._leaving: asyncio.Queue[Running] = asyncio.Queue()
         self._prepared: set[str] = set()
         self._unprepared: dict[str, str] = {}
-        self._settling = ApplyTracker()
+        self._tracker = ApplyTracker()
         self._generation = 0
         self._without_files = False
         self._hasty = asyncio.Event()
@@ -85,7 +85,7 @@ class Edge:
                     await self._until_ended()
                     logger.warning("%s: Envoy has ended; starting it again", self.name)
                 except WindowboxError as error:
-                    self._settling.failure = f"Envoy does not start: {error}"
+                    self._tracker.failure = f"Envoy does not start: {error}"
                     logger.error("%s: Envoy does not start: %s", self.name, error)
                 lived = asyncio.get_running_loop().time() - begun
                 failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
@@ -112,21 +112,21 @@ class Edge:
                 await self._tell(before, after, steps)
             return bool(steps)
 
-    def settled(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Applied]:
+    def wait_applied(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Applied]:
         """Each load balancer of those last written, as soon as it serves or it is known why it does not."""
-        return self._settling.settled(wanted, patience, lambda: self._serving, self._unprepared)
+        return self._tracker.wait_applied(wanted, patience, lambda: self._serving, self._unprepared)
 
-    async def taken(self, patience: float = 3.0) -> bool:
+    async def wait_accepted(self, patience: float = 3.0) -> bool:
         """Wait until Envoy has done what was last written, also with what was taken away."""
-        return await self._settling.taken(patience, lambda: self._serving)
+        return await self._tracker.wait_accepted(patience, lambda: self._serving)
 
-    async def digested(self) -> None:
+    async def wait_processed(self) -> None:
         """Wait a while until Envoy has done with what was written last.
 
         It reads all anew for each file that is written, also if there is a newer one already: of a thousand
         listeners, that takes it longer than us.
         """
-        await self._settling.digest(_DIGESTION, lambda: self._serving)
+        await self._tracker.wait_processed(_PROCESSING, lambda: self._serving)
 
     async def end(self) -> None:
         """End its Envoy for good. Nobody may keep it running meanwhile."""
@@ -148,7 +148,7 @@ class Edge:
             except BaseException:
                 await new.end()
                 raise
-            self._settling.take_over(told)
+            self._tracker.take_over(told)
             self._serve(new)
             self._replaced.set()
             if old is not None:
@@ -196,11 +196,11 @@ class Edge:
             self._known.set()
             if found:
                 newest = found[-1]
-                self._settling.take_over(told)
+                self._tracker.take_over(told)
             else:
                 self._generation = self._generation or 1
                 newest = await self._start(self._generation)
-                self._settling.begin_anew(told)
+                self._tracker.begin_anew(told)
             self._prepared.clear()
             await self._prepare({one.address for one in told.published})
             self._serve(newest)
@@ -225,7 +225,7 @@ class Edge:
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation
-        self._settling.failure = ""
+        self._tracker.failure = ""
         self._ended_by_us = False
         self.running.set()
         self._on_start()
@@ -285,7 +285,7 @@ class Edge:
     async def _tell(
         self, before: Configuration, after: Configuration, steps: Sequence[Mapping[str, bytes]]
     ) -> None:
-        self._settling.expect(before, after)
+        self._tracker.expect(before, after)
         self._told = after
         if self._attachment.fixed_ports and set(before.published) != set(after.published):
             await self._end()
@@ -317,7 +317,7 @@ class Edge:
     def _again(self, after: Configuration) -> list[dict[str, bytes]]:
         # What was refused is tried again when the file is written again, and not before.
         listeners = {bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}
-        return [listeners] if self._settling.refused else []
+        return [listeners] if self._tracker.refused else []
 
     async def _end(self) -> None:
         # `keep` sees the end, and starts another with the new ports.

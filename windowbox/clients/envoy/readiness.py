@@ -19,7 +19,7 @@ _AT_ONCE = 64
 _CONNECT_TIMEOUT = 1.0
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
-_FIRST_BITE = 0.005
+_FIRST_PAUSE = 0.005
 _ASKING = 0.3
 """Seconds that endpoints have to answer before new ones come along. Who is dead must not hold up others."""
 _UNASKED = 0.03
@@ -52,7 +52,7 @@ class ApplyTracker:
     def __init__(self) -> None:
         self.refused: dict[str, str] = {}
         """Listeners that Envoy has turned down, and what it said."""
-        self.digested = True
+        self.processed = True
         """Whether Envoy is known to have done with what was written last, be it taken or refused."""
         self.failure = ""
         """Why there is no Envoy, if it does not start."""
@@ -64,7 +64,7 @@ class ApplyTracker:
 
     def expect(self, before: Configuration, after: Configuration) -> None:
         """From now on, `after` is to be served, by an Envoy that was told `before`."""
-        self._told, self.digested = after, False
+        self._told, self.processed = after, False
         old, new = before.listeners, after.listeners
         self._unproven &= new.keys()
         self._unproven |= {name for name, listener in new.items() if old.get(name) != listener}
@@ -83,9 +83,9 @@ class ApplyTracker:
     def take_over(self, told: Configuration) -> None:
         """An Envoy that was told this before is running: what it serves is not proven again."""
         self.expect(told, told)
-        self._rejections, self.digested = -1, True
+        self._rejections, self.processed = -1, True
 
-    async def settled(
+    async def wait_applied(
         self,
         wanted: Collection[LoadBalancer],
         patience: float,
@@ -117,7 +117,7 @@ class ApplyTracker:
         finally:
             await proofs.stop()
 
-    async def taken(self, patience: float, serving: Callable[[], Running | None]) -> bool:
+    async def wait_accepted(self, patience: float, serving: Callable[[], Running | None]) -> bool:
         """Wait until the Envoy has done what it was told. False if it has not after `patience`."""
         pause = _SHORTEST_PAUSE
         limit = asyncio.get_running_loop().time() + patience
@@ -130,23 +130,23 @@ class ApplyTracker:
             pause = min(_LONGEST_PAUSE, pause * 2)
         return False
 
-    async def digest(self, patience: float, serving: Callable[[], Running | None]) -> None:
+    async def wait_processed(self, patience: float, serving: Callable[[], Running | None]) -> None:
         """Wait until the Envoy has read what it was told, be it taken or refused, and asked its endpoints.
 
         While it reads, it hears no answers: endpoints that were just asked would seem not to answer in time.
         """
         read = False
-        pause = _FIRST_BITE
+        pause = _FIRST_PAUSE
         with contextlib.suppress(TimeoutError, TransientError):
             async with asyncio.timeout(patience) as limit:
-                while not self.digested and (running := serving()) is not None:
+                while not self.processed and (running := serving()) is not None:
                     await asyncio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
                     if not read and await self._has_read(running):
                         read = True
                         limit.reschedule(asyncio.get_running_loop().time() + _ASKING)
-                    self.digested = self.digested or (read and not await admin.warming(running))
-        self.digested = self.digested or read
+                    self.processed = self.processed or (read and not await admin.warming(running))
+        self.processed = self.processed or read
 
     async def _has_read(self, running: Running) -> bool:
         files = (self._told.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
@@ -186,7 +186,7 @@ class ApplyTracker:
             return self.failure or _STARTING, frozenset()
         late = await self._not_taken(running, standing)
         warming = await admin.warming(running) if standing.warming and not late else frozenset()
-        self.digested = not late and not warming
+        self.processed = not late and not warming
         return late, warming
 
     async def _not_taken(self, running: Running, standing: admin.Standing) -> str | None:

@@ -153,7 +153,7 @@ async def look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None 
 
 
 async def _look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None) -> Look:
-    edge = await status.asked(bus, subjects.key(only) if only else None)
+    edge = await status.query(bus, subjects.key(only) if only else None)
     states = {key: state async for key, state in _states(bus)}
     balancers = [
         await _balancer(bus, _Seen(ref, service, demand_in(ref.cluster, service, settings)), states, edge)

@@ -65,8 +65,10 @@ class AddressStore:
         """Follow what others write, for ever."""
         await self.bucket.run()
 
-    def on_change(self, act: Callable[[], None]) -> None:
+    def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Call `act` after each change, and whenever all entries are known. Returns what ends that."""
         self._listeners.append(act)
+        return lambda: self._listeners.remove(act)
 
     async def ready(self) -> None:
         """Wait until all entries are known; Unreachable if that takes too long."""
@@ -190,7 +192,7 @@ class AddressStore:
         return self._doubt > 0 and not self.settled()
 
     def needs_adoption(self) -> bool:
-        """Whether the holder of the lease `edge` is to call `adopt_all`."""
+        """Whether the holder of the lease `addresses` is to call `adopt_all`."""
         return self.complete.is_set() and not self.settled()
 
     async def adopt_all(self, claims: Iterable[Claim]) -> Released:

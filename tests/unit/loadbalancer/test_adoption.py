@@ -8,7 +8,7 @@ from tests.support.lbobjects import HTTP, service
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.edge.adoption import claim
+from workers.loadbalancer.service.adoption import claim
 
 SHOWN = {"loadBalancer": {"ingress": [{"ip": "10.0.0.20"}]}}
 DIRECT = LoadBalancerSettings(direct=("runtime",))

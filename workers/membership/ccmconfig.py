@@ -1,4 +1,4 @@
-"""What the configuration of cloud-controller-manager-local says, for those who put us in its place."""
+"""The configuration file of cloud-controller-manager-local, for installations that replace it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN = 1.0
 
 
 @dataclass(frozen=True)
-class TakenOver:
+class CcmConfig:
     """The settings, and where the machines of the runtime cluster are, should they be Pods of another."""
 
     settings: LoadBalancerSettings
@@ -28,15 +28,15 @@ class TakenOver:
     machines: MachinePlace | None = None
 
 
-def taken_over(settings: LoadBalancerSettings) -> TakenOver:
+def applied(settings: LoadBalancerSettings) -> CcmConfig:
     """The settings, with what the file says that `cloud_config` names."""
     if settings.cloud_config is None:
-        return TakenOver(settings)
+        return CcmConfig(settings)
     config = cloudconfig.load(settings.cloud_config)
     if config.load_balancer.image:
         settings = settings.model_copy(update={"image": config.load_balancer.image})
     if config.runtime_cluster is None:
-        return TakenOver(settings)
+        return CcmConfig(settings)
     namespace = config.runtime_cluster.namespace
     infrastructure = Member(
         id=_INFRASTRUCTURE,
@@ -45,7 +45,7 @@ def taken_over(settings: LoadBalancerSettings) -> TakenOver:
         namespace=namespace,
         origin="settings",
     )
-    return TakenOver(settings, infrastructure, MachinePlace(cluster=_INFRASTRUCTURE, namespace=namespace))
+    return CcmConfig(settings, infrastructure, MachinePlace(cluster=_INFRASTRUCTURE, namespace=namespace))
 
 
 async def join(registry: Registry, member: Member) -> None:

@@ -24,7 +24,7 @@ from windowbox.errors import Conflict, Malformed
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import PODS, ObjectRef
 from windowbox.sandbox import certificates, controlplane
-from workers.edge import takeover
+from workers.membership import ccmconfig
 
 NAMESPACE = "infra-takeover"
 _RBAC = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
@@ -38,18 +38,18 @@ def settings(folder: Path, text: str) -> LoadBalancerSettings:
 
 @rule("LB-8-config")
 def test_the_file_of_a_runtime_cluster_brings_its_image(tmp_path: Path) -> None:
-    found = takeover.taken_over(settings(tmp_path, "loadBalancer:\n  image: theirs/envoy:2\n"))
+    found = ccmconfig.applied(settings(tmp_path, "loadBalancer:\n  image: theirs/envoy:2\n"))
     assert found.settings.image == "theirs/envoy:2"
     assert (found.infrastructure, found.machines) == (None, None)
 
 
 def test_without_a_file_the_settings_stay_as_they_are() -> None:
-    assert takeover.taken_over(LoadBalancerSettings()) == takeover.TakenOver(LoadBalancerSettings())
+    assert ccmconfig.applied(LoadBalancerSettings()) == ccmconfig.CcmConfig(LoadBalancerSettings())
 
 
 def test_a_field_that_nobody_knows_is_named(tmp_path: Path) -> None:
     with pytest.raises(Malformed, match=r"loadBalancer\.imgae"):
-        takeover.taken_over(settings(tmp_path, "loadBalancer:\n  imgae: theirs/envoy:2\n"))
+        ccmconfig.applied(settings(tmp_path, "loadBalancer:\n  imgae: theirs/envoy:2\n"))
 
 
 @rule("LB-8-config")
@@ -58,7 +58,7 @@ async def test_the_machines_of_a_shoot_are_followed_with_rights_in_their_namespa
 ) -> None:
     kubeconfig = _limited(control_plane, tmp_path)
     text = f"runtimeCluster:\n  namespace: {NAMESPACE}\n  kubeconfig: {kubeconfig}\n"
-    found = takeover.taken_over(settings(tmp_path, text))
+    found = ccmconfig.applied(settings(tmp_path, text))
     assert found.infrastructure
     assert found.machines == MachinePlace(cluster=found.infrastructure.id, namespace=NAMESPACE)
     files = {found.infrastructure.id: kubeconfig}
@@ -68,7 +68,7 @@ async def test_the_machines_of_a_shoot_are_followed_with_rights_in_their_namespa
     ):
         await _machine(api, NAMESPACE)
         watching = Watching(bus, leases := Leases(bus, "watcher"), opened, registry, ())
-        work = (registry.run(), leases.run(), watching.run(), takeover.join(registry, found.infrastructure))
+        work = (registry.run(), leases.run(), watching.run(), ccmconfig.join(registry, found.infrastructure))
         async with running(*work):
             await eventually(lambda: _seen(bus, found.infrastructure, NAMESPACE))
         assert not await _seen(bus, found.infrastructure, "default")

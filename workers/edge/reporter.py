@@ -1,0 +1,136 @@
+"""Reports: states of load balancers in the bucket `edges`, and a wish for each Service that has a new one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+
+from bus import subjects
+from bus.messages import Reason, Wish
+from bus.queue import Queue
+from windowbox.clients.envoy.edge import Edge
+from windowbox.clients.envoy.readiness import Applied
+from windowbox.errors import WindowboxError
+from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.refs import ObjectRef
+from workers.edge.retries import Retries
+from workers.loadbalancer.edgestate import EdgeState, States
+
+logger = logging.getLogger(__name__)
+
+_RETRY = 1.0
+
+
+class StateReporter:
+    """Observes how Envoy applies load balancers, and reports it, for one term of the lease."""
+
+    def __init__(
+        self,
+        states: States,
+        queue: Queue,
+        group: asyncio.TaskGroup,
+        no_backends: Callable[[str], str],
+        changed: Callable[[], None],
+    ) -> None:
+        self.served: Mapping[ObjectRef, LoadBalancer] = {}
+        """All load balancers of the edge, as they were written last."""
+        self._states = states
+        self._queue = queue
+        self._group = group
+        self._no_backends = no_backends
+        self._changed = changed
+        self._observed: dict[ObjectRef, LoadBalancer] = {}
+        """Those whose state is known or being found out."""
+        self._reported: dict[ObjectRef, EdgeState] = {}
+        self._notified: set[ObjectRef] = set()
+        """The Services that were requeued at least once in this term."""
+        self._withdrawn: set[ObjectRef] = set()
+        """The Services that are served no longer, and were not requeued since."""
+        self._retries = Retries(self._observe_again)
+
+    def serve(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> None:
+        """Report on these, and on no others: what is being observed of others is not reported any more."""
+        self.served = load_balancers
+        for ref in (self._observed.keys() | self._reported.keys() | self._notified) - load_balancers.keys():
+            self._observed.pop(ref, None)
+            self._reported.pop(ref, None)
+            self._notified.discard(ref)
+            self._retries.succeeded(ref)
+
+    def withdrawn(self) -> bool:
+        """Whether there are Services left to tell that they are served no longer."""
+        self._withdrawn = (self._withdrawn | self._states.known()) - self.served.keys()
+        return bool(self._withdrawn)
+
+    async def withdraw(self) -> None:
+        """Remove the states of load balancers that are served no longer, and requeue their Services."""
+        for ref in sorted(self._withdrawn):
+            await self._states.remove(ref)
+            await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
+            self._withdrawn.discard(ref)
+
+    def observe(self, edge: Edge, load_balancers: Collection[LoadBalancer]) -> None:
+        """Find out in the background whether Envoy serves those that have changed."""
+        changed = [one for one in load_balancers if self._observed.get(one.ref) != one]
+        if changed:
+            self._observed |= {one.ref: one for one in changed}
+            self._group.create_task(self._follow(edge, changed), name="edge: observe")
+
+    def observe_all_again(self) -> None:
+        """An Envoy has started, or the bus has lost states."""
+        self._observed.clear()
+        self._changed()
+
+    def on_state(self, key: str, state: bytes | None) -> None:
+        """See that the bucket holds the states that were reported last and no others, whoever wrote it."""
+        ref = subjects.ref(key)
+        reported = self._reported.get(ref)
+        outdated = state and reported and not EdgeState.model_validate_json(state).same(reported)
+        if outdated or (ref in self.served) != bool(state):
+            self._observe_again(ref)
+
+    def _observe_again(self, ref: ObjectRef) -> None:
+        self._observed.pop(ref, None)
+        self._changed()
+
+    async def _follow(self, edge: Edge, changed: Collection[LoadBalancer]) -> None:
+        try:
+            async for applied in edge.wait_applied(changed):
+                # One that has changed again meanwhile is observed by another task.
+                if self._observed.get(applied.load_balancer.ref) is applied.load_balancer:
+                    await self._report(applied)
+        except WindowboxError as error:
+            logger.info("edge: %s", error)
+            self._observed = {ref: one for ref, one in self._observed.items() if one not in changed}
+            asyncio.get_running_loop().call_later(_RETRY, self._changed)
+
+    async def _report(self, applied: Applied) -> None:
+        ref = applied.load_balancer.ref
+        state = self._reported[ref] = _state(applied, self._no_backends(ref.cluster))
+        new = not state.same(self._states.of(ref))
+        if new:
+            self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
+            await self._states.put(ref, state)
+        # The holder of the lease before may have died before it requeued the Service.
+        if new or ref not in self._notified:
+            await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
+            self._notified.add(ref)
+        if applied.problems:
+            self._retries.failed(ref)  # no event tells when a port that another process holds is free
+        else:
+            self._retries.succeeded(ref)
+
+
+def _state(applied: Applied, no_backends: str) -> EdgeState:
+    balancer = applied.load_balancer
+    names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
+    return EdgeState(
+        uid=balancer.uid,
+        digest=balancer.digest,
+        since=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        problems=dict(applied.problems),
+        backends=tuple(names),
+        lacking="" if names or not balancer.listeners else no_backends,
+    )

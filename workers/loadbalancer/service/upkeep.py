@@ -1,0 +1,136 @@
+"""Upkeep of allocations: adoption of addresses in use, garbage collection, and the queue for addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import UTC, datetime
+
+from bus import subjects
+from bus.connection import Bus
+from bus.messages import Reason, Wish
+from bus.pool import backoff
+from bus.queue import Queue
+from bus.registry import Registry
+from bus.views import View
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import WindowboxError
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.service.adoption import Adoption
+from workers.loadbalancer.spec import selection
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_INTERVAL = 60.0
+_RETRY = 1.0
+_RETRY_LATER = 5.0
+"""Seconds until adoption is tried again while new addresses can be allocated all the same."""
+
+
+class AddressUpkeep:
+    """Keeps the address store in line with the Services. For the holder of the lease `addresses`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        clusters: Clusters,
+        registry: Registry,
+        store: AddressStore,
+        settings: LoadBalancerSettings,
+        queue: Queue,
+    ) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._registry = registry
+        self._store = store
+        self._settings = settings
+        self._queue = queue
+
+    async def run(self) -> None:
+        """Do it until cancelled."""
+        changed, incomplete = asyncio.Event(), asyncio.Event()
+        services: View[bool] = View(self._bus, SERVICES.id, self._is_ours)
+
+        def on_change() -> None:
+            changed.set()
+            if self._store.needs_adoption():
+                incomplete.set()
+
+        end = self._store.on_change(on_change)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(services.run(), name="addresses: services")
+                group.create_task(self._adopt(incomplete), name="addresses: adopt")
+                group.create_task(self._wake(changed), name="addresses: wake")
+                group.create_task(self._sweep(services), name="addresses: sweep")
+        finally:
+            end()
+
+    async def _adopt(self, incomplete: asyncio.Event) -> None:
+        """Learn which addresses are in use: at the beginning, and whenever the bus has forgotten it.
+
+        Clusters that do not answer take their time; nothing else waits for them.
+        """
+        adoption = Adoption(self._bus, self._store, self._clusters, self._registry, self._settings)
+        incomplete.set()
+        while True:
+            await incomplete.wait()
+            incomplete.clear()
+            try:
+                for ref in await adoption.adopt():
+                    await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
+            except WindowboxError as error:
+                logger.warning("addresses: %s", error)
+                await asyncio.sleep(_RETRY_LATER if self._store.settled() else _RETRY)
+                incomplete.set()
+
+    async def _wake(self, changed: asyncio.Event) -> None:
+        """Requeue Services that wait although there is an address for them: the worker that was to do it may
+        have died, or have looked a moment before they began to wait."""
+        woken: set[ObjectRef] = set()
+        failures = 0
+        while True:
+            changed.clear()
+            servable = set(self._store.servable())
+            try:
+                for ref in sorted(servable - woken):
+                    # Not `remind`: the wish that is there may be of a run that has just found no address.
+                    await self._queue.requeue(subjects.key(ref), Wish(reason=Reason.ADDRESS))
+            except WindowboxError as error:
+                failures += 1
+                logger.info("addresses: %s", error)
+                await asyncio.sleep(backoff(failures, first=0.2, longest=10))
+                continue
+            woken, failures = servable, 0
+            await changed.wait()
+
+    async def _sweep(self, services: View[bool]) -> None:
+        """Look now and then for addresses that are held for no Service any more."""
+        await services.complete.wait()
+        await self._registry.complete.wait()
+        while True:
+            with contextlib.suppress(WindowboxError):
+                if self._store.settled():
+                    for ref in self._overdue(services):
+                        await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
+            await asyncio.sleep(_SWEEP_INTERVAL)
+
+    def _overdue(self, services: View[bool]) -> list[ObjectRef]:
+        """Services whose addresses were kept long enough, and those that are no load balancers any more."""
+        expired = [kept.ref for kept in self._store.expired(datetime.now(UTC).timestamp())]
+        holding = [holder.ref for _, holder in self._store.holders() if not holder.until]
+        # Of clusters that the bus does not know all Services of, any may still be there.
+        unlisted = {RUNTIME, *self._registry.served()} - services.listed
+        orphans = [
+            ref
+            for ref in [*holding, *self._store.waiting()]
+            if ref.cluster not in unlisted and services.get(ref) is None
+        ]
+        return list(dict.fromkeys([*expired, *orphans]))
+
+    def _is_ours(self, _: ObjectRef, service: Object) -> bool | None:
+        return True if selection.wants(service, self._settings.classes) and not service.deleting else None
