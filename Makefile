@@ -63,6 +63,7 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
 	$(BIN)/python -m windowbox.rbac > deploy/rbac.yaml
 	$(BIN)/python -m windowbox.commands.settings_page
+	$(BIN)/python -m windowbox.commands.kinds_page
 
 coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
 	$(BIN)/python -m tests.support.coverage_page

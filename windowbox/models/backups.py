@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from windowbox.models.definitions import AGE, REGION, TYPE, Column, Definition, state
 from windowbox.models.extensions import ExtensionSpec, ExtensionStatus, Raw, SecretReference
+from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES
 
 
 class BackupBucketSpec(ExtensionSpec):
@@ -22,3 +24,21 @@ class BackupEntrySpec(ExtensionSpec):
     region: str
     secret_ref: SecretReference
     """The Secret with the credentials for the bucket."""
+
+
+DEFINITIONS = (
+    Definition(
+        resource=BACKUP_BUCKETS,
+        description="A place for the backups of etcd.",
+        spec=BackupBucketSpec,
+        status=BackupBucketStatus,
+        columns=(TYPE, REGION, state("State"), AGE),
+    ),
+    Definition(
+        resource=BACKUP_ENTRIES,
+        description="The backups of one etcd in a bucket.",
+        spec=BackupEntrySpec,
+        status=ExtensionStatus,
+        columns=(TYPE, REGION, Column("Bucket", ".spec.bucketName"), state("State"), AGE),
+    ),
+)

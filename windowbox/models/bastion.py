@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from windowbox.models.definitions import AGE, Column, Definition
 from windowbox.models.extensions import (
     ATOMIC,
     Bytes,
@@ -12,6 +13,7 @@ from windowbox.models.extensions import (
     LoadBalancerIngress,
     Part,
 )
+from windowbox.models.refs import BASTIONS
 
 
 class IPBlock(Part):
@@ -33,3 +35,18 @@ class BastionSpec(ExtensionSpec):
 class BastionStatus(ExtensionStatus):
     ingress: LoadBalancerIngress | None = None
     """Where to connect to."""
+
+
+DEFINITIONS = (
+    Definition(
+        resource=BASTIONS,
+        description="A machine of a Shoot that can be reached from outside.",
+        spec=BastionSpec,
+        status=BastionStatus,
+        columns=(
+            Column("IP", ".status.ingress.ip"),
+            Column("Hostname", ".status.ingress.hostname"),
+            AGE,
+        ),
+    ),
+)

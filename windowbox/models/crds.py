@@ -1,195 +1,32 @@
-"""The CustomResourceDefinitions of the kinds we serve, made from our own models.
+"""The CustomResourceDefinitions of the kinds that the models list as `DEFINITIONS`.
 
 `python -m windowbox.models.crds` writes them to `deploy/crds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from windowbox.models.backups import BackupBucketSpec, BackupBucketStatus, BackupEntrySpec
-from windowbox.models.bastion import BastionSpec, BastionStatus
-from windowbox.models.dnsrecord import DNSRecordSpec, DNSRecordStatus
-from windowbox.models.exposure import ExposureSpec, ExposureStatus
-from windowbox.models.extensions import ExtensionSpec, ExtensionStatus, Part, Raw
-from windowbox.models.infrastructure import InfrastructureSpec, InfrastructureStatus
-from windowbox.models.ippool import IPPoolSpec
-from windowbox.models.managedresources import ManagedResourceSpec, ManagedResourceStatus
-from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec, OperatingSystemConfigStatus
-from windowbox.models.refs import (
-    BACKUP_BUCKETS,
-    BACKUP_ENTRIES,
-    BASTIONS,
-    CLUSTERS,
-    DNSRECORDS,
-    EXPOSURES,
-    EXTENSIONS,
-    INFRASTRUCTURES,
-    IP_POOLS,
-    MANAGED_RESOURCES,
-    OPERATING_SYSTEM_CONFIGS,
-    Resource,
-)
+from windowbox import models
+from windowbox.models.definitions import Definition
+from windowbox.models.extensions import Part
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "deploy" / "crds"
 
 Schema = dict[str, Any]
 
 
-class ClusterSpec(Part):
-    cloud_profile: Raw
-    """The CloudProfile of the Shoot, as it is in the garden."""
-    seed: Raw | None = None
-    """The Seed of the Shoot. Absent where a Shoot hosts itself."""
-    shoot: Raw
-    """The Shoot, as it is in the garden."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of `kubectl get`."""
-
-    name: str
-    path: str
-    type: str = "string"
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """All that a CustomResourceDefinition is made from."""
-
-    resource: Resource
-    description: str
-    spec: type[Part]
-    columns: tuple[Column, ...]
-    status: type[Part] | None = None
-    short_names: tuple[str, ...] = ()
-    spec_required: bool = True
-
-
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
-
-_TYPE, _REGION = Column("Type", ".spec.type"), Column("Region", ".spec.region")
-
-
-def _state(name: str) -> Column:
-    return Column(name, ".status.lastOperation.state")
-
-
-DEFINITIONS = (
-    Definition(
-        resource=BACKUP_BUCKETS,
-        description="A place for the backups of etcd.",
-        spec=BackupBucketSpec,
-        status=BackupBucketStatus,
-        short_names=("bb",),
-        columns=(_TYPE, _REGION, _state("State"), _AGE),
-    ),
-    Definition(
-        resource=BACKUP_ENTRIES,
-        description="The backups of one etcd in a bucket.",
-        spec=BackupEntrySpec,
-        status=ExtensionStatus,
-        short_names=("be",),
-        columns=(_TYPE, _REGION, Column("Bucket", ".spec.bucketName"), _state("State"), _AGE),
-    ),
-    Definition(
-        resource=BASTIONS,
-        description="A machine of a Shoot that can be reached from outside.",
-        spec=BastionSpec,
-        status=BastionStatus,
-        columns=(
-            Column("IP", ".status.ingress.ip"),
-            Column("Hostname", ".status.ingress.hostname"),
-            _AGE,
-        ),
-    ),
-    Definition(
-        resource=CLUSTERS,
-        description="What extensions may know of a Shoot. Its name is the namespace of their objects.",
-        spec=ClusterSpec,
-        columns=(_AGE,),
-    ),
-    Definition(
-        resource=DNSRECORDS,
-        description="A name that should resolve.",
-        spec=DNSRecordSpec,
-        status=DNSRecordStatus,
-        short_names=("dns",),
-        columns=(
-            _TYPE,
-            Column("Domain Name", ".spec.name"),
-            Column("Record Type", ".spec.recordType"),
-            _state("Status"),
-            _AGE,
-        ),
-    ),
-    Definition(
-        resource=EXPOSURES,
-        description="The way to the API server of a Shoot that hosts itself.",
-        spec=ExposureSpec,
-        status=ExposureStatus,
-        short_names=("exp",),
-        columns=(
-            _TYPE,
-            Column("IP", ".status.ingress[0].ip"),
-            Column("Hostname", ".status.ingress[0].hostname"),
-            _state("Status"),
-            _AGE,
-        ),
-    ),
-    Definition(
-        resource=EXTENSIONS,
-        description="Something that an extension adds to a Shoot, or to a seed.",
-        spec=ExtensionSpec,
-        status=ExtensionStatus,
-        short_names=("ext",),
-        columns=(_TYPE, _state("Status"), _AGE),
-    ),
-    Definition(
-        resource=INFRASTRUCTURES,
-        description="The place where the machines of a Shoot live.",
-        spec=InfrastructureSpec,
-        status=InfrastructureStatus,
-        short_names=("infra",),
-        columns=(_TYPE, _REGION, _state("Status"), _AGE),
-    ),
-    Definition(
-        resource=IP_POOLS,
-        description="Addresses that Calico gives to Pods. Defined here where there is no Calico.",
-        spec=IPPoolSpec,
-        columns=(Column("CIDR", ".spec.cidr"), _AGE),
-    ),
-    Definition(
-        resource=MANAGED_RESOURCES,
-        description="Objects that a resource manager applies.",
-        spec=ManagedResourceSpec,
-        status=ManagedResourceStatus,
-        short_names=("mr",),
-        spec_required=False,
-        columns=(
-            Column("Class", ".spec.class"),
-            *(
-                Column(name, f'.status.conditions[?(@.type=="Resources{name}")].status')
-                for name in ("Applied", "Healthy", "Progressing")
-            ),
-            _AGE,
-        ),
-    ),
-    Definition(
-        resource=OPERATING_SYSTEM_CONFIGS,
-        description="The files and units of a machine.",
-        spec=OperatingSystemConfigSpec,
-        status=OperatingSystemConfigStatus,
-        short_names=("osc",),
-        columns=(_TYPE, Column("Purpose", ".spec.purpose"), _state("Status"), _AGE),
-    ),
-)
+def definitions() -> Iterator[Definition]:
+    """The definitions of all models."""
+    for module in pkgutil.iter_modules(models.__path__):
+        if module.name != "crds":
+            yield from getattr(importlib.import_module(f"{models.__name__}.{module.name}"), "DEFINITIONS", ())
 
 
 def manifest(definition: Definition) -> Schema:
@@ -201,8 +38,8 @@ def manifest(definition: Definition) -> Schema:
         "plural": resource.plural,
         "singular": resource.kind.lower(),
     }
-    if definition.short_names:
-        names["shortNames"] = list(definition.short_names)
+    if resource.short_names:
+        names["shortNames"] = list(resource.short_names)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -234,7 +71,7 @@ def path(definition: Definition) -> Path:
 
 def main() -> None:
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    for definition in DEFINITIONS:
+    for definition in definitions():
         path(definition).write_text(text(definition))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from windowbox.models.definitions import AGE, TYPE, Column, Definition, state
 from windowbox.models.extensions import ExtensionSpec, ExtensionStatus, Int64, SecretReference
+from windowbox.models.refs import DNSRECORDS
 
 
 class DNSRecordSpec(ExtensionSpec):
@@ -24,3 +26,20 @@ class DNSRecordSpec(ExtensionSpec):
 class DNSRecordStatus(ExtensionStatus):
     zone: str | None = None
     """The zone that was written to."""
+
+
+DEFINITIONS = (
+    Definition(
+        resource=DNSRECORDS,
+        description="A name that should resolve.",
+        spec=DNSRecordSpec,
+        status=DNSRecordStatus,
+        columns=(
+            TYPE,
+            Column("Domain Name", ".spec.name"),
+            Column("Record Type", ".spec.recordType"),
+            state("Status"),
+            AGE,
+        ),
+    ),
+)

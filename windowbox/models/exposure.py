@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windowbox.models.definitions import AGE, TYPE, Column, Definition, state
 from windowbox.models.extensions import (
     ExtensionSpec,
     ExtensionStatus,
@@ -10,6 +11,7 @@ from windowbox.models.extensions import (
     ObjectReference,
     Part,
 )
+from windowbox.models.refs import EXPOSURES
 
 
 class NodeAddress(Part):
@@ -34,3 +36,20 @@ class ExposureSpec(ExtensionSpec):
 class ExposureStatus(ExtensionStatus):
     ingress: list[LoadBalancerIngress] | None = None
     """Where the API server is reached."""
+
+
+DEFINITIONS = (
+    Definition(
+        resource=EXPOSURES,
+        description="The way to the API server of a Shoot that hosts itself.",
+        spec=ExposureSpec,
+        status=ExposureStatus,
+        columns=(
+            TYPE,
+            Column("IP", ".status.ingress[0].ip"),
+            Column("Hostname", ".status.ingress[0].hostname"),
+            state("Status"),
+            AGE,
+        ),
+    ),
+)

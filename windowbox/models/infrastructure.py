@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from windowbox.models.definitions import AGE, REGION, TYPE, Definition, state
 from windowbox.models.extensions import Bytes, ExtensionSpec, ExtensionStatus, Part, SecretReference
+from windowbox.models.refs import INFRASTRUCTURES
 
 
 class InfrastructureSpec(ExtensionSpec):
@@ -25,3 +27,14 @@ class InfrastructureStatus(ExtensionStatus):
     """From where the Shoot's machines reach others."""
     networking: Networking | None = None
     nodes_cidr: str | None = Field(None, alias="nodesCIDR")
+
+
+DEFINITIONS = (
+    Definition(
+        resource=INFRASTRUCTURES,
+        description="The place where the machines of a Shoot live.",
+        spec=InfrastructureSpec,
+        status=InfrastructureStatus,
+        columns=(TYPE, REGION, state("Status"), AGE),
+    ),
+)

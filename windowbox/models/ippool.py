@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from windowbox.models.definitions import AGE, Column, Definition
 from windowbox.models.extensions import Part
+from windowbox.models.refs import IP_POOLS
 
 
 class IPPoolSpec(Part):
@@ -10,3 +12,13 @@ class IPPoolSpec(Part):
     ipip_mode: str | None = None
     nat_outgoing: bool | None = None
     node_selector: str | None = None
+
+
+DEFINITIONS = (
+    Definition(
+        resource=IP_POOLS,
+        description="Addresses that Calico gives to Pods. Defined here where there is no Calico.",
+        spec=IPPoolSpec,
+        columns=(Column("CIDR", ".spec.cidr"), AGE),
+    ),
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
+from windowbox.models.definitions import AGE, Column, Definition
 from windowbox.models.extensions import Condition, Int64, ObjectReference, Part, Strings
+from windowbox.models.refs import MANAGED_RESOURCES
 
 
 class SecretName(Part):
@@ -42,3 +44,22 @@ class ManagedResourceStatus(Part):
     observed_generation: Int64 | None = None
     resources: list[ManagedObject] | None = None
     secrets_data_checksum: str | None = None
+
+
+DEFINITIONS = (
+    Definition(
+        resource=MANAGED_RESOURCES,
+        description="Objects that a resource manager applies.",
+        spec=ManagedResourceSpec,
+        status=ManagedResourceStatus,
+        spec_required=False,
+        columns=(
+            Column("Class", ".spec.class"),
+            *(
+                Column(name, f'.status.conditions[?(@.type=="Resources{name}")].status')
+                for name in ("Applied", "Healthy", "Progressing")
+            ),
+            AGE,
+        ),
+    ),
+)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from windowbox.models.definitions import AGE, TYPE, Column, Definition, state
 from windowbox.models.extensions import (
     IMMUTABLE,
     Anything,
@@ -15,6 +16,7 @@ from windowbox.models.extensions import (
     Part,
     SecretReference,
 )
+from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS
 
 
 class FileSecret(Part):
@@ -140,3 +142,14 @@ class OperatingSystemConfigStatus(ExtensionStatus):
     extension_files: list[File] | None = None
     extension_units: list[Unit] | None = None
     in_place_updates: InPlaceUpdatesStatus | None = None
+
+
+DEFINITIONS = (
+    Definition(
+        resource=OPERATING_SYSTEM_CONFIGS,
+        description="The files and units of a machine.",
+        spec=OperatingSystemConfigSpec,
+        status=OperatingSystemConfigStatus,
+        columns=(TYPE, Column("Purpose", ".spec.purpose"), state("Status"), AGE),
+    ),
+)

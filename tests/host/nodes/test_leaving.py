@@ -14,8 +14,8 @@ import pytest
 
 from tests.host.nodes import traces
 from tests.host.nodes.traces import Traces
-from tests.host.sandbox.conftest import CommandLine
 from tests.support import asking, worldwithnodes
+from tests.support.commandline import CommandLine
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.sandbox import belongings, processes
 from windowbox.sandbox import state as states

@@ -13,7 +13,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from tests.host.sandbox.conftest import CommandLine
+from tests.support.commandline import CommandLine
 from windowbox.sandbox import processes
 from windowbox.sandbox import state as states
 from windowbox.sandbox.processes import ProcessId

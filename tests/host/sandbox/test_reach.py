@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.sandbox.conftest import CommandLine
 from tests.host.traffic import addresses as addresses_of_loopback
 from tests.support import asking, webhooks, worldwithnodes
+from tests.support.commandline import CommandLine
 from tests.support.servers import ControlPlane
 from tests.support.webhooks import Escapes
 from windowbox.errors import Malformed

@@ -8,10 +8,11 @@ import yaml
 
 from tests.support.rules import rule
 from windowbox.models import crds
-from windowbox.models.crds import DEFINITIONS, Definition
+from windowbox.models.definitions import Definition
 from windowbox.models.dnsrecord import DNSRecordStatus
 from windowbox.models.refs import IP_POOLS
 
+DEFINITIONS = tuple(crds.definitions())
 GIVEN = Path(__file__).resolve().parents[3].parent / "shared" / "crds"
 
 each = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.resource.kind)

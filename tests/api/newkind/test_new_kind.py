@@ -1,0 +1,131 @@
+"""All that a new kind takes: a package, a model, and a row in the table of kinds. Shown with `pond.diff`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from tests.support.commandline import ROOT, CommandLine
+from tests.support.running import eventually
+from windowbox.clients import kube
+from windowbox.models.objects import Object
+from windowbox.models.refs import Resource
+from windowbox.sandbox import stages
+
+DIFF = Path(__file__).parent / "pond.diff"
+PARTS = ("bus", "deploy", "docs", "patchers", "watchers", "windowbox", "workers")
+PONDS = Resource("extensions.gardener.cloud", "v1alpha1", "ponds", "Pond")
+FROGS = Resource("", "v1", "configmaps", "ConfigMap")
+GENERATED = {
+    "windowbox.models.crds": None,
+    "windowbox.commands.kinds_page": None,
+    "windowbox.commands.settings_page": None,
+    "windowbox.rbac": "deploy/rbac.yaml",
+    "bus.permissions": "deploy/nats/roles.conf",
+}
+"""As `make generate` runs them, each with the file that takes its output."""
+
+
+@pytest.fixture(scope="module")
+def windowbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """The commands of a copy of the code that knows Ponds."""
+    copy = tmp_path_factory.mktemp("copy")
+    for part in PARTS:
+        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["git", "apply", str(DIFF)], cwd=copy, check=True, env={"GIT_CEILING_DIRECTORIES": "/"})
+    home = tmp_path_factory.mktemp("home")
+    made = CommandLine(home, copy, variables={"PYTHONPATH": str(copy)})
+    for module, file in GENERATED.items():
+        command = [sys.executable, "-m", module]
+        said = subprocess.run(
+            command, cwd=copy, env=made.environment(), check=True, stdout=subprocess.PIPE, text=True
+        )
+        if file:
+            (copy / file).write_text(said.stdout)
+    with made.ended():
+        yield made
+
+
+def test_the_diff_is_a_package_a_model_and_a_row() -> None:
+    changed = [
+        line.split()[3].removeprefix("b/") for line in DIFF.read_text().splitlines() if "diff --git" in line
+    ]
+    assert changed == [
+        "windowbox/kinds.py",
+        "windowbox/models/pond.py",
+        "workers/pond/__init__.py",
+        "workers/pond/actuator.py",
+        "workers/pond/pool.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        pytest.param("docs/kinds.md", "| `Pond` | `local` | `pond` | its frogs, in a ConfigMap |", id="page"),
+        pytest.param("docs/settings.md", "configmaps, ", id="watched-owned-kind"),
+        pytest.param("docs/settings.md", "ponds.extensions.gardener.cloud", id="watched-kind"),
+        pytest.param("deploy/rbac.yaml", "- ponds/status", id="rights-of-the-patcher"),
+        pytest.param("deploy/rbac.yaml", "- configmaps", id="rights-to-owned-objects"),
+        pytest.param("deploy/nats/roles.conf", '"trigger.pond.>"', id="wishes"),
+        pytest.param("deploy/nats/roles.conf", "CONSUMER.CREATE.OBJECTS.route-pond", id="routing"),
+        pytest.param("deploy/crds/ponds.yaml", "kind: Pond", id="definition"),
+    ],
+)
+def test_what_is_generated_knows_it(windowbox: CommandLine, file: str, said: str) -> None:
+    assert said in (windowbox.cwd / file).read_text()
+
+
+async def test_a_sandbox_serves_it(windowbox: CommandLine) -> None:
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    windowbox("up", "--watchers=1", "--workers=1", "--patchers=1", "--nodes=0")
+    found = {one["what"]: one for one in json.loads(windowbox("doctor", "-o", "json", expect=None))}
+    assert found["pool pond"]["said"] == "Pond of type local: 1 process"
+    assert {found[f"rights of the {role}"]["verdict"] for role in ("watcher", "worker", "patcher")} == {"ok"}
+
+    async with kube.from_file(windowbox.folder / "operator.kubeconfig") as api:
+
+        async def frogs() -> str | None:
+            made = await api.find(FROGS, "default", "small")
+            return made.raw["data"]["frogs"] if made else None
+
+        async def has(number: str | None) -> bool:
+            return await frogs() == number
+
+        async def state() -> str:
+            pond = await api.find(PONDS, "default", "small")
+            return str((pond or Object({})).last_operation.get("state"))
+
+        async def succeeded() -> bool:
+            return await state() == "Succeeded"
+
+        async def gone() -> bool:
+            return await api.find(PONDS, "default", "small") is None
+
+        await api.create(PONDS, "default", pond("small", frogs=3))
+        await eventually(succeeded)
+        assert await frogs() == "3"
+        await api.merge(FROGS, "default", "small", {"data": {"frogs": "4"}})
+        await eventually(lambda: has("3"))
+        for name in ("pond", "pd", "puddle"):
+            assert "succeeded" in windowbox("trace", name, "default/small")
+        await api.delete(PONDS, "default", "small")
+        await eventually(gone)
+        assert await frogs() is None
+
+
+def pond(name: str, frogs: int) -> dict[str, object]:
+    return {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "Pond",
+        "metadata": {"name": name, "annotations": {"gardener.cloud/operation": "reconcile"}},
+        "spec": {"type": "local", "frogs": frogs},
+    }

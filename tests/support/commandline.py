@@ -1,0 +1,60 @@
+"""`windowbox` as a person calls it: from this checkout, or from another installation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class CommandLine:
+    """`windowbox` with its sandboxes in a folder of the test's own."""
+
+    home: Path
+    cwd: Path = ROOT
+    program: tuple[str, ...] = (sys.executable, "-m", "windowbox")
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "default"
+
+    def __call__(self, *arguments: str, expect: int | None = 0, **environment: str) -> str:
+        """What the command printed; its errors, if it was expected to fail, or to do either."""
+        answer = subprocess.run(
+            [*self.program, *arguments],
+            env={**self.environment(), **environment}, cwd=self.cwd,
+            capture_output=True, text=True, timeout=150, check=False,
+        )  # fmt: skip
+        assert expect is None or answer.returncode == expect, answer.stdout + answer.stderr
+        return answer.stdout if expect == 0 else answer.stdout + answer.stderr
+
+    def up(self, *more: str) -> str:
+        return self("up", "--watchers=0", "--workers=0", "--patchers=0", "--nodes=0", *more)
+
+    def environment(self) -> dict[str, str]:
+        known = {key: value for key, value in os.environ.items() if not key.startswith("WINDOWBOX_S")}
+        return {**known, "WINDOWBOX_HOME": str(self.home), **self.variables}
+
+    @contextlib.contextmanager
+    def ended(self) -> Iterator[None]:
+        """Its sandbox is ended afterwards, even if the test process is killed."""
+        # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
+        guardian = subprocess.Popen(
+            ["sh", "-c", 'cat >/dev/null; exec "$@" down', "guardian", *self.program],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=self.cwd,
+            env=self.environment(), start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            assert guardian.stdin is not None
+            guardian.stdin.close()
+            guardian.wait(120)

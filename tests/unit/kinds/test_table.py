@@ -1,0 +1,69 @@
+"""The table of kinds: that each row leads to its package, and what is derived from the rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.recordings import Deciding
+from windowbox import kinds
+from windowbox.commands import kinds_page
+from windowbox.kinds import KINDS, POOLS, RESOURCES, Served
+from windowbox.models import crds
+from windowbox.models.refs import DNSRECORDS, SECRETS, SERVICES
+from workers import pools, replay
+
+each = pytest.mark.parametrize("row", KINDS, ids=lambda row: row.pool)
+extensions = pytest.mark.parametrize("pool", pools.EXTENSIONS)
+
+
+def test_the_tables_of_the_page_are_up_to_date() -> None:
+    text = kinds_page.PAGE.read_text()
+    assert text == kinds_page.page(text), "run `make generate`"
+
+
+def test_each_pool_has_one_row() -> None:
+    assert len(POOLS) == len(KINDS)
+
+
+@extensions
+def test_the_package_of_a_row_serves_its_kind(pool: str) -> None:
+    kind, row = pools.serving(replay.common_of(Deciding()), pool).kind, POOLS[pool]
+    assert (kind.resource, kind.pool, kind.types) == (row.resource, pool, frozenset({row.type}))
+
+
+@each
+def test_an_extension_kind_has_a_definition(row: Served) -> None:
+    defined = {definition.resource for definition in crds.definitions()}
+    assert not row.type or row.resource in defined
+
+
+def test_secrets_are_never_mirrored() -> None:
+    assert SECRETS.id in RESOURCES
+    assert SECRETS.id not in kinds.WATCHED
+
+
+@pytest.mark.parametrize(
+    ("name", "resource"),
+    [
+        ("dns", DNSRECORDS),
+        ("dnsrec", DNSRECORDS),
+        ("DNSRecord", DNSRECORDS),
+        ("dnsrecords", DNSRECORDS),
+        ("dnsrecords.extensions.gardener.cloud", DNSRECORDS),
+        ("lb", SERVICES),
+        ("svc", SERVICES),
+        ("ponds", None),
+    ],
+)
+def test_a_kind_is_found_by_its_names(name: str, resource: object) -> None:
+    assert kinds.named(name) == resource
+
+
+def test_no_name_means_two_kinds() -> None:
+    names = [
+        name
+        for one in RESOURCES.values()
+        for name in {one.id, one.plural, one.kind.lower(), *one.short_names}
+    ]
+    aliases = [alias for row in KINDS for alias in row.aliases]
+    assert len(names + aliases) == len({*names, *aliases})
