@@ -47,6 +47,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
         "work": Entry("windowbox.commands.processes:work", "Take work off the bus and do it."),
         "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
+        "grant": Entry(
+            "windowbox.commands.processes:grant", "Let the roles work with Secrets of namespaces."
+        ),
         "setup-bus": Entry(
             "windowbox.commands.processes:setup_bus", "Make the streams, or bring them up to date."
         ),

@@ -11,7 +11,8 @@ import yaml
 from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
 
-_RBAC = "rbac.authorization.k8s.io/v1"
+_GROUP = "rbac.authorization.k8s.io"
+_RBAC = f"{_GROUP}/v1"
 _VERBS = ("get", "list", "watch", "create", "patch", "delete")
 
 _CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
@@ -83,13 +84,28 @@ def _rules(rights: Rights) -> list[dict[str, Any]]:
     ]
 
 
+def _secrets(rights: Rights, *, are: bool) -> Rights:
+    """The rights that are on Secrets, or those that are not."""
+    return (right for right in rights if (right[0] == SECRETS) is are)
+
+
 RULES: dict[str, list[dict[str, Any]]] = {
-    "watcher": _rules(_watcher()),
-    "worker": _rules(_worker()),
-    "patcher": _rules(_patcher()),
+    "watcher": _rules(_secrets(_watcher(), are=False)),
+    "worker": _rules(_secrets(_worker(), are=False)),
+    "patcher": _rules(_secrets(_patcher(), are=False)),
     "provider": _rules(_provider()),
 }
-"""The least rights of each role; `provider` is the user of a Shoot's kubeconfig."""
+"""The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig."""
+
+SECRET_RULES: dict[str, list[dict[str, Any]]] = {
+    "watcher": _rules(_secrets(_watcher(), are=True)),
+    "worker": _rules(_secrets(_worker(), are=True)),
+    "patcher": _rules(_secrets(_patcher(), are=True)),
+}
+"""Rights in granted namespaces alone."""
+
+GRANTED = {"app.kubernetes.io/managed-by": "windowbox-grant"}
+"""The labels of RoleBindings made by `windowbox grant`."""
 
 
 def user(role: str) -> str:
@@ -97,9 +113,49 @@ def user(role: str) -> str:
     return f"system:windowbox:{role}"
 
 
-def manifests() -> list[dict[str, Any]]:
-    """A ClusterRole and a ClusterRoleBinding for each role."""
-    return [made for role, rules in RULES.items() for made in (_role(role, rules), _binding(role))]
+def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
+    """The roles and their bindings; with `everywhere`, all Secrets of the cluster may be read."""
+    made: list[dict[str, Any]] = []
+    for role, rules in {**RULES, "granter": granter()}.items():
+        made += [_role(user(role), rules), _binding(user(role), role)]
+    for role, rules in SECRET_RULES.items():
+        made.append(_role(_secrets_role(role), rules))
+        if everywhere:
+            made.append(_binding(_secrets_role(role), role))
+    return made
+
+
+def namespaced(namespace: str) -> list[dict[str, Any]]:
+    """What lets each role work with the Secrets of a namespace."""
+    made = []
+    for role in SECRET_RULES:
+        binding = _binding(_secrets_role(role), role)
+        metadata = {"name": _binding_name(role), "namespace": namespace, "labels": GRANTED}
+        made.append({**binding, "kind": "RoleBinding", "metadata": metadata})
+    return made
+
+
+def granter() -> list[dict[str, Any]]:
+    """The rules of who makes those bindings. Nobody else may: whoever binds roles may bind them to themselves."""
+
+    def rule(group: str, plural: str, verbs: list[str], *names: str) -> dict[str, Any]:
+        made = {"apiGroups": [group], "resources": [plural], "verbs": verbs}
+        return made | ({"resourceNames": list(names)} if names else {})
+
+    return [
+        rule("", NAMESPACES.plural, ["list", "watch"]),
+        rule(_GROUP, "rolebindings", ["list", "create"]),
+        rule(_GROUP, "rolebindings", ["patch", "delete"], *map(_binding_name, SECRET_RULES)),
+        rule(_GROUP, "clusterroles", ["bind"], *map(_secrets_role, SECRET_RULES)),
+    ]
+
+
+def _secrets_role(role: str) -> str:
+    return f"{user(role)}:secrets"
+
+
+def _binding_name(role: str) -> str:
+    return f"windowbox-{role}-secrets"
 
 
 def text() -> str:
@@ -107,23 +163,23 @@ def text() -> str:
     return f"# Made by `make generate` from windowbox/kinds.py.\n{yaml.safe_dump_all(manifests())}"
 
 
-def _role(role: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+def _role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": _RBAC,
         "kind": "ClusterRole",
-        "metadata": {"name": user(role)},
+        "metadata": {"name": name},
         "rules": rules,
     }
 
 
-def _binding(role: str) -> dict[str, Any]:
-    group = _RBAC.partition("/")[0]
+def _binding(name: str, role: str) -> dict[str, Any]:
+    """The ClusterRole `name` for the user of a role, in the whole cluster."""
     return {
         "apiVersion": _RBAC,
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": user(role)},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user(role)},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": user(role)}],
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": _GROUP, "kind": "User", "name": user(role)}],
     }
 
 

@@ -15,6 +15,7 @@ from windowbox.errors import Malformed
 from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.egresssettings import EgressSettings
+from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.kindsettings import (
     BackupSettings,
@@ -101,6 +102,7 @@ class Settings(Section):
     loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
     join: JoinSettings = JoinSettings()
     egress: EgressSettings = EgressSettings()
+    grant: GrantSettings = GrantSettings()
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,33 @@ def patch(**flags: Any) -> None:
     from windowbox import processes, roles
 
     processes.main(_loaded(flags), "patch", roles.patch)
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of who may grant: deploy/rbac.yaml.")
+@click.option("--once", is_flag=True, help="Grant what is to be granted now, and end.")
+def grant(once: bool, **flags: Any) -> None:
+    """Let the roles work with the Secrets of the namespaces in the setting grant.namespaces, as these come.
+
+    \b
+    Example:
+      windowbox grant --once --kubeconfig admin.kubeconfig
+    """
+    from windowbox.clients import kube
+    from windowbox.granting import Granting
+    from windowbox.telemetry import logs
+
+    settings = _loaded(flags)
+    logs.configure(settings.log.format, settings.log.level)
+
+    async def act() -> None:
+        async with kube.from_file(settings.cluster.kubeconfig, settings.cluster.context) as opened:
+            granting = Granting(opened, settings.grant.namespaces)
+            await (granting.once() if once else granting.run())
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(act())
 
 
 @click.command("setup-bus")

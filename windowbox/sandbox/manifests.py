@@ -23,7 +23,7 @@ def apply_all(api: ApiServer, crds: Path = CRDS) -> None:
     """Create or update the namespace, the rights and the kinds. Safe to repeat."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
-    for made in rbac.manifests():
+    for made in rbac.manifests(everywhere=True):  # whose sandbox it is, made the Secrets, too
         api.apply(f"/apis/{made['apiVersion']}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
     for path in sorted(crds.glob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):

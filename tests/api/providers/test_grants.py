@@ -1,0 +1,234 @@
+"""What each role may not do in the cluster, and Secrets that it may work with by namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.api.providers.test_errors import infrastructure
+from tests.support import servers
+from tests.support.kindworld import kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from windowbox import rbac
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.errors import Forbidden
+from windowbox.granting import Granting
+from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
+from windowbox.sandbox import certificates, controlplane, files
+
+ROLES = ("watcher", "worker", "patcher", "granter")
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+Asked = tuple[str, str, str]
+"""A verb, a group, and a resource or subresource."""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster with the rights of `deploy/rbac.yaml`."""
+    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
+        pytest.skip(reason)
+    with servers.control_plane(tmp_path_factory.mktemp("strict"), controllers=True) as made:
+        bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        for role in rbac.SECRET_RULES:
+            made.api.request("DELETE", f"{bindings}/{rbac.user(role)}:secrets").read()
+        yield made
+
+
+@pytest_asyncio.fixture
+async def admin(strict: ControlPlane) -> AsyncIterator[Kube]:
+    async with kube.from_file(strict.kubeconfig) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def granter(strict: ControlPlane) -> AsyncIterator[Kube]:
+    async with kube.from_file(kubeconfig_of(strict, "granter")) as opened:
+        yield opened
+
+
+def kubeconfig_of(plane: ControlPlane, role: str) -> Path:
+    user = certificates.client(plane.api.ca, plane.kubeconfig.parent / "pki", rbac.user(role))
+    path = plane.kubeconfig.with_name(f"{role}.kubeconfig")
+    files.write_private(path, controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user))
+    return path
+
+
+async def namespace(admin: Kube, prefix: str) -> str:
+    name = f"{prefix}{next(_numbers)}"
+    await admin.create(NAMESPACES, "", {"metadata": {"name": name}})
+    return name
+
+
+def known(plane: ControlPlane) -> set[tuple[str, str]]:
+    """Every group and resource that the API server serves."""
+    versions = [("", "/api/v1")]
+    for group in plane.api.read("/apis")["groups"]:
+        versions += [(group["name"], f"/apis/{one['groupVersion']}") for one in group["versions"]]
+    return {
+        (group, resource["name"])
+        for group, path in versions
+        for resource in plane.api.read(path).get("resources") or ()
+    }
+
+
+async def allowed(admin: Kube, role: str, namespace: str, asked: set[Asked], name: str = "") -> set[Asked]:
+    """What of this the role may do in the namespace."""
+    room = asyncio.Semaphore(16)
+
+    async def may(verb: str, group: str, resource: str) -> bool:
+        kind, _, part = resource.partition("/")
+        attributes = {"verb": verb, "group": group, "resource": kind, "subresource": part, "version": "*"}
+        spec = {
+            "user": rbac.user(role),
+            "groups": ["system:authenticated"],
+            "resourceAttributes": {**attributes, "namespace": namespace, "name": name},
+        }
+        async with room:
+            answer = await admin.create(REVIEWS, "", {"spec": spec})
+        return bool(answer.status["allowed"])
+
+    inquiries = sorted(asked)
+    answers = await asyncio.gather(*(may(*one) for one in inquiries))
+    return {one for one, yes in zip(inquiries, answers, strict=True) if yes}
+
+
+def rules(*of: list[dict[str, Any]]) -> set[Asked]:
+    """What rules allow of all objects of a kind."""
+    return {
+        (verb, group, resource)
+        for rule in itertools.chain(*of)
+        if not rule.get("resourceNames")
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+EVERYBODY = {
+    ("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("create", "authentication.k8s.io", "selfsubjectreviews"),
+}
+"""What Kubernetes lets all users do: ask about themselves."""
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_role_may_do_nothing_but_what_its_rules_say(
+    strict: ControlPlane, admin: Kube, granter: Kube, role: str
+) -> None:
+    ours, theirs = await namespace(admin, "shoot--walk"), await namespace(admin, "elsewhere")
+    await Granting(granter, ("shoot--*",)).once()
+    every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
+    assert len(every) > 800
+    everywhere = rules(rbac.granter() if role == "granter" else rbac.RULES[role]) | EVERYBODY
+    in_ours = everywhere | rules(rbac.SECRET_RULES.get(role, []))
+
+    async def all_granted() -> bool:  # the API server hears of new bindings a moment later
+        return await allowed(admin, role, ours, in_ours) == in_ours
+
+    await eventually(all_granted)
+    assert await allowed(admin, role, ours, every) == in_ours
+    assert await allowed(admin, role, theirs, every) == everywhere
+    assert await allowed(admin, role, "kube-system", every) == everywhere
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        pytest.param(("get", "", "secrets"), "kubeconfig", id="secrets-elsewhere"),
+        pytest.param(("list", "", "secrets"), "", id="all-secrets"),
+        pytest.param(("create", "", "pods/exec"), "p", id="exec"),
+        pytest.param(("get", "", "nodes/proxy"), "n", id="kubelets"),
+        pytest.param(("create", "", "serviceaccounts/token"), "default", id="tokens-of-accounts"),
+        pytest.param(("impersonate", "", "users"), "admin", id="impersonation"),
+        pytest.param(("escalate", "rbac.authorization.k8s.io", "clusterroles"), "", id="escalation"),
+        pytest.param(("bind", "rbac.authorization.k8s.io", "clusterroles"), "cluster-admin", id="admin"),
+        pytest.param(("create", "rbac.authorization.k8s.io", "clusterrolebindings"), "", id="binding-all"),
+        pytest.param(("patch", "", "services"), "web", id="a-service"),
+        pytest.param(("delete", "", "namespaces"), "kube-system", id="a-namespace"),
+        pytest.param(
+            ("create", "certificates.k8s.io", "certificatesigningrequests"), "", id="client-certificates"
+        ),
+    ],
+)
+async def test_no_role_may(admin: Kube, role: str, asked: Asked, name: str) -> None:
+    assert await allowed(admin, role, "kube-system", {asked}, name) == set()
+
+
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+async def test_secrets_are_read_by_namespace_alone(
+    strict: ControlPlane, admin: Kube, granter: Kube, role: str
+) -> None:
+    ours, theirs = await namespace(admin, "shoot--read"), await namespace(admin, "elsewhere")
+    for space in (ours, theirs):
+        await admin.create(SECRETS, space, {"metadata": {"name": "a"}})
+    await Granting(granter, ("shoot--*",)).once()
+    async with kube.from_file(kubeconfig_of(strict, role)) as opened:
+
+        async def read() -> bool:
+            try:
+                return (await opened.get(SECRETS, ours, "a")).name == "a"
+            except Forbidden:
+                return False
+
+        await eventually(read)
+        with pytest.raises(Forbidden):
+            await opened.get(SECRETS, theirs, "a")
+        with pytest.raises(Forbidden):
+            await opened.page(SECRETS)
+
+
+async def test_who_grants_may_bind_no_other_role(admin: Kube, granter: Kube) -> None:
+    ours = await namespace(admin, "shoot--bind")
+    binding = rbac.namespaced(ours)[0]
+    for role in ("cluster-admin", "admin", rbac.user("worker")):
+        other = {**binding, "roleRef": {**binding["roleRef"], "name": role}}
+        with pytest.raises(Forbidden, match="attempting to grant"):
+            await granter.create(BINDINGS, ours, other)
+
+
+async def test_what_is_no_longer_to_be_granted_is_taken_back(admin: Kube, granter: Kube) -> None:
+    stays, goes = await namespace(admin, "shoot--stays"), await namespace(admin, "shoot--goes")
+    theirs = {**rbac.namespaced(goes)[0], "metadata": {"name": "of-a-person", "namespace": goes}}
+    await admin.create(BINDINGS, goes, theirs)
+    await Granting(granter, ("shoot--*",)).once()
+    await Granting(granter, (stays,)).once()
+    await Granting(granter, (stays,)).once()
+    names = {f"windowbox-{role}-secrets" for role in ("watcher", "worker", "patcher")}
+    assert {one["metadata"]["name"] for one in await _bindings(admin, stays)} == names
+    assert [one["metadata"]["name"] for one in await _bindings(admin, goes)] == ["of-a-person"]
+
+
+async def _bindings(admin: Kube, namespace: str) -> list[dict[str, Any]]:
+    return (await admin.page(BINDINGS._replace(within=namespace))).items
+
+
+async def test_workers_serve_granted_namespaces_and_report_what_they_lack_elsewhere(
+    strict: ControlPlane, granter: Kube, nats: NatsServer
+) -> None:
+    granting = Granting(granter, ("shoot--granted*",))
+    async with kind_world(strict, nats, "infrastructure") as world, running(granting.run()):
+        ours = await world.shoot("shoot--granted--a")
+        await infrastructure(ours)
+        await ours.until_ready(INFRASTRUCTURES, "local")
+        theirs = await world.shoot("shoot--denied--a")
+        await infrastructure(theirs)
+        found = await theirs.until_failed(INFRASTRUCTURES, "local")
+        assert found.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHORIZED"]
+        assert 'secrets "cloudprovider" is forbidden' in found.status["lastError"]["description"]
+        await ours.delete(INFRASTRUCTURES, "local")
+        await ours.until_gone(INFRASTRUCTURES, "local")

@@ -1,0 +1,82 @@
+"""Lets the roles work with the Secrets of the namespaces that windowbox serves, as these come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from windowbox import rbac
+from windowbox.clients.kube import Kube
+from windowbox.errors import PermanentError, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, Resource
+
+logger = logging.getLogger(__name__)
+
+_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+_GRANTED = _BINDINGS._replace(selector=",".join(f"{name}={value}" for name, value in rbac.GRANTED.items()))
+_OWNER = "windowbox-grant"
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True)
+class Granting:
+    """Keeps the RoleBindings of a cluster."""
+
+    kube: Kube
+    namespaces: tuple[str, ...]
+    """Names, or patterns of names."""
+
+    async def once(self) -> str:
+        """Grant what is to be granted now, and take back the rest. Returns where a watch may begin."""
+        version = (await self.kube.page(NAMESPACES, limit=1)).resource_version
+        granted = {(one.namespace, one.name) async for one in self._all(_GRANTED)}
+        for namespace, name in sorted(granted):
+            if not self._serves(namespace):
+                await self.kube.remove(_BINDINGS, namespace, name)
+                logger.info("%s: taken back from namespace %s", name, namespace)
+        async for found in self._all(NAMESPACES):
+            await self._grant(found, granted)
+        return version
+
+    async def run(self) -> None:
+        """Grant for ever."""
+        while True:
+            try:
+                version = await self.once()
+                async for events in self.kube.watch(NAMESPACES, version):
+                    for event in events:
+                        if event.type == "ADDED":
+                            await self._grant(Object(event.object), set())
+            except WindowboxError as error:
+                logger.warning("%s; again in %s s", error, _PAUSE)
+                await asyncio.sleep(_PAUSE)
+
+    async def _grant(self, namespace: Object, granted: Collection[tuple[str, str]]) -> None:
+        if not self._serves(namespace.name) or namespace.deleting:
+            return
+        for binding in rbac.namespaced(namespace.name):
+            name = binding["metadata"]["name"]
+            if (namespace.name, name) in granted:
+                continue
+            try:
+                await self.kube.apply(_BINDINGS, namespace.name, name, binding, owner=_OWNER)
+                logger.info("%s: granted in namespace %s", name, namespace.name)
+            except PermanentError as error:  # the namespace is about to go, for instance
+                logger.warning("%s", error)
+
+    def _serves(self, namespace: str) -> bool:
+        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+
+    async def _all(self, resource: Resource) -> AsyncIterator[Object]:
+        more = ""
+        while True:
+            page = await self.kube.page(resource, more=more)
+            for raw in page.items:
+                yield Object(raw)
+            more = page.more
+            if not more:
+                return
