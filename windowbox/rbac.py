@@ -136,7 +136,7 @@ def namespaced(namespace: str) -> list[dict[str, Any]]:
 
 
 def granter() -> list[dict[str, Any]]:
-    """The rules of who makes those bindings. Nobody else may: whoever binds roles may bind them to themselves."""
+    """The rules of who makes those bindings. Whoever may bind roles may bind them to itself."""
 
     def rule(group: str, plural: str, verbs: list[str], *names: str) -> dict[str, Any]:
         made = {"apiGroups": [group], "resources": [plural], "verbs": verbs}

@@ -112,6 +112,7 @@ def _settings(world: SmallWorld, user: str, work: dict[str, Any]) -> dict[str, A
     return {
         "nats": {"url": world.nats},
         "cluster": {"kubeconfig": str(world.plane.kubeconfigs[user])},
+        "egress": {"allowed": ["127.0.0.0/8"]},
         "work": {"sweep_interval": 1.0} | work,
         "dns": {"zones": zones} | patience,
     }

@@ -233,6 +233,7 @@ def _windowbox(url: str, plane: ControlPlane, named: NameServer, folder: Path) -
                 {
                     "nats": {"url": url},
                     "cluster": {"kubeconfig": str(plane.kubeconfigs[role])},
+                    "egress": {"allowed": ["127.0.0.0/8"]},
                     "watch": {"kinds": ["dnsrecords.extensions.gardener.cloud", "namespaces", "secrets"]},
                     "dns": {"zones": [zone], "patience": 1},
                     "log": {"level": "debug"},
