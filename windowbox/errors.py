@@ -72,3 +72,14 @@ class TooLarge(PermanentError):
 
 class Refused(PermanentError):
     """Understood, and turned down."""
+
+
+def codes(error: BaseException | None) -> list[str]:
+    """The codes nearest to `error` in its chain of causes; of several errors, one's after the other's."""
+    if error is None:
+        return []
+    if isinstance(error, BaseExceptionGroup):
+        return [code for member in error.exceptions for code in codes(member)]
+    if isinstance(error, WindowboxError) and error.codes:
+        return list(error.codes)
+    return codes(error.__cause__)

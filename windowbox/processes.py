@@ -25,7 +25,7 @@ from windowbox.clients.clusters import Clusters, clusters
 from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, stalls, tracing
-from workers.membership import ccmconfig
+from workers import ccmconfig
 from workers.serving import Background, Parts
 
 logger = logging.getLogger(__name__)

@@ -14,16 +14,17 @@ from bus.queue import Queue
 from bus.routing import run_due
 from patchers.status import StatusPatcher
 from watchers.watching import Watching
+from windowbox.clients.envoy import opening
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.processes import Process
-from workers import pools
-from workers.edge import assembly
+from workers import ccmconfig, pools
+from workers.edge.controller import EdgeParts, EdgeTerms
 from workers.lifecycle.world import World
-from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.edgestate import POOL, States
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.membership import ccmconfig
+from workers.loadbalancer.pool import BalancerParts
 from workers.membership.joining import Joining
 from workers.membership.providers import ProviderMembership
 from workers.owned.targets import TargetClusters
@@ -59,6 +60,8 @@ async def work(made: Process, names: Iterable[str]) -> None:
     for name in names:
         if parts := await pools.assembled(common, name):
             made.add_parts(parts)
+        if isinstance(parts, BalancerParts) and made.settings.loadbalancer.edge == "work":
+            await _add_edge(made, parts.store, parts.states)
 
 
 async def edge(made: Process) -> None:
@@ -68,8 +71,7 @@ async def edge(made: Process) -> None:
         raise Malformed("the edge needs loadbalancer.ranges: set it as for `windowbox work`")
     store, states = AddressStore(made.bus, settings.ranges), States(Bucket(made.bus, streams.EDGES))
     made.tasks |= {"addresses": store.run, "edge states": states.bucket.run}
-    background = await assembly.assembled(made.bus, made.registry, store, states, settings, made.closing)
-    made.add_background("edge", background)
+    await _add_edge(made, store, states)
 
 
 async def patch(made: Process) -> None:
@@ -80,6 +82,18 @@ async def patch(made: Process) -> None:
     made.add_pool(Pool(made.bus, intents.PATCH, handler, concurrency=settings.concurrency, ack_wait=ack_wait))
     made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
     made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
+
+
+async def _add_edge(made: Process, store: AddressStore, states: States) -> None:
+    """Run Envoy while this process holds the lease `edge`."""
+    config = ccmconfig.applied(made.settings.loadbalancer)
+    attachment = await made.closing.enter_async_context(opening.opened(config.settings))
+    queue = Queue(made.bus, POOL)
+    terms = EdgeTerms(
+        EdgeParts(made.bus, made.registry, store, states, attachment, config.settings, queue, config.machines)
+    )
+    made.add_leased("edge", terms.run)
+    made.details["edge"] = terms.describe
 
 
 async def _common(made: Process) -> Common:

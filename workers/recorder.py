@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 from windowbox import errors
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers.lifecycle import statuses
 
 T = TypeVar("T")
 
@@ -70,7 +69,7 @@ def described(error: BaseException) -> dict[str, Any]:
     return {
         "type": known.__name__,
         "message": str(error),
-        "codes": statuses.codes(error),
+        "codes": errors.codes(error),
         "retry_after": getattr(error, "retry_after", None),
     }
 

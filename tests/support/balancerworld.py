@@ -179,7 +179,7 @@ class BalancerWorld:
             work=WorkSettings(concurrency=16, ack_wait=4.0),
             loadbalancer=self.settings,
         )
-        parts = loadbalancer.parts(common, POOLS["loadbalancer"])
+        parts = await loadbalancer.assembled(common, POOLS["loadbalancer"])
         queue = Queue(bus, "loadbalancer")
         edge = EdgeTerms(
             EdgeParts(bus, registry, parts.store, parts.states, attachment, self.settings, queue)

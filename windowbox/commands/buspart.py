@@ -12,7 +12,8 @@ from bus import intents, presence, streams, subjects
 from bus.connection import ApiError
 from bus.queue import Queue
 from windowbox.commands import asking
-from windowbox.commands.balancers.edges import edge_lines
+from windowbox.commands.edges import edge_lines
+from windowbox.commands.units import size
 from windowbox.errors import WindowboxError
 from windowbox.kinds import POOLS
 from workers.edge import status
@@ -132,15 +133,6 @@ def server_line(figures: dict[str, Any]) -> str:
         f"  nats-server {figures['version']}: up {figures['uptime']}, {size(figures['mem'] or 0)} of memory, "
         f"{figures['cpu']} % of a core, {figures['connections']} connections"
     )
-
-
-def size(octets: int) -> str:
-    amount = float(octets)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
 
 
 def _process_lines(present: list[dict[str, Any]]) -> Iterator[str]:

@@ -179,8 +179,8 @@ def _picture(found: Look, recent: Recent) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from windowbox.commands import buspart
-    from windowbox.commands.balancers.edges import edge_lines
+    from windowbox.commands import buspart, units
+    from windowbox.commands.edges import edge_lines
 
     pools = Table(box=None, header_style="bold", pad_edge=False)
     pools.add_column("POOL")
@@ -195,7 +195,7 @@ def _picture(found: Look, recent: Recent) -> Group:
     for title, side in (("STREAM", "left"), ("MESSAGES", "right"), ("SIZE", "right")):
         held.add_column(title, justify=side)  # type: ignore[arg-type]
     for stream in found.streams:
-        held.add_row(stream.name, f"{stream.messages:,}", buspart.size(stream.bytes))
+        held.add_row(stream.name, f"{stream.messages:,}", units.size(stream.bytes))
     server = [buspart.server_line(found.server).strip()] if found.server else []
     return Group(pools, "", held, "", *server, *edge_lines(found.edge))
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bus.pool import backoff
-from windowbox.errors import WindowboxError
+from windowbox import errors
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object
 from workers.lifecycle.operations import Flow, Operation, Patch
@@ -92,7 +92,11 @@ def failed(
     headline = getattr(error, "headline", "") or phrases.error
     description = _capitalized(f"{headline}: {text(error)}")
     # None takes away the codes of the error before this one, which a merge would otherwise keep.
-    last_error = {"description": description, "codes": codes(error) or None, "lastUpdateTime": spelled(now)}
+    last_error = {
+        "description": description,
+        "codes": errors.codes(error) or None,
+        "lastUpdateTime": spelled(now),
+    }
     return {
         "observedGeneration": generation,
         "lastOperation": _last_operation(operation, "Error", 50, description, now),
@@ -114,17 +118,6 @@ def text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(text(member) for member in error.exceptions)
     return str(error) or type(error).__name__
-
-
-def codes(error: BaseException | None) -> list[str]:
-    """The codes nearest to `error` in its chain of causes; of several errors, one's after the other's."""
-    if error is None:
-        return []
-    if isinstance(error, BaseExceptionGroup):
-        return [code for member in error.exceptions for code in codes(member)]
-    if isinstance(error, WindowboxError) and error.codes:
-        return list(error.codes)
-    return codes(error.__cause__)
 
 
 def retry_delay(attempt: int, jitter: float = 0.0) -> float:

@@ -11,7 +11,6 @@ from bus.queue import Queue
 from bus.routing import Router
 from windowbox.kinds import Served
 from windowbox.telemetry import metrics
-from workers.edge import assembly
 from workers.handler import ReconcilingHandler
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
@@ -37,18 +36,6 @@ def enabled(common: Common) -> bool:
 
 
 async def assembled(common: Common, row: Served) -> BalancerParts:
-    """Services, and the edge, unless other processes run that."""
-    made = parts(common, row)
-    if common.loadbalancer.edge == "separate":
-        return made
-    edge = await assembly.assembled(
-        common.bus, common.registry, made.store, made.states, common.loadbalancer, common.closing
-    )
-    return made.beside(edge)
-
-
-def parts(common: Common, row: Served) -> BalancerParts:
-    """Services without the edge."""
     bus, clusters, settings, work = common.bus, common.clusters, common.loadbalancer, common.work
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges)

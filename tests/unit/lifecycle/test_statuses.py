@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.lifecycleobjects import record
 from tests.support.rules import rule
+from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Refused, Unreachable
 from windowbox.models.dnsrecord import DNSRecordStatus
 from workers.lifecycle import statuses
@@ -103,7 +104,7 @@ def caused(error: Exception, cause: BaseException) -> Exception:
     ],
 )
 def test_codes_of_an_error(error: Exception, codes: list[str]) -> None:
-    assert statuses.codes(error) == codes
+    assert errors.codes(error) == codes
 
 
 @rule("U-2")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windowbox.commands.balancers.edges import edge_lines
-from windowbox.commands.buspart import size
+from windowbox.commands.edges import edge_lines
+from windowbox.commands.units import size
 
 if TYPE_CHECKING:
     from windowbox.commands.balancers.looking import Balancer, Look, Told

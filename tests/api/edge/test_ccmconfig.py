@@ -24,7 +24,7 @@ from windowbox.errors import Conflict, Malformed
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import PODS, ObjectRef
 from windowbox.sandbox import certificates, controlplane
-from workers.membership import ccmconfig
+from workers import ccmconfig
 
 NAMESPACE = "infra-takeover"
 _RBAC = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
