@@ -33,6 +33,15 @@ class Range(BaseModel):
         return [prefix for prefix in self.prefixes if prefix.version == version]
 
 
+class NodeNetworks(BaseModel):
+    """Where nodes are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prefixes: tuple[Network, ...] = Field(min_length=1, description="Prefixes of both families.")
+    clusters: tuple[str, ...] = Field(("*",), description="Which clusters' nodes: ids, or patterns.")
+
+
 class LoadBalancerSettings(BaseModel):
     """Who gets which address, and what carries the traffic."""
 
@@ -61,6 +70,10 @@ class LoadBalancerSettings(BaseModel):
     cluster_name: str = Field("kind", description="What Docker labels and scripts call the runtime cluster.")
     direct: tuple[str, ...] = Field(
         (), description="Clusters (ids or patterns) whose Pods can be reached without a node port."
+    )
+    node_networks: tuple[NodeNetworks, ...] = Field(
+        (),
+        description="Where nodes may be that are no machine Pods; default: see docs/loadbalancers.md.",
     )
     cloud_config: Path | None = Field(
         None, description="A CloudProviderConfig file of cloud-controller-manager-local to take over."

@@ -87,6 +87,8 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
             "ranges": [{"prefixes": list(around.prefixes)}],
             "folder": str(around.folder / "edge"),
         }
+        if not around.plan:  # simulated nodes are on this host
+            settings["loadbalancer"]["node_networks"] = [{"prefixes": ["0.0.0.0/0", "::/0"]}]
         settings |= _kinds(around)
     path = settings_file(around.folder, name)
     files.write_settings(path, settings)

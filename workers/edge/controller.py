@@ -17,10 +17,11 @@ from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.telemetry import metrics
 from workers.edge import status
+from workers.edge.admission import Admission
 from workers.edge.desired import DesiredState
 from workers.edge.edges import Edges
 from workers.edge.nodehealth import NodeHealth
-from workers.edge.reporter import StateReporter
+from workers.edge.reporter import NodeReport, StateReporter
 from workers.edge.retries import pause_after, until_reached
 from workers.edge.routes import Machines
 from workers.loadbalancer.edgestate import States
@@ -88,11 +89,11 @@ class EdgeController:
         self._parts = parts
         self._group = group
         self._changed = changed
-        self._desired = DesiredState(bus, registry, store, parts.settings, changed.set, health)
         self._machines = Machines(bus, registry, changed.set, parts.machines)
-        self.reporter = StateReporter(
-            parts.states, parts.queue, group, self._desired.no_backends, changed.set
-        )
+        admission = Admission(parts.settings, self._machines, changed.set)
+        self._desired = DesiredState(bus, registry, store, parts.settings, changed.set, admission, health)
+        nodes = NodeReport(self._desired.no_backends, admission.refused)
+        self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set)
         self.edges = Edges(parts.attachment, parts.settings, group, self.reporter.observe_all_again)
 
     @contextlib.contextmanager
@@ -138,12 +139,12 @@ class EdgeController:
         await self._desired.complete()
         await self._parts.states.bucket.complete.wait()
         await self._parts.store.complete.wait()
+        await self._machines.complete()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while self._desired.unlisted() & self._served_clusters():
                     self._changed.clear()
                     await self._changed.wait()
-        await self._machines.complete()
 
     def _served_clusters(self) -> set[str]:
         """The clusters that have load balancers already, as far as is known."""

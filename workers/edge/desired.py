@@ -14,6 +14,7 @@ from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from workers.edge import nodes, wanted
+from workers.edge.admission import Admission
 from workers.edge.nodehealth import NodeHealth
 from workers.edge.nodes import Backend, Ineligible
 from workers.loadbalancer.ipam.entries import Held
@@ -44,9 +45,11 @@ class DesiredState:
         store: AddressStore,
         settings: LoadBalancerSettings,
         changed: Callable[[], None],
+        admission: Admission,
         health: NodeHealth | None = None,
     ) -> None:
         self._registry = registry
+        self._admission = admission
         self._store = store
         self._settings = settings
         self._health = health
@@ -61,6 +64,7 @@ class DesiredState:
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
         self._made: dict[ObjectRef, _Made] = {}
         self._backends: dict[str, list[Backend]] = {}
+        self._admitted: dict[str, list[Backend]] = {}
         self._last_judged: dict[str, list[Backend]] = {}
 
     @property
@@ -83,7 +87,16 @@ class DesiredState:
         # Not of all clusters slices are watched: only those can be missed that were there.
         self._with_slices |= self._slices.listed
         heard = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
-        return self.clusters() - heard
+        return self.clusters() - heard | self._undecided()
+
+    def _undecided(self) -> set[str]:
+        found: dict[str, list[Backend]] = {}
+        for ref, node in self._nodes.items():
+            if isinstance(node, Backend):
+                found.setdefault(ref.cluster, []).append(node)
+        return {
+            cluster for cluster, backends in found.items() if self._admission.undecided(cluster, backends)
+        }
 
     def backends(self) -> dict[str, list[Backend]]:
         """The nodes that traffic goes to, by cluster. Where the bus has forgotten them, as they were last."""
@@ -93,7 +106,8 @@ class DesiredState:
                 found[ref.cluster].append(node)
         unheard = found.keys() - self._nodes.listed
         self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
-        return self._backends
+        self._admitted = self._admission.admitted(self._backends)
+        return self._admitted
 
     def _with_node_health(
         self, backends: Mapping[str, Iterable[Backend]], health: NodeHealth
@@ -152,7 +166,11 @@ class DesiredState:
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
-        return [node for _, node in sorted(found, key=lambda one: one[0])]
+        admitted = {node.name for node in self._admitted.get(cluster, ())}
+        return [
+            node if isinstance(node, Ineligible) or name in admitted else Ineligible(name, nodes.REFUSED)
+            for name, node in sorted(found, key=lambda one: one[0])
+        ]
 
     def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
         found = (self._slices.get(slice) for slice in self._slices.refs((ref.namespace, ref.name))

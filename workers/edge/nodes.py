@@ -26,6 +26,8 @@ class Backend:
     """Its first InternalIP of each family."""
     unhealthy: frozenset[Family] | None = None
     """The families whose address gets no traffic for now; None: Envoy is to find that out."""
+    uid: str = field(default="", compare=False)
+    created: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -41,18 +43,21 @@ _LABELLED = f"carries the label {EXCLUDED}"
 _TAINTED = f"has the taint {DRAINED}"
 _DELETED = "is being deleted"
 _NOWHERE = "has no InternalIP"
+REFUSED = "has an InternalIP that is refused"
 
 _PLURAL = {
     _LABELLED: f"carry the label {EXCLUDED}",
     _TAINTED: f"have the taint {DRAINED}",
     _DELETED: "are being deleted",
     _NOWHERE: "have no InternalIP",
+    REFUSED: "have an InternalIP that is refused",
 }
 _REMEDY = {
     _LABELLED: "remove the label (kubectl label node NAME {label}-) from a node that shall take traffic",
     _TAINTED: "wait for new nodes, or remove the taint if the autoscaler has given up",
     _DELETED: "wait for new nodes",
     _NOWHERE: "wait for the kubelet to report one, or look at its option --node-ip",
+    REFUSED: "see the Event NodeAddressRefused",
 }
 
 
@@ -69,7 +74,10 @@ def backend(node: Object) -> Backend | Ineligible:
     if any(taint.get("key") == DRAINED for taint in fields.mappings(node.spec.get("taints"))):
         return Ineligible(node.name, _TAINTED)
     addresses = _internal(node)
-    return Backend(node.name, addresses) if addresses else Ineligible(node.name, _NOWHERE)
+    if not addresses:
+        return Ineligible(node.name, _NOWHERE)
+    created = fields.text(node.metadata.get("creationTimestamp"))
+    return Backend(node.name, addresses, uid=fields.text(node.metadata.get("uid")), created=created)
 
 
 def no_backends(nodes: Collection[Backend | Ineligible]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from bus import subjects
 from bus.messages import Reason, Wish
@@ -21,6 +22,17 @@ from workers.loadbalancer.edgestate import EdgeState, States
 logger = logging.getLogger(__name__)
 
 _RETRY = 1.0
+_MOST_NODES = 5
+"""More refused nodes than that are not told of."""
+
+
+class NodeReport(NamedTuple):
+    """What there is to tell of a cluster's nodes."""
+
+    no_backends: Callable[[str], str]
+    """Why none takes traffic."""
+    refused: Callable[[str], tuple[str, ...]]
+    """Which have an address that is refused, and why."""
 
 
 class StateReporter:
@@ -31,7 +43,7 @@ class StateReporter:
         states: States,
         queue: Queue,
         group: asyncio.TaskGroup,
-        no_backends: Callable[[str], str],
+        nodes: NodeReport,
         changed: Callable[[], None],
     ) -> None:
         self.served: Mapping[ObjectRef, LoadBalancer] = {}
@@ -39,7 +51,7 @@ class StateReporter:
         self._states = states
         self._queue = queue
         self._group = group
-        self._no_backends = no_backends
+        self._nodes = nodes
         self._changed = changed
         self._observed: dict[ObjectRef, LoadBalancer] = {}
         """Those whose state is known or being found out."""
@@ -73,7 +85,9 @@ class StateReporter:
 
     def observe(self, edge: Edge, load_balancers: Collection[LoadBalancer]) -> None:
         """Find out in the background whether Envoy serves those that have changed."""
-        changed = [one for one in load_balancers if self._observed.get(one.ref) != one]
+        changed = [
+            one for one in load_balancers if self._observed.get(one.ref) != one or self._misreported(one.ref)
+        ]
         if changed:
             self._observed |= {one.ref: one for one in changed}
             self._group.create_task(self._follow(edge, changed), name="edge: observe")
@@ -106,9 +120,16 @@ class StateReporter:
             self._observed = {ref: one for ref, one in self._observed.items() if one not in changed}
             asyncio.get_running_loop().call_later(_RETRY, self._changed)
 
+    def _misreported(self, ref: ObjectRef) -> bool:
+        """Whether other nodes are refused than was reported."""
+        reported = self._reported.get(ref)
+        return (
+            reported is not None and reported.refused_nodes != self._nodes.refused(ref.cluster)[:_MOST_NODES]
+        )
+
     async def _report(self, applied: Applied) -> None:
         ref = applied.load_balancer.ref
-        state = self._reported[ref] = _state(applied, self._no_backends(ref.cluster))
+        state = self._reported[ref] = _state(applied, self._nodes)
         new = not state.same(self._states.of(ref))
         if new:
             self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
@@ -123,8 +144,9 @@ class StateReporter:
             self._retries.succeeded(ref)
 
 
-def _state(applied: Applied, no_backends: str) -> EdgeState:
+def _state(applied: Applied, nodes: NodeReport) -> EdgeState:
     balancer = applied.load_balancer
+    cluster = balancer.ref.cluster
     names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
     return EdgeState(
         uid=balancer.uid,
@@ -132,5 +154,6 @@ def _state(applied: Applied, no_backends: str) -> EdgeState:
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
         problems=dict(applied.problems),
         backends=tuple(names),
-        lacking="" if names or not balancer.listeners else no_backends,
+        lacking="" if names or not balancer.listeners else nodes.no_backends(cluster),
+        refused_nodes=nodes.refused(cluster)[:_MOST_NODES],
     )

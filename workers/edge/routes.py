@@ -45,6 +45,14 @@ class Ways:
 Hosts = Mapping[Family, str]
 
 
+class Machine(NamedTuple):
+    """A machine Pod that runs."""
+
+    hosts: Hosts
+    own: frozenset[str]
+    """Its own addresses."""
+
+
 def hosts(pod: Object) -> Hosts | None:
     """The addresses of the host that a machine Pod runs on; None if it runs nowhere."""
     listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("hostIPs"))]
@@ -54,6 +62,14 @@ def hosts(pod: Object) -> Hosts | None:
         if address is not None:
             found.setdefault(family(address), address)
     return found if found and fields.text(pod.status.get("phase")) not in _ENDED else None
+
+
+def machine(pod: Object) -> Machine | None:
+    """What a machine Pod says of itself; None if it runs nowhere."""
+    found = hosts(pod)
+    listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("podIPs"))]
+    own = (fields.address(text) for text in (*listed, pod.status.get("podIP")))
+    return Machine(found, frozenset(address for address in own if address)) if found else None
 
 
 def ways(
@@ -98,13 +114,13 @@ class Machines:
     ) -> None:
         self._registry = registry
         self._runtime = runtime
-        self._pods: View[Hosts] = View(
+        self._pods: View[Machine] = View(
             bus,
             PODS.id,
-            lambda _, pod: None if pod.labels.get("app") == "bastion" else hosts(pod),
+            lambda _, pod: None if pod.labels.get("app") == "bastion" else machine(pod),
             changed=changed,
         )
-        self._last: dict[ObjectRef, Hosts] = {}
+        self._last: dict[ObjectRef, Machine] = {}
         self._asked: set[ObjectRef] = set()
         self._told: Mapping[Node, str] = {}
 
@@ -118,16 +134,45 @@ class Machines:
 
     def routes(self, nodes: Mapping[str, Iterable[Backend]]) -> Mapping[str, str]:
         """Prefix → next hop, for the nodes in use, by cluster."""
-        members = self._registry.members.values()
-        places = {member.id: member.machines for member in members if member.machines}
-        if self._runtime:
-            places[RUNTIME] = self._runtime
-        found = ways(nodes, places, self._machine)
+        places = {cluster: place for cluster in nodes if (place := self.place(cluster))}
+        found = ways(nodes, places, self._hosts)
         self._forget_others()
         self._tell(found.missing)
         return found.routes
 
-    def _machine(self, place: MachinePlace, name: str) -> Hosts | None:
+    def place(self, cluster: str) -> MachinePlace | None:
+        """Where the cluster's machines are; None if its nodes are no Pods."""
+        if cluster == RUNTIME:
+            return self._runtime
+        member = self._registry.members.get(cluster)
+        return member.machines if member else None
+
+    def unlisted(self, cluster: str) -> bool:
+        """Whether the bus may have forgotten machines of the cluster."""
+        place = self.place(cluster)
+        return place is not None and place.cluster not in self._pods.listed
+
+    def known(self, node: Node) -> bool:
+        """Whether the node's machine is known, or was until the bus forgot it."""
+        place = self.place(node.cluster)
+        return place is not None and self._machine(place, node.name) is not None
+
+    def disowned(self, node: Node, address: str) -> str:
+        """Why the address is not that of the node's machine; nothing if it is."""
+        place = self.place(node.cluster)
+        assert place is not None
+        found = self._machine(place, node.name)
+        if found is None:
+            return f"it has no machine Pod {place.namespace}/{node.name} that runs on a host"
+        if address not in found.own:
+            return f"{address} is no address of its machine Pod {place.namespace}/{node.name}"
+        return ""
+
+    def _hosts(self, place: MachinePlace, name: str) -> Hosts | None:
+        found = self._machine(place, name)
+        return found.hosts if found else None
+
+    def _machine(self, place: MachinePlace, name: str) -> Machine | None:
         ref = ObjectRef(place.cluster, PODS.id, place.namespace, name)
         self._asked.add(ref)
         found = self._pods.get(ref)

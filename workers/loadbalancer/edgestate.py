@@ -25,6 +25,8 @@ class EdgeState(Message):
     """The nodes that traffic goes to."""
     lacking: str = ""
     """Why there are no nodes, in plain words."""
+    refused_nodes: tuple[str, ...] = ()
+    """Nodes with an address that is refused, and why: `node m1: …`."""
 
     def same(self, other: EdgeState | None) -> bool:
         """Whether both say the same, whenever."""

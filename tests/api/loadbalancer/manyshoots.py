@@ -158,7 +158,10 @@ async def many_shoots(
         )
         for shoot in shoots:
             await stack.enter_async_context(_node(shoot))
-        world = await stack.enter_async_context(balancer_world(runtime, nats, folder, "default", **settings))
+        networks = [{"prefixes": ["127.69.0.0/16"], "clusters": ["shoot-*"]}]
+        world = await stack.enter_async_context(
+            balancer_world(runtime, nats, folder, "default", node_networks=networks, **settings)
+        )
         bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
         registry, leases = Registry(bus), Leases(bus, "joining")
         joining = Joining(bus, registry, JoinSettings())

@@ -17,7 +17,9 @@ from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running, soon
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef, Resource
+from workers.edge.admission import Admission
 from workers.edge.desired import DesiredState
+from workers.edge.routes import Machines
 from workers.loadbalancer.ipam.store import AddressStore
 
 
@@ -35,10 +37,15 @@ async def list_all(bus: Bus, *others: Resource) -> None:
 @contextlib.asynccontextmanager
 async def sight(bus: Bus) -> AsyncIterator[DesiredState]:
     registry, store = Registry(bus), AddressStore(bus, [range_of("10.0.0.16/28")])
-    made = DesiredState(bus, registry, store, LoadBalancerSettings(), lambda: None)
-    async with running(registry.run(), *(task() for task in made.tasks.values())):
+    settings, machines = LoadBalancerSettings(), Machines(bus, registry, _nothing)
+    made = DesiredState(bus, registry, store, settings, _nothing, Admission(settings, machines, _nothing))
+    async with running(registry.run(), machines.run(), *(task() for task in made.tasks.values())):
         await soon(made.complete())
         yield made
+
+
+def _nothing() -> None:
+    pass
 
 
 def names(seen: DesiredState) -> list[str]:

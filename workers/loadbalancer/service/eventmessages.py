@@ -74,6 +74,10 @@ def deleted() -> EventIntent:
     return _normal("DeletedLoadBalancer", "Deleted load balancer")
 
 
+def node_address_refused(nodes: Collection[str]) -> EventIntent:
+    return _warning("NodeAddressRefused", f"No traffic is sent to {'; '.join(nodes)}")
+
+
 def refused(refusal: Refusal) -> EventIntent:
     return _warning(refusal.reason, refusal.note)
 

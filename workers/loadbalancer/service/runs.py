@@ -177,8 +177,12 @@ class ServiceRuns:
             "problems": dict(state.problems),
             "serves": standing.serves,
             **({"refused": refused} if refused else {}),
+            **({"nodes refused": list(state.refused_nodes)} if state.refused_nodes else {}),
         }
-        await self._say(seen, patch, memo, _events(seen.memo, memo, demand, state), recorder)
+        events = _events(seen.memo, memo, demand, state)
+        if state.refused_nodes and seen.memo.get("nodes refused") != memo["nodes refused"]:
+            events.append(eventmessages.node_address_refused(state.refused_nodes))
+        await self._say(seen, patch, memo, events, recorder)
         serving = Result.ENSURED if standing.serves else Result.WAITING
         return Outcome(Result.DRAINED if demand.drained else serving, note=" ".join(state.problems.values()))
 
