@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windowbox import shipped
 from windowbox.commands.sandbox import download_option, name_option
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from windowbox.sandbox.gathering import Background
     from windowbox.sandbox.state import State
 
-_EXAMPLES = Path(__file__).parents[2] / "examples" / "dnsrecords.yaml"
+_EXAMPLES = shipped.EXAMPLES / "dnsrecords.yaml"
 _PATIENCE = 30.0
 
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import yaml
 
-from windowbox import rbac
+from windowbox import rbac, shipped
 from windowbox.errors import Unreachable
 from windowbox.sandbox.apiserver import ApiServer
-
-CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 
 SYSTEM_NAMESPACE = "windowbox-system"
 """Where windowbox keeps what is its own, such as the heartbeat's Lease."""
@@ -19,7 +17,7 @@ SYSTEM_NAMESPACE = "windowbox-system"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def apply_all(api: ApiServer, crds: Path = CRDS) -> None:
+def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     """Create or update the namespace, the rights and the kinds. Safe to repeat."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)

@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from windowbox import shipped
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.sandbox import binaries, cachelock, gotool, packages, releases
 from windowbox.sandbox.binaries import Found, Program
 from windowbox.sandbox.progress import Job, Progress
 
-_MODULES = Path(__file__).parents[2] / "deploy" / "binaries"
 _PATIENCE = 3600
 
 
@@ -81,7 +81,7 @@ def _build(module: str, programs: list[Program], progress: Progress) -> None:
         with log.open("wb") as output:
             builder = subprocess.Popen(
                 [*(_politely() if progress.held_back else ()), go, *_arguments(module, programs, folder)],
-                cwd=_MODULES / module,
+                cwd=shipped.MODULES / module,
                 env={**os.environ, "CGO_ENABLED": "0"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -38,7 +38,8 @@ def windowbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
     """The commands of a copy of the code that knows Ponds."""
     copy = tmp_path_factory.mktemp("copy")
     for part in PARTS:
-        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / part, copy / part, symlinks=True, ignore=ignored)
     subprocess.run(["git", "apply", str(DIFF)], cwd=copy, check=True, env={"GIT_CEILING_DIRECTORIES": "/"})
     home = tmp_path_factory.mktemp("home")
     made = CommandLine(home, copy, variables={"PYTHONPATH": str(copy)})

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import yaml
 
+from windowbox import shipped
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.commands.balancers import traffic
@@ -24,7 +25,7 @@ from windowbox.sandbox.nodes import power
 from windowbox.sandbox.state import State
 from workers.loadbalancer.service import statuses
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "loadbalancer.yaml"
+EXAMPLE = shipped.EXAMPLES / "loadbalancer.yaml"
 
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, SERVICES)}

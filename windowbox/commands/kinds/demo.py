@@ -13,6 +13,7 @@ from typing import Any
 import click
 import yaml
 
+from windowbox import shipped
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, Unreachable
@@ -32,7 +33,6 @@ from windowbox.models.refs import (
 from windowbox.sandbox import kubeconfigs
 from windowbox.sandbox.state import State
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 SHOOT = "shoot--demo--show"
 """A Shoot of the demo's own, so that one made by hand from the examples is left alone."""
 
@@ -197,7 +197,7 @@ def _summed(made: dict[str, list[str]]) -> str:
 
 def manifests(example: str, shoot: str = SHOOT) -> list[dict[str, Any]]:
     """An example, for another Shoot than the one it is written for."""
-    text = (EXAMPLES / example).read_text().replace("shoot--demo--one", shoot)
+    text = (shipped.EXAMPLES / example).read_text().replace("shoot--demo--one", shoot)
     return list(yaml.safe_load_all(text))
 
 

@@ -1,0 +1,156 @@
+"""The wheel, installed into an environment of its own and used outside of the checkout."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from tests.support.commandline import ROOT, CommandLine
+from windowbox.sandbox import stages
+
+SOURCES = (
+    "pyproject.toml", "README.md", "LICENSE",
+    "bench", "bus", "deploy", "examples", "patchers", "watchers", "windowbox", "workers",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in SOURCES:
+        found = ROOT / name
+        if found.is_dir():
+            shutil.copytree(found, sources / name, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(found, sources / name)
+    _pip("wheel", "--no-deps", f"--wheel-dir={built}", str(sources))
+    [wheel] = built.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def windowbox(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """The commands of an environment that has the wheel, and the libraries of this environment."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, symlinks=True)
+    _pip(f"--python={place / 'bin' / 'python'}", "install", "--no-deps", str(wheel))
+    [packages] = place.glob("lib/python*/site-packages")
+    # Only the folder: files that make this checkout importable are not read in it.
+    (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    home, elsewhere = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("elsewhere")
+    program = (str(place / "bin" / "windowbox"),)
+    made = CommandLine(home, elsewhere, program, {"PYTHONPATH": ""})
+    with made.ended():
+        yield made
+
+
+def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == {"bench", "bus", "patchers", "watchers", "windowbox", "workers"}
+    for kind in ("crds", "examples", "binaries"):
+        source = ROOT / "windowbox" / "shipped" / kind
+        wanted = {f"windowbox/shipped/{kind}/{file.relative_to(source)}" for file in _files(source)}
+        assert wanted == {name for name in names if name.startswith(f"windowbox/shipped/{kind}/")}
+
+
+def test_all_that_is_imported_is_declared(wheel: Path) -> None:
+    """In the wheel, or by what the wheel declares."""
+    with zipfile.ZipFile(wheel) as archive:
+        sources = [archive.read(name) for name in archive.namelist() if name.endswith(".py")]
+        [about] = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")]
+    required = re.findall("^Requires-Dist: (.*)$", about, re.MULTILINE)
+    installed = _required([one for one in required if 'extra == "dev"' not in one])
+    distributions = metadata.packages_distributions()
+    imported = {name.partition(".")[0] for source in sources for name in _imports(ast.parse(source))}
+    own = {"bench", "bus", "patchers", "watchers", "windowbox", "workers"}
+    missing = {
+        name
+        for name in imported - set(sys.stdlib_module_names) - own
+        if installed.isdisjoint(map(_normal, distributions.get(name, ())))
+    }
+    assert missing == set()
+
+
+def test_help_and_version(windowbox: CommandLine) -> None:
+    assert "windowbox doctor" in windowbox("--help")
+    assert windowbox("--version").startswith("windowbox, version")
+
+
+def test_a_sandbox_runs(windowbox: CommandLine) -> None:
+    _need_programs()
+    windowbox("up", "--watchers=1", "--workers=1", "--patchers=1", "--nodes=0")
+    found = {one["what"]: one for one in json.loads(windowbox("doctor", "-o", "json", expect=None))}
+    assert found["sandbox 'default'"]["verdict"] == "ok"
+    assert found["rights of the worker"]["verdict"] == "ok"
+    assert found["pool dnsrecord"]["verdict"] == "ok"
+    assert "worker-1" in windowbox("status")
+    windowbox("down")
+    assert "is not running" in windowbox("status", expect=None)
+
+
+def test_the_bus_is_measured(windowbox: CommandLine) -> None:
+    _need_programs()
+    measured = json.loads(windowbox("bench", "bus", "-n", "200", "--workers=1", "-o", "json"))
+    assert measured["items_per_second"] > 0
+
+
+def _need_programs() -> None:
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for found in folder.iterdir():
+        if found.is_dir():
+            yield from _files(found)
+        else:
+            yield found
+
+
+def _required(requirements: list[str]) -> set[str]:
+    """The distributions that pip would install for these."""
+    found: set[str] = set()
+    while requirements:
+        name = _normal(requirements.pop())
+        if name not in found:
+            found.add(name)
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                requirements += [one for one in metadata.requires(name) or () if "extra ==" not in one]
+    return found
+
+
+def _normal(requirement: str) -> str:
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module

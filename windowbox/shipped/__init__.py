@@ -1,0 +1,14 @@
+"""Files that commands need and wheels contain. In a checkout they are links to where people look for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+CRDS = _HERE / "crds"
+"""The CustomResourceDefinitions of windowbox's kinds."""
+MODULES = _HERE / "binaries"
+"""The Go modules that programs of the sandbox are compiled from."""
+EXAMPLES = _HERE / "examples"
+"""The objects of the demo."""
