@@ -36,7 +36,7 @@ def test_no_program_is_run_to_ask_for_health(traffic: World) -> None:
         # Nodes are asked every three seconds: until they have been, connections are made.
         with traffic.service(annotated={"idle_timeout": "4s"}) as patient:
             asking.until(partial(clients.tcp, patient.address, 80))
-            with clients.connected(patient.address, 80) as connection:
+            with clients.connected(patient.address, 80, timeout=30) as connection:
                 clients.greeted(connection)
                 assert connection.recv(1) == b""
         assert _children_ended(traffic) == before
