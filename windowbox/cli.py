@@ -28,46 +28,42 @@ class Entry:
 
 
 COMMANDS: dict[str, dict[str, Entry]] = {
-    "Sandbox: a small world on this machine": {
+    "Sandbox: all servers on this machine": {
         "up": Entry("windowbox.commands.sandbox:up", "Start the sandbox; does nothing if it runs."),
         "down": Entry("windowbox.commands.sandbox:down", "End exactly what `up` started."),
-        "status": Entry(
-            "windowbox.commands.sandbox:status", "Processes, streams and pools, and how they are."
-        ),
+        "status": Entry("windowbox.commands.sandbox:status", "State of processes, streams and pools."),
         "env": Entry("windowbox.commands.sandbox:env", "Variables for kubectl, nats and dig."),
         "kubeconfig": Entry(
             "windowbox.commands.kubeconfig:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."
         ),
         "logs": Entry("windowbox.commands.sandbox:logs", "The log of a process of the sandbox."),
-        "doctor": Entry("windowbox.commands.doctor:doctor", "What is wrong here, and how to mend it."),
+        "doctor": Entry("windowbox.commands.doctor:doctor", "Check this machine, the sandbox and servers."),
         "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers and Bastions."),
     },
     "Processes: what a deployment runs": {
         "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),
         "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
-        "work": Entry("windowbox.commands.processes:work", "Take work off the bus and do it."),
+        "work": Entry("windowbox.commands.processes:work", "Take items off the bus and reconcile objects."),
         "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
         "grant": Entry(
-            "windowbox.commands.processes:grant", "Let the roles work with Secrets of namespaces."
+            "windowbox.commands.processes:grant", "Grant the roles rights on Secrets of namespaces."
         ),
         "setup-bus": Entry(
-            "windowbox.commands.processes:setup_bus", "Make the streams, or bring them up to date."
+            "windowbox.commands.processes:setup_bus", "Create or update the streams of the bus."
         ),
-        "clusters": Entry(
-            "windowbox.commands.clusters:clusters", "Which clusters are served; add and remove them."
-        ),
+        "clusters": Entry("windowbox.commands.clusters:clusters", "List, add and remove served clusters."),
         "resolver": Entry(
-            "windowbox.commands.resolver.command:resolver", "Have this host resolve names in the zone."
+            "windowbox.commands.resolver.command:resolver", "Let this host resolve names of the zone."
         ),
     },
-    "Looking: what happened, and why": {
-        "trace": Entry("windowbox.commands.trace:trace", "What happened to one object, step by step."),
+    "Observing: what happened, and why": {
+        "trace": Entry("windowbox.commands.trace:trace", "The history of one object, step by step."),
         "lb": Entry(
             "windowbox.commands.balancers.command:lb", "Load balancers: addresses, backends, health."
         ),
         "top": Entry("windowbox.commands.top:top", "Pools, lag and rates, live."),
-        "record": Entry("windowbox.commands.recordings:record", "Write what happened to a file."),
-        "replay": Entry("windowbox.commands.recordings:replay", "Run a recording again and compare."),
+        "record": Entry("windowbox.commands.recordings:record", "Write runs and objects to a file."),
+        "replay": Entry("windowbox.commands.recordings:replay", "Repeat recorded runs and compare."),
         "bench": Entry("windowbox.commands.bench:bench", "Measure how fast this machine is."),
     },
     "Shell": {

@@ -1,4 +1,4 @@
-"""Everything that can be set: by a file, by the environment (`WINDOWBOX_…`), by flags; the later wins."""
+"""All settings: from a file, the environment (`WINDOWBOX_…`) and flags; the later wins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Section(BaseModel):
 
 
 class NatsSettings(Section):
-    url: str = Field("nats://127.0.0.1:4222", description="Where the bus is; several addresses by comma.")
+    url: str = Field("nats://127.0.0.1:4222", description="URL of NATS; several separated by commas.")
     user: str | None = Field(None, description="The role's user on the bus.")
     password: SecretStr | None = Field(None, description="Its password.")
     replicas: Literal[1, 3] = Field(1, description="Copies of every stream; 3 needs a NATS cluster.")
@@ -46,7 +46,7 @@ class ClusterSettings(Section):
     kubeconfig: Path | None = Field(
         None, description="The cluster windowbox serves; unset means the one this process runs in."
     )
-    context: str | None = Field(None, description="Which context of the kubeconfig.")
+    context: str | None = Field(None, description="The context of the kubeconfig; unset: its current one.")
     files: dict[str, Path] = Field(
         {},
         description="Kubeconfig files of other clusters, by their ids. A file is read only if "
@@ -57,7 +57,7 @@ class ClusterSettings(Section):
 class WatchSettings(Section):
     kinds: tuple[str, ...] = Field(
         WATCHED,
-        description="Kinds to mirror, as plural.group.",
+        description="Kinds to watch and mirror to the bus, as plural.group.",
     )
     page: int = Field(500, ge=1, description="Objects for each page of a listing.")
 
@@ -71,11 +71,13 @@ class WatchSettings(Section):
 
 
 class WorkSettings(Section):
-    concurrency: int = Field(64, ge=1, description="Objects worked on at once by each process.")
+    concurrency: int = Field(64, ge=1, description="Objects that each process reconciles at once.")
     ack_wait: float = Field(
-        10.0, ge=2, description="Seconds without a sign of life after which another worker takes over."
+        10.0,
+        ge=2,
+        description="Seconds without an acknowledgement until another worker takes over.",
     )
-    sweep_interval: float = Field(60.0, gt=0, description="Seconds between two looks for lost wishes.")
+    sweep_interval: float = Field(60.0, gt=0, description="Seconds between two sweeps for lost wishes.")
     classes: tuple[str, ...] = Field((), description="Extension classes to serve; none means shoot.")
     ignore_operation_annotation: bool = Field(
         False, description="Act on every change of a spec instead of on the operation annotation."
@@ -111,12 +113,12 @@ class Settings(Section):
 
     @property
     def kinds(self) -> KindSettings:
-        """What the kinds that make objects have to know."""
+        """The settings of kinds that make objects."""
         return KindSettings(infrastructure=self.infrastructure, backup=self.backup, heartbeat=self.heartbeat)
 
     @property
     def deciding(self) -> Deciding:
-        """What decides what a run does; no addresses of servers, and nothing secret."""
+        """The settings that runs depend on, without addresses of servers and secrets."""
         return Deciding(
             zones=tuple(Zone(**zone.model_dump(include=set(Zone.model_fields))) for zone in self.dns.zones),
             classes=self.work.classes,
@@ -127,7 +129,7 @@ class Settings(Section):
 
 
 class _Environment(Settings, BaseSettings):
-    """The same settings, as the environment spells them."""
+    """The same settings, from the environment."""
 
     model_config = SettingsConfigDict(
         env_prefix="WINDOWBOX_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore"
@@ -135,7 +137,7 @@ class _Environment(Settings, BaseSettings):
 
 
 def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
-    """The settings of this process. What is wrong with them is told by name, value and remedy."""
+    """The settings of this process. Malformed names the setting, its value and the remedy."""
     content = _read(file) if file else {}
     known = set(Settings.model_fields)
     if unknown := set(content) - known:
@@ -165,7 +167,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """Where the parser gave up. Not what it found there: that may be a secret."""
+    """Where the parser failed. Not what it found there: that may be a secret."""
     mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
     return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 

@@ -56,7 +56,7 @@ def dnsrecords(count: int, idle: float, output: str) -> None:
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes.")
 @output_option
 def bus(items: int, workers: int, output: str) -> None:
-    """Items through the queue and worker runtime, with nothing to do for any of them."""
+    """Items through the queue and the worker runtime, with empty runs."""
     from bench import queue, tables
 
     figures = _run(queue.run(items, workers, _say))
@@ -127,7 +127,7 @@ def loadbalancer(
         tables.show(*shown)
 
 
-@bench.command(short_help="Kinds that make objects.")
+@bench.command(short_help="Infrastructures, which make objects.")
 @click.option("-n", "count", type=click.IntRange(1), default=200, show_default=True, help="How many at once.")
 @click.option(
     "--singles", type=click.IntRange(1), default=30, show_default=True, help="How many one after the other."

@@ -1,4 +1,4 @@
-"""How the bus is: who is there, what the streams hold, how the pools stand. For `status` and `top`."""
+"""The state of the bus: processes, streams, pools. For `status` and `top`."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Stream:
 
 @dataclass(frozen=True)
 class PoolState:
-    """A pool's queue, and who works for it."""
+    """A pool's queue, and its workers."""
 
     pool: str
     workers: int
     waiting: int = 0
     in_flight: int = 0
     oldest_seconds: float = 0.0
-    """Age of the oldest wish that is not fulfilled."""
+    """Age of the oldest wish that has not succeeded."""
     redelivered: int = 0
     """Items in flight that were given out before, to somebody who did not settle them."""
     unrouted: int = 0
-    """Changes that nobody has looked at yet."""
+    """Changes that have not been mapped to keys yet."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Look:
     server: dict[str, Any] | None
     """The server's own figures, where its monitoring address is known."""
     edge: EdgeStatus | None = None
-    """What the owner of the edge tells, if there is one."""
+    """The status of the edge, if it has an owner."""
 
     def as_json(self) -> dict[str, Any]:
         edge = self.edge.model_dump(include={"count", "envoys", "ranges"}) if self.edge else None
@@ -68,7 +68,7 @@ class Look:
 
 
 def bus_status(settings: Settings, monitor: str | None = None) -> Look:
-    """How the bus is now."""
+    """The state of the bus now."""
 
     async def ask() -> Look:
         async with asking.connected(settings, "status") as bus:
@@ -88,7 +88,7 @@ async def look(bus: Bus, monitor: str | None) -> Look:
 
 
 async def _edge(bus: Bus) -> EdgeStatus | None:
-    """What the owner of the edge tells; None where it is too busy, or nobody is."""
+    """The status of the edge; None if its owner does not answer, or there is none."""
     with contextlib.suppress(WindowboxError):
         return await status.query(bus)
     return None
@@ -172,7 +172,7 @@ async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState
 
 
 async def _untouched(bus: Bus, pool: str, workers: int) -> PoolState:
-    """What has gathered for a pool that has no consumer yet."""
+    """Messages for a pool that has no consumer yet."""
     try:
         request = {"subjects_filter": subjects.item(pool, ">")}
         state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]

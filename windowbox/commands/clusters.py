@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="\b\nExample:\n  windowbox clusters add garden --secret garden/garden-kubeconfig")
 def clusters() -> None:
-    """Clusters that windowbox serves beside its own; they join and leave while everything runs.
+    """Clusters that windowbox serves besides its own; they join and leave at run time.
 
     The cluster of the settings is called `runtime`: it always takes part, and is not listed. Watchers begin
     to mirror a cluster as soon as it has joined, and forget it when it leaves.
@@ -36,7 +36,7 @@ def clusters() -> None:
     "  windowbox clusters add lab --kubeconfig /etc/windowbox/lab.kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig lab.yaml --kind dnsrecords.extensions.gardener.cloud\n"
     "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n" + asking.FINDING,
-    short_help="Let a cluster join.",
+    short_help="Add a cluster.",
 )
 @click.argument("id")
 @click.option(
@@ -62,7 +62,7 @@ def clusters() -> None:
 )
 @asking.settings_options
 def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
-    """Let the cluster ID take part, or change how it is reached.
+    """Add the cluster ID, or change how it is reached.
 
     On the bus there is only where the credentials are, never the credentials. Without --kind, what load
     balancers need is watched. A cluster also joins by itself if the Namespace of its control plane has the
@@ -86,12 +86,12 @@ def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **
 
 @clusters.command(
     epilog="\b\nExample:\n  windowbox clusters remove lab\n" + asking.FINDING,
-    short_help="Let a cluster leave.",
+    short_help="Remove a cluster.",
 )
 @click.argument("id")
 @asking.settings_options
 def remove(id: str, file: Path | None, name: str | None) -> None:
-    """Let the cluster ID leave. What it holds stays as it is; windowbox only looks away."""
+    """Remove the cluster ID. Its objects stay as they are; windowbox stops watching them."""
 
     async def leave() -> None:
         async with _registry(asking.loaded(file, name)) as (_, registry):
@@ -104,12 +104,12 @@ def remove(id: str, file: Path | None, name: str | None) -> None:
 @clusters.command(
     "list",
     epilog="\b\nExample:\n  windowbox clusters list -o json\n" + asking.FINDING,
-    short_help="Which clusters have joined.",
+    short_help="List clusters.",
 )
 @output_option
 @asking.settings_options
 def list_(output: str, file: Path | None, name: str | None) -> None:
-    """Which clusters have joined, where their credentials are, and what the watchers say of them."""
+    """List clusters with their credentials and the state of their watches."""
     found = asyncio.run(_listed(asking.loaded(file, name)))
     if output == "json":
         click.echo(json.dumps(found, indent=2))

@@ -33,7 +33,7 @@ _SIGNS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red
 @output_option
 @click.pass_context
 def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: str) -> None:
-    """Look for what is wrong with this machine, the sandbox and the servers, and say how to mend it.
+    """Check this machine, the sandbox and the servers; name what is wrong, and the remedy.
 
     Changes nothing. Ends with 1 if something is wrong.
     """

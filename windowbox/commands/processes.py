@@ -22,16 +22,16 @@ Command = Callable[..., Any]
 
 
 def _process(command: Command) -> Command:
-    """The flags that every process takes."""
+    """The flags of every process."""
     options = [
         click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file."),
-        click.option("--nats", "nats_url", metavar="URL", help="Where the bus is."),
+        click.option("--nats", "nats_url", metavar="URL", help="URL of NATS."),
         click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster to serve."),
-        click.option("--metrics", metavar="HOST:PORT", help="Where to serve /metrics; port 0 for any."),
+        click.option("--metrics", metavar="HOST:PORT", help="Address of /metrics; port 0 for any."),
         click.option(
             "--log-level",
             type=click.Choice(["debug", "info", "warning", "error"]),
-            help="From which level on to log.",
+            help="The least level to log.",
         ),
         click.option(
             "--log-format",
@@ -67,7 +67,7 @@ def run(**flags: Any) -> None:
 @click.command(epilog=_SETTINGS_HELP)
 @_process
 def watch(**flags: Any) -> None:
-    """Mirror clusters to the bus. Of several, one works on each kind, and the others stand by.
+    """Mirror clusters to the bus. Of several watchers, one mirrors each kind; the others stand by.
 
     \b
     Example:
@@ -82,7 +82,7 @@ def watch(**flags: Any) -> None:
 @click.option("--pool", "pools", multiple=True, help="A pool to work for; may be given again. Default: all.")
 @_process
 def work(pools: tuple[str, ...], **flags: Any) -> None:
-    """Take work off the bus and do it. Start as many as you like.
+    """Take items off the bus and reconcile their objects. Start as many as you like.
 
     \b
     Example:
@@ -114,10 +114,10 @@ def patch(**flags: Any) -> None:
 
 @click.command(epilog=_SETTINGS_HELP)
 @click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of who may grant: deploy/rbac.yaml.")
-@click.option("--once", is_flag=True, help="Grant what is to be granted now, and end.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of a user who may grant rights.")
+@click.option("--once", is_flag=True, help="Grant once, and end.")
 def grant(once: bool, **flags: Any) -> None:
-    """Let the roles work with the Secrets of the namespaces in the setting grant.namespaces, as these come.
+    """Grant the roles rights on Secrets of the namespaces in grant.namespaces, as they are created.
 
     \b
     Example:
@@ -141,9 +141,9 @@ def grant(once: bool, **flags: Any) -> None:
 
 @click.command("setup-bus")
 @click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
-@click.option("--nats", "nats_url", metavar="URL", help="Where the bus is.")
+@click.option("--nats", "nats_url", metavar="URL", help="URL of NATS.")
 def setup_bus(**flags: Any) -> None:
-    """Make the streams, or bring them up to date. `watch` does it too, when it starts.
+    """Create or update the streams. `watch` does it, too, when it starts.
 
     \b
     Example:
@@ -158,7 +158,7 @@ def setup_bus(**flags: Any) -> None:
         async with connected(settings.nats.access("windowbox setup-bus"), patience=5) as bus:
             return await streams.ensure(bus, settings.nats.replicas)
 
-    for line in asyncio.run(act()) or ["all streams are as they should be"]:
+    for line in asyncio.run(act()) or ["all streams are up to date"]:
         click.echo(line)
 
 

@@ -48,7 +48,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelt
 )  # fmt: skip
 @asking.settings_options
 def record(since: timedelta, target: Path, file: Path | None, name: str | None) -> None:
-    """Write what happened to FILE: runs, the objects they read, and what they were answered.
+    """Write runs to FILE, with the objects they read and the answers they got.
 
     The journal goes back a day at most. Secrets are not in it, so neither are they in the file. With the runs
     come the settings by which their workers decided, such as zones and networks.
@@ -80,7 +80,7 @@ def record(since: timedelta, target: Path, file: Path | None, name: str | None) 
 @output_option
 @click.pass_context
 def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, output: str) -> None:
-    """Run a recording again, without any cluster, bus or DNS server, and show what is done differently.
+    """Repeat the runs of a recording without cluster, bus or DNS server, and show differences.
 
     Every run meets the objects and the answers it met then. What it changes now (records in DNS, addresses
     of load balancers, metadata, status) is compared with what it changed then. Ends with 1 if any differs.

@@ -129,7 +129,7 @@ def down(name: str | None, wipe: bool) -> None:
 @output_option
 @click.pass_context
 def status(ctx: click.Context, name: str | None, output: str) -> None:
-    """What runs in the sandbox, since when and how often restarted; then streams and pools of the bus.
+    """Show the processes of the sandbox with uptime and restarts, then the streams and pools of the bus.
 
     Ends with 1 if a process is not ready, and with 3 if the sandbox does not run.
     """
@@ -151,7 +151,7 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 @name_option
 @output_option
 def env(name: str | None, output: str) -> None:
-    """Print variables by which kubectl, nats and windowbox find the sandbox."""
+    """Print environment variables that lead kubectl, nats and windowbox to the sandbox."""
     from windowbox.sandbox import binaries, detached, environment
     from windowbox.sandbox import state as states
 
@@ -177,7 +177,7 @@ def env(name: str | None, output: str) -> None:
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on until interrupted.")
 def logs(process: str | None, name: str | None, lines: int, follow: bool) -> None:
-    """Show what PROCESS says; without PROCESS, which logs there are."""
+    """Show the log of PROCESS; without PROCESS, list the logs."""
     from windowbox.sandbox import detached
     from windowbox.sandbox import state as states
 

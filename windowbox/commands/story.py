@@ -1,4 +1,4 @@
-"""What became of one object, on one timeline: from versions seen, runs noted and what still waits."""
+"""The history of one object on one timeline: versions, runs, and items that wait."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def told(versions: Sequence[SeenObject], runs: Iterable[RunRecord]) -> list[Mome
 
 
 def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) -> Iterator[Moment]:
-    """What is still owed, and why it is not done yet."""
+    """What waits, and why."""
     for each in pending:
         if each.wish and each.wished:
             since = f"since {_span((now - each.wished).total_seconds())}"
@@ -175,7 +175,7 @@ def _run(run: RunRecord) -> Moment:
 
 
 def _call(call: Call) -> Iterator[str]:
-    """What was asked at a door, and what came back, where that is worth telling."""
+    """A recorded call and its answer, where they matter to people."""
     failed = f" ✗ {call.error['type']}: {call.error['message']}" if call.error else ""
     match call.door, call.request, call.answer:
         case "clock", _, _:

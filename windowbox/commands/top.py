@@ -103,14 +103,14 @@ class Recent:
     "  windowbox top                      until interrupted\n"
     "  windowbox top --once -o json | jq '.pools[] | {pool, waiting, rate}'\n" + asking.FINDING
 )
-@click.option("--once", is_flag=True, help="Look once, and end.")
+@click.option("--once", is_flag=True, help="Print once, and end.")
 @click.option(
-    "--interval", type=click.FloatRange(0.5), default=1.0, show_default=True, help="Seconds between looks."
+    "--interval", type=click.FloatRange(0.5), default=1.0, show_default=True, help="Seconds between updates."
 )
 @output_option
 @asking.settings_options
 def top(once: bool, interval: float, output: str, file: Path | None, name: str | None) -> None:
-    """Show the pools at work: how much waits and how long, what is in flight, rates, errors, workers.
+    """Show the pools: items waiting and for how long, in flight, rates, errors, workers.
 
     Rates, errors and times are those of the last minute's runs. RE-GIVEN: items in flight that somebody
     else had before and did not finish. UNROUTED: changes nobody has looked at yet.

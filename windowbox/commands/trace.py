@@ -28,7 +28,7 @@ _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
 @dataclass(frozen=True)
 class Traces:
-    """What the bus still knows of one object."""
+    """What the bus holds about one object."""
 
     versions: Sequence[SeenObject]
     runs: Sequence[RunRecord]
@@ -48,7 +48,7 @@ class Traces:
 @output_option
 @asking.settings_options
 def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
-    """Tell the whole story of one object on one timeline, the newest at the bottom.
+    """Show the history of one object on one timeline, the newest last.
 
     What was seen of it, which runs there were and why, how long they waited and took, what they read and
     did, which status was written, by which process; then what is still waiting, and why; last the objects

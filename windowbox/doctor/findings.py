@@ -1,4 +1,4 @@
-"""What an examination finds."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, and what to do about it."""
+    """What was checked, how it stands, and the remedy."""
 
     what: str
     verdict: Literal["ok", "note", "wrong"]

@@ -24,7 +24,7 @@ _NAMED = 5
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Everything about kinds. Changes nothing."""
+    """All checks of kinds. Read-only."""
     if settings.nats.user in rbac.RULES:
         return  # a role may neither ask for processes nor list these kinds
     yield from _pools(settings.nats)

@@ -1,4 +1,4 @@
-"""Whether load balancers can have what they need here: addresses, Envoy, Docker, and watches of files."""
+"""Checks of what load balancers need here: addresses, Envoy, Docker, inotify."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW = 16
 
 
 def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
-    """Everything but what only the cluster can tell. Changes nothing."""
+    """All checks that do not need the cluster. Read-only."""
     if not settings.ranges:
         mend = "set loadbalancer.ranges, as docs/settings.md says"
         yield Finding("load balancers", "note", "no Service gets an address: there are no ranges", mend)
@@ -71,7 +71,7 @@ async def _engine(settings: LoadBalancerSettings) -> list[Finding]:
 
 
 def _prefix(prefix: Network, settings: LoadBalancerSettings) -> Finding:
-    """Do the addresses arrive, or can they be made to?"""
+    """Whether packets to the addresses reach this host, or can be routed to it."""
     what = f"addresses {prefix}"
     if settings.attachment == "docker-routed":
         return _routed(what, prefix)
@@ -92,7 +92,7 @@ def _routed(what: str, prefix: Network) -> Finding:
 
 
 def _arrives(prefix: Network) -> bool:
-    """Whether those in the middle and at the end do: the others rarely differ."""
+    """Whether addresses at both ends and in the middle do: the others rarely differ."""
     numbers = {0, prefix.num_addresses // 2, prefix.num_addresses - 1}
     if prefix.num_addresses > 2 and prefix.version == 4:
         numbers -= {0, prefix.num_addresses - 1}

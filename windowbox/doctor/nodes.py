@@ -1,4 +1,4 @@
-"""What can be wrong with a machine that shall have real nodes."""
+"""Checks of what real nodes need on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowbox.sandbox.options import Options
 
 
 def examine() -> Iterator[Finding]:
-    """Nothing here keeps a sandbox from running without nodes, so nothing is worse than a note."""
+    """Notes at most: a sandbox runs without nodes, too."""
     if reason := site.unsuited():
         yield Finding("real nodes", "note", f"need {reason}", "windowbox up --nodes 0")
         return
@@ -36,7 +36,7 @@ def _lacks(name: str) -> bool:
 
 
 def _ranges(ranges: tuple[str, str]) -> Finding:
-    """Does this host already use addresses that nodes would have?"""
+    """Whether this host already has routes to the addresses of nodes."""
     parts, known = list(addresses.parts(ranges)), routes.known(foreign=True)
     taken = {
         network: found

@@ -1,4 +1,4 @@
-"""Checks of one sandbox: do its processes run, and can it have its ports?"""
+"""Checks of one sandbox: its processes and its ports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _leftovers(what: str, state: State) -> Iterator[Finding]:
 
 
 def _overlaps(folder: Path, state: State) -> Iterator[Finding]:
-    """Sandboxes that were told the same fixed ports cannot run at once."""
+    """Sandboxes with the same fixed ports cannot run at once."""
     mine = {port: name for name, port in state.options.ports.items()}
     for path in sorted(folder.parent.glob("*/state.json")):
         if path.parent == folder:

@@ -1,4 +1,4 @@
-"""Whether the bus, the cluster and the name servers answer, and let us do what we have to do."""
+"""Checks of the bus, the cluster and the name servers: whether they answer, and grant what is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE = 15
 
 
 def bus(settings: NatsSettings) -> Finding:
-    """Is NATS there, and does it keep streams?"""
+    """Whether NATS answers and has JetStream."""
     try:
         said = asyncio.run(_ask_bus(settings))
     except WindowboxError as error:
@@ -32,7 +32,7 @@ def bus(settings: NatsSettings) -> Finding:
 
 
 def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
-    """May each role do in the cluster what it has to do? Settings of one role are asked about that one."""
+    """Whether each role has its rights in the cluster; with the settings of a role, only that one."""
     try:
         kubectl = binaries.find("kubectl")
     except Missing as error:
@@ -47,7 +47,7 @@ def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
 
 
 def zone(settings: ZoneSettings) -> Iterator[Finding]:
-    """Does each server of a zone answer, and take an update that changes nothing?"""
+    """Whether each server of a zone accepts an update that changes nothing."""
     for server in settings.servers:
         what = f"zone {settings.name} at {server}"
         problem = _update_nothing(settings, server)
@@ -137,7 +137,7 @@ def _review(rule: dict[str, Any], resource: str, verb: str) -> dict[str, Any]:
 
 
 def _update_nothing(settings: ZoneSettings, server: str) -> str | None:
-    """What is wrong with updating; None if the server took an update without content."""
+    """Why the server refused an update without content; None if it did not."""
     host, port = split_server(server)
     lines = [f"server {host} {port}", f"zone {settings.name}"]
     if key := settings.key:

@@ -30,7 +30,7 @@ _cluster = click.option("--cluster", default="runtime", show_default=True, help=
     "  windowbox lb drain shop/web         nothing new, until --undo"
 )
 def lb() -> None:
-    """Load balancers: Services of type LoadBalancer, their addresses, and the Envoy that carries them."""
+    """Load balancers: Services of type LoadBalancer, their addresses and their Envoy."""
 
 
 @lb.command(
@@ -39,7 +39,7 @@ def lb() -> None:
     "  windowbox lb list\n"
     "  windowbox lb list --cluster runtime\n"
     "  windowbox lb list -o json | jq '.loadBalancers[] | select(.state != \"serving\")'\n" + asking.FINDING,
-    short_help="All load balancers.",
+    short_help="List load balancers.",
 )
 @click.option("--cluster", help="Only those of this cluster.")
 @output_option
@@ -64,7 +64,7 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
     epilog="\b\nExamples:\n"
     "  windowbox lb show shop/web\n"
     "  windowbox lb show shop/web --cluster shoot--garden--one -o json\n" + asking.FINDING,
-    short_help="One of them, in detail.",
+    short_help="Show one load balancer.",
 )
 @click.argument("service", metavar="NAMESPACE/NAME")
 @_cluster
@@ -92,10 +92,10 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 @lb.command(
     epilog="\b\nExamples:\n  windowbox lb drain shop/web\n  windowbox lb drain shop/web --undo\n"
     + asking.FINDING,
-    short_help="Have one take no new connections.",
+    short_help="Drain a load balancer.",
 )
 @click.argument("service", metavar="NAMESPACE/NAME")
-@click.option("--undo", is_flag=True, help="Let clients in again.")
+@click.option("--undo", is_flag=True, help="Accept new connections again.")
 @_cluster
 @asking.settings_options
 def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str | None) -> None:

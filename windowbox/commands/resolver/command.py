@@ -118,13 +118,13 @@ def remove(zone: str | None, root: Path, dry_run: bool) -> None:
         _reload({method for method, _ in found}, root)
 
 
-@resolver.command(short_help="See whether it works.")
+@resolver.command(short_help="Check whether it works.")
 @_server
 @_zone
 @_names
 @click.pass_context
 def check(context: click.Context, server: str | None, zone: str | None, names: tuple[str, ...]) -> None:
-    """Compare what the name server says with what programs on this host are told.
+    """Compare the answers of the name server with those that programs on this host get.
 
     Ends with 1 if they differ. Right after a change that passes: answers are remembered for their TTL.
 
@@ -163,7 +163,7 @@ def _explain(what: str, method: Method, root: Path) -> None:
 
 
 def _reload(methods: Iterable[Method], root: Path) -> None:
-    """Make the change known to what runs; where that fails, say how to do it."""
+    """Make running resolvers read the files again; where that fails, print the command."""
     for command in [command for method in methods for command in hosts.RELOAD[method]]:
         if root != Path("/"):
             return
@@ -174,7 +174,7 @@ def _reload(methods: Iterable[Method], root: Path) -> None:
 
 
 def _ask(target: Target, name: str) -> set[IPAddress]:
-    """What the name server itself says about `name`."""
+    """The addresses that the name server has for `name`."""
     from windowbox.clients.nameserver import messages
 
     found: set[IPAddress] = set()
@@ -205,7 +205,7 @@ def _exchange(target: Target, question: bytes, where: str) -> bytes:
 
 
 def _heard(name: str) -> set[IPAddress]:
-    """What programs on this host are told about `name`, through whatever they ask."""
+    """The addresses that programs on this host get for `name`."""
     found: set[IPAddress] = set()
 
     def look_up() -> None:

@@ -1,4 +1,4 @@
-"""How a host is told to ask our name server about our zone, and everybody else about everything else."""
+"""Files that make a host ask our name server about our zone, and its other resolvers about the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
 class Method(StrEnum):
-    """The part of a host that decides whom to ask."""
+    """The resolver of a host."""
 
     SYSTEMD = "systemd"
     MACOS = "macos"
@@ -43,7 +43,7 @@ RELOAD: dict[Method, tuple[tuple[str, ...], ...]] = {
     Method.DNSMASQ: (("systemctl", "restart", "dnsmasq"),),
     Method.HOSTS: (),
 }
-"""What makes the change known to what already runs."""
+"""Commands that make running resolvers read the files again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def text(method: Method, target: Target) -> str:
 
 
 def hosts_block(zone: str, addresses: Mapping[str, Sequence[IPAddress]]) -> str:
-    """Lines for a hosts file. They hold what was true when they were made, and know no wildcards."""
+    """Lines for a hosts file: a copy of the current answers, without wildcards."""
     lines = [f"{address}\t{name}" for name in sorted(addresses) for address in addresses[name]]
     return "\n".join([f"# windowbox: {zone}", *lines, f"# windowbox: end of {zone}", ""])
 
