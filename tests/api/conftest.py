@@ -1,4 +1,4 @@
-"""An API server for all tests here, with controllers and an audit log: use a Shoot of your own."""
+"""The cluster that is served, and another one that its machines may run in."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from tests.support import servers
 from tests.support.servers import ControlPlane
 
 
-@pytest.fixture(scope="package")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
+@pytest.fixture(scope="session")
+def plane(control_plane: ControlPlane) -> ControlPlane:
+    """The API server that all tests share, where windowbox serves it: use a Shoot of your own."""
+    if reason := servers.missing("nats-server"):
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("plane")
-    with servers.control_plane(folder, controllers=True, audit=True) as made:
+    return control_plane
+
+
+@pytest.fixture(scope="package")
+def other(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Another cluster, for machines."""
+    with servers.control_plane(tmp_path_factory.mktemp("other"), controllers=True, audit=True) as made:
         yield made

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from bench.audit import WRITES, AuditLog
-from tests.support import servers
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -19,13 +17,6 @@ from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVIC
 VIP = [{"ip": "172.18.255.226", "ipMode": "Proxy"}]
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The cluster of the machines."""
-    with servers.control_plane(tmp_path_factory.mktemp("machines"), controllers=True, audit=True) as made:
-        yield made
-
-
 @pytest_asyncio.fixture
 async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
     async with kind_world(plane, nats, "exposure") as made:
@@ -34,19 +25,19 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 
 @pytest_asyncio.fixture
 async def elsewhere(
-    machines: ControlPlane, nats: NatsServer, world: KindWorld
+    other: ControlPlane, nats: NatsServer, world: KindWorld
 ) -> AsyncIterator[tuple[Client, Client]]:
     """A Shoot, and where its machines are."""
-    client = await world.shoot(kubeconfig=inline(machines.kubeconfigs["provider"].read_bytes()))
-    async with kube.from_file(machines.kubeconfig) as api:
-        there = KindWorld(machines, nats, api, world.kinds, world.work).client(f"infra-{client.namespace}")
+    client = await world.shoot(kubeconfig=inline(other.kubeconfigs["provider"].read_bytes()))
+    async with kube.from_file(other.kubeconfig) as api:
+        there = KindWorld(other, nats, api, world.kinds, world.work).client(f"infra-{client.namespace}")
         await api.create(NAMESPACES, "", {"metadata": {"name": there.namespace}})
         yield client, there
 
 
 @rule("SE-3", "K-3", "K-4")
 async def test_what_happens_where_the_machines_are_is_heard_of(
-    world: KindWorld, machines: ControlPlane, elsewhere: tuple[Client, Client]
+    world: KindWorld, other: ControlPlane, elsewhere: tuple[Client, Client]
 ) -> None:
     client, there = elsewhere
     secret = {"apiVersion": "v1", "kind": "Secret", "name": CLOUDPROVIDER, "namespace": client.namespace}
@@ -63,7 +54,7 @@ async def test_what_happens_where_the_machines_are_is_heard_of(
     await there.until(ENDPOINT_SLICES, "exposure-root-ipv4", lambda found: found is not None)
 
     await world.quiet()
-    log = AuditLog(machines.kubeconfig.parent / "audit.log")
+    log = AuditLog(other.kubeconfig.parent / "audit.log")
     log.requests()
     await client.ask(EXPOSURES, "root")
     await client.until_ready(EXPOSURES, "root")

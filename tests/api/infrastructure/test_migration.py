@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 import pytest_asyncio
 
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import DENY, behind, says
-from tests.support import servers
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -30,26 +28,20 @@ class Seeds(NamedTuple):
     destination: KindWorld
 
 
-@pytest.fixture(scope="module")
-def other_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with servers.control_plane(tmp_path_factory.mktemp("other"), controllers=True, audit=True) as made:
-        yield made
-
-
 @pytest_asyncio.fixture
 async def seeds(
-    plane: ControlPlane, other_plane: ControlPlane, nats: NatsServer, tmp_path: Path
+    plane: ControlPlane, other: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> AsyncIterator[Seeds]:
-    other = NatsServer(tmp_path / "other-nats")
-    other.start()
+    other_nats = NatsServer(tmp_path / "other-nats")
+    other_nats.start()
     try:
         async with (
             kind_world(plane, nats, "infrastructure") as source,
-            kind_world(other_plane, other, "infrastructure") as destination,
+            kind_world(other, other_nats, "infrastructure") as destination,
         ):
             yield Seeds(source, destination)
     finally:
-        other.stop()
+        other_nats.stop()
 
 
 async def moved(seeds: Seeds) -> tuple[Client, Client]:

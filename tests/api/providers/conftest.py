@@ -15,17 +15,10 @@ from tests.support.servers import ControlPlane
 
 @pytest.fixture(scope="package")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The cluster that is served."""
+    """A cluster of these tests' own: they look at which others its Secrets lead to, all of them."""
     if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
         pytest.skip(reason)
     with servers.control_plane(tmp_path_factory.mktemp("plane"), controllers=True, audit=True) as made:
-        yield made
-
-
-@pytest.fixture(scope="package")
-def other(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Another one, for machines."""
-    with servers.control_plane(tmp_path_factory.mktemp("other"), controllers=True) as made:
         yield made
 
 
