@@ -34,7 +34,7 @@ PATIENCE = 180 if LONG else 120
 
 
 @pytest.mark.timeout(1500 if LONG else 300)
-async def test_each_shoot_has_its_parts_and_nothing_is_left_of_those_that_are_gone(tmp_path: Path) -> None:
+async def test_shoots_converge_and_deleted_ones_leave_nothing(tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(reason)
     port = processes.free_port()

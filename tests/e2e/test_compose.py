@@ -120,7 +120,7 @@ def test_the_users_of_the_bus_are_those_of_the_program() -> None:
     assert (ROOT / "deploy/nats/roles.conf").read_text() == permissions.configuration()
 
 
-def test_no_service_that_scales_has_a_name_or_a_port_of_its_own() -> None:
+def test_scalable_services_have_no_fixed_name_or_port() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
 
     for name in ("watch", "work", "patch"):

@@ -47,9 +47,7 @@ def test_a_zone_that_was_lost_is_filled_again(world: SmallWorld, resting: tuple[
     assert len(record.history) == before
 
 
-def test_a_zone_that_was_lost_while_nobody_worked_is_filled_when_work_begins(
-    world: SmallWorld, resting: tuple[Record, str]
-) -> None:
+def test_a_zone_lost_while_stopped_is_refilled(world: SmallWorld, resting: tuple[Record, str]) -> None:
     _, name = resting
     world.kill("work")
     zones.remove(world.named, name)

@@ -127,7 +127,7 @@ def test_a_deleted_record_goes_from_the_server_first(world: SmallWorld, space: S
 
 
 @rule("F-3", "C.5-9", "O-6")
-def test_a_record_that_others_hold_on_to_tells_that_we_let_go(world: SmallWorld, space: Space) -> None:
+def test_a_record_held_by_others_reports_our_release(world: SmallWorld, space: Space) -> None:
     name = space.name()
     record = space.record(name, ["10.0.0.1"], finalizers=["example.com/other"])
     record.until_ready()
@@ -215,7 +215,7 @@ def test_without_its_server_a_record_fails_until_it_is_back(world: SmallWorld, s
 
 
 @rule("D-1")
-def test_a_record_that_never_came_to_be_is_deleted_without_its_server(away: None, space: Space) -> None:
+def test_a_record_never_created_is_deleted_without_server(away: None, space: Space) -> None:
     record = space.record(space.name(), ["10.0.0.1"])
     record.until(failed)
     record.delete()

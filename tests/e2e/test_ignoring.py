@@ -61,9 +61,7 @@ def test_a_new_spec_is_enough(eager: SmallWorld, place: Space) -> None:
 
 
 @rule("T-5", "C.5-6", "O-2")
-def test_an_annotation_alone_starts_nothing_but_is_taken_off_with_the_next_run(
-    eager: SmallWorld, place: Space
-) -> None:
+def test_a_lone_annotation_waits_for_the_next_run(eager: SmallWorld, place: Space) -> None:
     record = created(place, place.name())
     record.annotate(**{OPERATION: "reconcile"})
     record.patch({"spec": {"values": ["10.0.0.2"]}})

@@ -133,9 +133,7 @@ def test_nothing_is_done_while_the_state_is_awaited(world: SmallWorld, space: Sp
 
 
 @rule("T-8", "T-9", "C-6", "C.5-15")
-def test_nothing_is_done_for_a_failed_shoot_until_its_owner_tries_again(
-    world: SmallWorld, shoot_space: Space
-) -> None:
+def test_a_failed_shoot_waits_for_its_owner(world: SmallWorld, shoot_space: Space) -> None:
     name = shoot_space.name()
     shoot_space.cluster(**FAILED)
     record = shoot_space.record(name, ["10.0.0.1"], annotations={OPERATION: "reconcile"})

@@ -74,7 +74,7 @@ def test_of_two_records_with_one_name_either_may_go(world: SmallWorld, space: Sp
 
 
 @rule("N-16")
-def test_a_record_of_the_same_name_in_another_zone_is_no_twin(world: SmallWorld, space: Space) -> None:
+def test_equal_names_in_other_zones_do_not_conflict(world: SmallWorld, space: Space) -> None:
     name = f"{space.name()[:10]}.{INNER}"
     outside = space.record(name, ["10.0.0.1"], zone=world.named.zone)
     inside = space.record(name, ["10.0.0.1"])
@@ -87,7 +87,7 @@ def test_a_record_of_the_same_name_in_another_zone_is_no_twin(world: SmallWorld,
 
 
 @rule("N-10")
-def test_a_record_lives_in_the_closest_zone_and_moves_with_its_spec(world: SmallWorld, space: Space) -> None:
+def test_a_record_moves_to_the_closest_zone(world: SmallWorld, space: Space) -> None:
     inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"
     record = space.record(name, ["10.0.0.1"])
     assert record.until_ready().status["zone"] == INNER
@@ -99,9 +99,7 @@ def test_a_record_lives_in_the_closest_zone_and_moves_with_its_spec(world: Small
 
 
 @rule("N-14", "T-4")
-def test_a_deleted_record_goes_from_where_it_is_not_from_where_it_should_have_gone(
-    world: SmallWorld, space: Space
-) -> None:
+def test_a_deleted_record_leaves_its_last_zone(world: SmallWorld, space: Space) -> None:
     inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"
     record = space.record(name, ["10.0.0.1"])
     record.until_ready()

@@ -49,7 +49,7 @@ async def test_an_entry_comes_and_goes(backups: Backups) -> None:
 
 
 @rule("F-5")
-async def test_the_entry_of_a_shoot_that_is_forced_away_goes_like_any_other(backups: Backups) -> None:
+async def test_a_forced_deletion_removes_the_backup_entry(backups: Backups) -> None:
     client, name = await shoot(backups)
     await client.cluster(metadata={"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}})
     secret = await backups.secret(key=b"value")
@@ -150,7 +150,7 @@ async def test_without_a_namespace_there_is_nothing_to_do(backups: Backups) -> N
 
 
 @rule("T-6")
-async def test_a_namespace_that_comes_later_is_a_reason_where_annotations_are_not(
+async def test_a_later_namespace_triggers_a_run(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> None:
     async with keeping(plane, nats, tmp_path / "backups", ignore_operation_annotation=True) as backups:
@@ -283,7 +283,7 @@ async def test_an_entry_without_its_secret_cannot_be_handed_over(backups: Backup
 
 
 @rule("BE-2")
-async def test_an_entry_that_is_taken_over_tells_etcd_where_its_backups_are(backups: Backups) -> None:
+async def test_an_adopted_entry_tells_etcd_its_location(backups: Backups) -> None:
     client, name = await shoot(backups)
     await backups.entry(name, await backups.secret(), operation="wait-for-state")
     await client.ask(BACKUP_ENTRIES, name, "restore")

@@ -80,7 +80,7 @@ async def test_what_is_gone_already_is_not_missed(world: KindWorld) -> None:
 
 
 @rule("D-2", "BA-4", "B.6")
-async def test_a_forced_deletion_waits_for_nobody_and_leaves_as_little_as_it_can(world: KindWorld) -> None:
+async def test_a_forced_deletion_waits_for_nobody(world: KindWorld) -> None:
     made = await standing(world)
     await made.there.merge(PODS, NAME, HELD)
     await made.shoot.merge(BASTIONS, "cli", {"metadata": {"annotations": {FORCE_DELETION: "true"}}})

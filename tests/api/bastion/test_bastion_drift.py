@@ -74,7 +74,7 @@ async def test_a_door_that_was_opened_by_hand_is_closed(standing: Yard) -> None:
     )
 
 
-async def test_a_service_that_was_led_elsewhere_by_hand_leads_to_the_bastion_again(standing: Yard) -> None:
+async def test_an_edited_service_leads_to_the_bastion_again(standing: Yard) -> None:
     await standing.there.merge(SERVICES, NAME, {"spec": {"selector": {"more": "x"}}})
     ours = {"app": "bastion", "bastion": "cli"}
     await standing.there.until(SERVICES, NAME, lambda found: bool(found and found.spec["selector"] == ours))

@@ -94,7 +94,7 @@ def servers_of_nodes(*programs: str) -> None:
         pytest.skip(reason)
 
 
-def test_kinds_that_make_objects_are_measured_at_once_alone_again_and_over_a_restart(tmp_path: Path) -> None:
+def test_extensions_are_measured_alone_together_and_over_restarts(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "extensions", "-n", "5", "--singles", "2")
     phases = {phase["name"]: phase for phase in found["phases"]}

@@ -181,7 +181,7 @@ async def test_what_is_drained_before_it_ever_served_shows_no_address(asked: Ask
     assert await greeting(await asked.world.served("early")) == "hello"
 
 
-async def test_trace_tells_of_the_finalizer_the_address_the_edge_and_the_status(asked: Asked) -> None:
+async def test_trace_shows_finalizer_address_edge_and_status(asked: Asked) -> None:
     await asked.world.service("web", node_port=NODE_PORT)
     where = await asked.world.served("web")
 

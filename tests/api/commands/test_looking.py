@@ -20,7 +20,7 @@ from windowbox.kinds import POOLS
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
 
 
-def test_top_tells_of_workers_and_of_the_runs_of_the_last_minute(operated: Operated) -> None:
+def test_top_shows_workers_and_recent_runs(operated: Operated) -> None:
     space = operated.space()
     space.record(space.name(), ["10.0.0.1"]).until_ready()
     told = operated.windowbox.until("top", "--once", shows=lambda told: told["pools"][-1]["rate"])

@@ -54,7 +54,7 @@ def test_the_story_goes_from_the_first_sight_to_the_status_written(
     assert "status: Create Succeeded: Successfully reconciled DNSRecord" in last["details"]
 
 
-def test_a_run_tells_why_it_was_what_it_read_and_what_it_did(operated: Operated, mended: Record) -> None:
+def test_a_run_shows_its_reason_reads_and_effects(operated: Operated, mended: Record) -> None:
     story = traced(operated, mended)["story"]
     run = next(moment for moment in story if moment["title"] == "dnsrecord: succeeded (Create)")
     why, read, *did = run["details"]

@@ -53,7 +53,7 @@ def test_a_field_that_nobody_knows_is_named(tmp_path: Path) -> None:
 
 
 @rule("LB-8-config")
-async def test_the_machines_of_a_shoot_are_followed_with_rights_in_their_namespace_alone(
+async def test_machines_are_followed_with_rights_in_one_namespace(
     bus: Bus, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = _limited(control_plane, tmp_path)

@@ -85,7 +85,7 @@ async def test_what_a_former_owner_says_too_late_is_put_right(world: BalancerWor
         await eventually(right)
 
 
-async def test_nodes_are_told_of_although_the_bus_was_away_for_a_moment(
+async def test_node_changes_survive_a_bus_outage(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
@@ -97,7 +97,7 @@ async def test_nodes_are_told_of_although_the_bus_was_away_for_a_moment(
         assert failed
 
 
-async def test_a_service_is_let_go_although_the_bus_was_away_for_a_moment(
+async def test_a_service_is_released_after_a_bus_outage(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
@@ -150,7 +150,7 @@ async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld)
         assert await world.served("web") == where
 
 
-async def test_a_new_owner_has_every_service_look_at_what_a_former_one_may_not_have_told(
+async def test_a_new_edge_owner_requeues_every_service(
     world: BalancerWorld,
 ) -> None:
     async with world.worker():
@@ -205,7 +205,7 @@ async def test_a_docker_engine_that_is_away_ends_no_worker(
             await eventually(tried_again)
 
 
-async def test_of_a_service_that_is_no_load_balancer_any_more_nothing_stays(world: BalancerWorld) -> None:
+async def test_a_service_no_longer_a_load_balancer_leaves_nothing(world: BalancerWorld) -> None:
     world.settings = world.settings.model_copy(update={"grace": 0.5})
     async with world.worker() as parts:
         await world.service("web")

@@ -139,7 +139,7 @@ async def test_what_was_deleted_while_nobody_was_there_comes_back(
         await back.until(MANAGED_RESOURCES, SHOOT, lambda found: found is not None)
 
 
-async def test_what_was_done_is_done_again_from_its_record_which_holds_no_secrets(world: KindWorld) -> None:
+async def test_recorded_runs_replay_without_secret_data(world: KindWorld) -> None:
     shoot = await world.shoot(metadata={"annotations": TESTED})
     began = datetime.now(UTC)
     async with manager(shoot).at_work():

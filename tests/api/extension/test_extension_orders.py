@@ -54,7 +54,7 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 
 
 @rule("M-3", "M-4", "M-5")
-async def test_secrets_are_there_before_they_are_needed_and_marked_before_they_are_not(
+async def test_secrets_exist_before_use_and_are_marked_after(
     world: KindWorld,
 ) -> None:
     shoot = await world.shoot()

@@ -96,7 +96,7 @@ async def test_a_deletion_that_is_stuck_says_why(
 
 
 @rule("B.21", "B.24")
-async def test_an_error_stays_while_nothing_happens_and_goes_when_all_is_well(world: KindWorld) -> None:
+async def test_an_error_stays_until_all_is_well(world: KindWorld) -> None:
     shoot = await world.shoot()
     async with ResourceManager(shoot.kube, shoot.namespace).at_work() as manager:
         await manager.behave(failure="no such kind")

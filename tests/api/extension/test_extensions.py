@@ -110,7 +110,7 @@ async def test_what_is_handed_over_is_what_was_agreed(world: KindWorld) -> None:
 
 
 @rule("M-4", "F-6")
-async def test_an_extension_that_is_as_it_should_be_costs_the_wish_and_the_report(world: KindWorld) -> None:
+async def test_an_unchanged_extension_costs_two_writes(world: KindWorld) -> None:
     shoot = await world.shoot()
     async with manager(shoot).at_work():
         for type_ in TYPES:

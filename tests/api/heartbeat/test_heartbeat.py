@@ -205,7 +205,7 @@ async def test_three_workers_renew_it_once_for_each_interval(beating: Beating) -
 
 
 @rule("HB-2", "B.30")
-async def test_frozen_workers_let_it_run_out_until_they_go_on(beating: Beating) -> None:
+async def test_the_lease_expires_while_workers_are_frozen(beating: Beating) -> None:
     await beating.until_beating()
     beating.deployment.send(signal.SIGSTOP, "work")
     await beating.until_run_out()
@@ -214,7 +214,7 @@ async def test_frozen_workers_let_it_run_out_until_they_go_on(beating: Beating) 
 
 
 @rule("HB-2")
-async def test_a_watcher_that_is_killed_lets_it_run_out_until_there_is_another(beating: Beating) -> None:
+async def test_the_lease_expires_while_the_watcher_is_killed(beating: Beating) -> None:
     await beating.until_beating()
     beating.deployment.kill("watch")
     await beating.until_run_out()
@@ -223,7 +223,7 @@ async def test_a_watcher_that_is_killed_lets_it_run_out_until_there_is_another(b
 
 
 @rule("HB-2")
-async def test_a_patcher_that_is_killed_lets_it_run_out_until_there_is_another(beating: Beating) -> None:
+async def test_the_lease_expires_while_the_patcher_is_killed(beating: Beating) -> None:
     await beating.until_beating()
     beating.deployment.kill("patch")
     await beating.until_run_out()
@@ -235,7 +235,7 @@ async def test_a_patcher_that_is_killed_lets_it_run_out_until_there_is_another(b
     "forgets",
     [pytest.param(False, id="HB-2-and-remembers"), pytest.param(True, id="HB-2-and-has-forgotten")],
 )
-async def test_a_bus_that_is_away_lets_it_run_out_until_it_is_back(beating: Beating, forgets: bool) -> None:
+async def test_the_lease_expires_while_the_bus_is_away(beating: Beating, forgets: bool) -> None:
     await beating.until_beating()
     if forgets:
         beating.nats.wipe()
@@ -247,7 +247,7 @@ async def test_a_bus_that_is_away_lets_it_run_out_until_it_is_back(beating: Beat
 
 
 @rule("HB-2")
-async def test_work_that_nobody_does_lets_it_run_out_until_it_is_done(beating: Beating) -> None:
+async def test_the_lease_expires_while_work_is_left_undone(beating: Beating) -> None:
     await beating.until_beating()
     key = subjects.key(ObjectRef(RUNTIME, BASTIONS.id, "shoot--t--none", "nobody"))
     async with connected(Access(beating.nats.url)) as bus:
@@ -257,7 +257,7 @@ async def test_work_that_nobody_does_lets_it_run_out_until_it_is_done(beating: B
         await beating.until_beating()
 
 
-async def test_what_others_write_into_the_lease_is_put_right_and_a_lost_one_comes_back(
+async def test_a_changed_or_deleted_lease_is_restored(
     beating: Beating,
 ) -> None:
     await beating.until_beating()

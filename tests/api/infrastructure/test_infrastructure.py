@@ -37,7 +37,7 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 
 
 @rule("A.1", "A.3", "I-1", "U-4", "S-3", "K-1", "K-3", "LB-10-routes")
-async def test_the_example_of_the_contract_has_the_status_and_the_effects_of_the_contract(
+async def test_the_contract_example_has_its_status_and_effects(
     world: KindWorld,
 ) -> None:
     [cluster] = examples("A.1")
@@ -192,9 +192,7 @@ async def test_control_planes_of_self_hosted_shoots_are_reached_by_load_balancer
     }
 
 
-async def test_twenty_reconciled_again_write_two_things_each_and_after_a_restart_nothing(
-    plane: ControlPlane, nats: NatsServer
-) -> None:
+async def test_reconciling_twenty_again_costs_two_writes_each(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "infrastructure") as world:
         shoots = [await world.shoot() for _ in range(20)]
         for shoot in shoots:

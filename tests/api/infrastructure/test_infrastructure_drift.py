@@ -76,7 +76,7 @@ async def test_what_is_deleted_comes_back_as_it_was(
 
 
 @rule("I-2")
-async def test_a_namespace_that_is_deleted_comes_back_with_all_that_was_in_it(world: KindWorld) -> None:
+async def test_a_deleted_namespace_is_restored_with_its_contents(world: KindWorld) -> None:
     shoot = await world.shoot()
     there = await infrastructures.ready(shoot)
     before = await infrastructures.made(shoot)
@@ -137,7 +137,7 @@ RULES: dict[str, Any] = {"ingress": [EVERYBODY]}
         pytest.param(_home, {"metadata": {"labels": {"gardener.cloud/role": "x"}}}, 1, id="our-label-other"),
     ],
 )
-async def test_what_is_edited_is_put_right_by_as_few_calls_as_can_be(
+async def test_an_edit_is_repaired_with_fewest_calls(
     world: KindWorld, part: Callable[[Client], tuple[Resource, str]], edit: dict[str, Any], calls: int
 ) -> None:
     shoot = await world.shoot()

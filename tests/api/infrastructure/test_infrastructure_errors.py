@@ -206,7 +206,7 @@ async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[Inf
         pytest.param({"gardener.cloud/role": "infra"}, [], None, id="ours"),
     ],
 )
-async def test_a_namespace_that_the_bus_has_not_heard_of_is_not_written(
+async def test_an_unknown_namespace_is_not_written(
     plane: ControlPlane,
     nats: NatsServer,
     labels: dict[str, str],

@@ -139,7 +139,7 @@ async def test_each_family_has_a_record_of_its_own(world: KindWorld) -> None:
 
 
 @rule("IG-1")
-async def test_without_an_address_there_is_no_record_yet_and_those_there_are_stay(world: KindWorld) -> None:
+async def test_without_an_address_records_stay_unchanged(world: KindWorld) -> None:
     shoot = await world.shoot()
     await ingress(shoot, "web", HOST, "other.test", at=())
     await world.quiet()
@@ -206,7 +206,7 @@ async def test_what_was_edited_or_deleted_by_hand_is_put_right(world: KindWorld)
     await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.annotations.get(CONFIRMATION)))
 
 
-async def test_a_record_of_somebody_else_is_left_alone_until_it_is_gone(world: KindWorld) -> None:
+async def test_a_foreign_record_is_left_alone(world: KindWorld) -> None:
     shoot = await world.shoot()
     await shoot.create(
         DNSRECORDS,
@@ -232,7 +232,7 @@ async def test_a_record_of_somebody_else_is_left_alone_until_it_is_gone(world: K
     await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.spec["name"] == HOST))
 
 
-async def test_records_that_the_bus_does_not_know_are_looked_up_before_anything_is_written(
+async def test_unknown_records_are_read_before_any_write(
     world: KindWorld,
 ) -> None:
     shoot = await world.shoot()
@@ -271,9 +271,7 @@ async def test_records_that_the_bus_does_not_know_are_looked_up_before_anything_
         assert other in await records(shoot)
 
 
-async def test_an_ingress_that_has_what_it_needs_is_written_for_no_more(
-    plane: ControlPlane, nats: NatsServer
-) -> None:
+async def test_an_ingress_in_order_causes_no_write(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "ingress") as world:
         shoot = await world.shoot()
         made = await ingress(shoot, "web", HOST, "*.apps.test", at=("10.0.0.1", "fd00::1"))

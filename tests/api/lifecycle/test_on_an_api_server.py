@@ -58,7 +58,7 @@ class Record:
 
 
 @rule("O-2", "V-7", "N-1", "W-3")
-def test_one_patch_holds_on_to_the_object_and_takes_the_wish_off(control_plane: ControlPlane) -> None:
+def test_one_patch_sets_finalizer_and_removes_the_operation(control_plane: ControlPlane) -> None:
     record = Record(control_plane, "reconcile")
     found = record.patch(begin_patch(record.seen, FINALIZER, flow(record.seen, FINALIZER)))
     assert found.finalizers == (FINALIZER,)
@@ -75,7 +75,7 @@ def test_the_first_patch_does_not_overwrite_what_we_have_not_seen(control_plane:
 
 
 @rule("V-1", "N-2")
-def test_the_last_patch_does_not_touch_another_object_of_the_same_name(control_plane: ControlPlane) -> None:
+def test_the_last_patch_spares_a_recreated_object(control_plane: ControlPlane) -> None:
     record = Record(control_plane, "migrate")
     metadata = {**record.seen.metadata, "uid": "00000000-0000-0000-0000-000000000000"}
     other = Object({**record.seen.raw, "metadata": metadata})

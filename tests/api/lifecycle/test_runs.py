@@ -68,7 +68,7 @@ async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Sta
     assert await stage.to_be_written(ref)
 
 
-async def test_after_a_long_absence_of_the_api_one_refusal_more_is_no_reason_to_rest(stage: Stage) -> None:
+async def test_an_api_outage_does_not_count_towards_backoff(stage: Stage) -> None:
     ref = await stage.record()
     delays = []
     for error in (Forbidden("not allowed"), Refused("no")):
@@ -83,9 +83,7 @@ async def test_after_a_long_absence_of_the_api_one_refusal_more_is_no_reason_to_
 
 
 @rule("U-4")
-async def test_a_slow_run_that_ends_while_it_is_announced_has_the_last_word(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     announced = asyncio.Event()
     report = World.report
 
@@ -108,7 +106,7 @@ async def test_a_slow_run_that_ends_while_it_is_announced_has_the_last_word(
 
 
 @rule("V-4", "N-1", "O-6")
-async def test_a_run_decides_on_what_the_api_has_not_on_what_the_bus_had(stage: Stage) -> None:
+async def test_a_run_decides_on_live_api_state(stage: Stage) -> None:
     ref = await stage.record(annotations={"gardener.cloud/operation": "reconcile"})
     recorder = stage.recorder(ref)
     seen = await recorder.read(ref)

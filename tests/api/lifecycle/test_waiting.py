@@ -106,7 +106,7 @@ async def test_a_client_that_asks_again_has_its_patience_back(stage: Stage) -> N
     assert (await last(stage, ref))["lastOperation"]["state"] == "Processing"
 
 
-async def test_a_slow_run_that_goes_on_waiting_says_nothing_new(
+async def test_a_slow_run_still_waiting_reports_nothing_new(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = await stage.record()
@@ -120,7 +120,7 @@ async def test_a_slow_run_that_goes_on_waiting_says_nothing_new(
 
 
 @rule("U-1", "U-4")
-async def test_a_slow_run_that_fails_as_before_does_not_leave_processing_behind(
+async def test_a_slow_repeated_failure_does_not_stay_processing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = await stage.record()
@@ -137,9 +137,7 @@ async def test_a_slow_run_that_fails_as_before_does_not_leave_processing_behind(
     [Refused("no"), Unreachable("away"), Malformed("what?")],
     ids=["refused", "away", "not-understood"],
 )
-async def test_what_cannot_be_put_right_is_tried_again_and_the_object_keeps_its_status(
-    stage: Stage, error: WindowboxError
-) -> None:
+async def test_a_failed_repair_is_retried_without_status_change(stage: Stage, error: WindowboxError) -> None:
     ref = await stage.record()
     await stage.report(ref, said("Create", "Succeeded"))
     before = await last(stage, ref)
@@ -203,7 +201,7 @@ async def test_a_kind_that_needs_its_shoot_waits_for_the_cluster(stage: Stage) -
 
 
 @rule("T-9")
-async def test_what_drifts_while_the_shoot_has_failed_is_looked_at_once_more(stage: Stage) -> None:
+async def test_drift_during_a_failed_shoot_is_checked_again(stage: Stage) -> None:
     stage.life.kind = dataclasses.replace(KIND, shoot=Need.REQUIRED)
     ref = await stage.record()
     await stage.report(ref, said("Create", "Succeeded"))

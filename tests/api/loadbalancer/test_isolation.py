@@ -31,7 +31,7 @@ async def world(
         yield made
 
 
-async def test_each_service_has_an_envoy_of_its_own_and_loses_only_that(world: BalancerWorld) -> None:
+async def test_each_service_has_its_own_envoy(world: BalancerWorld) -> None:
     async with world.worker():
         for name in ("web", "api"):
             await world.service(name, node_port=NODE_PORT if name == "web" else None)

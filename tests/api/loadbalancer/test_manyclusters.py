@@ -127,9 +127,7 @@ async def test_a_watch_tells_of_the_shoot_alone(clusters: ManyClusters, tmp_path
             assert heard.empty()
 
 
-async def test_a_shoot_that_is_cut_off_is_away_until_it_is_mended(
-    clusters: ManyClusters, tmp_path: Path
-) -> None:
+async def test_an_unreachable_shoot_is_away_until_repaired(clusters: ManyClusters, tmp_path: Path) -> None:
     async with opened(clusters, "shoot-6", tmp_path) as one, opened(clusters, "shoot-7", tmp_path) as two:
         version = (await one.page(SERVICES)).resource_version
 

@@ -27,7 +27,7 @@ async def two(nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             yield made
 
 
-async def test_a_node_that_names_the_address_of_anothers_is_refused_and_that_is_told(
+async def test_a_node_claiming_a_foreign_address_is_refused(
     two: ManyShoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "_SETTLING", 0.1)

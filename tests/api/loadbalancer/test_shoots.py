@@ -42,7 +42,7 @@ async def many(
 
 @pytest.mark.timeout(900)
 @rule("LB-11-13")
-async def test_a_hundred_shoots_are_served_and_one_that_goes_leaves_nothing_behind(many: ManyShoots) -> None:
+async def test_a_hundred_shoots_are_served_and_deleted_cleanly(many: ManyShoots) -> None:
     away, doomed = many.shoots[6], many.shoots[41]
     async with many.world.worker() as parts:
         await asyncio.gather(*(many.create(shoot) for shoot in many.shoots))

@@ -49,7 +49,7 @@ async def no_longer_in_use(parts: BalancerParts) -> None:
 
 
 @rule("LB-4-flipped", "LB-7-typechange")
-async def test_who_leaves_for_another_class_before_anybody_looks_is_let_go(world: BalancerWorld) -> None:
+async def test_a_service_that_changes_class_early_is_released(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service("fickle")
         await world.served("fickle")
@@ -65,7 +65,7 @@ async def test_who_leaves_for_another_class_before_anybody_looks_is_let_go(world
         assert address(found) == "192.0.2.1"
 
 
-async def test_an_address_is_only_kept_even_if_the_run_was_cut_off_on_its_way(
+async def test_an_interrupted_run_keeps_the_allocated_address(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
@@ -145,7 +145,7 @@ def degraded(service: Object) -> bool:
     return any(one["type"] == "LoadBalancerDegraded" for one in service.status.get("conditions", ()))
 
 
-async def test_who_asks_for_a_port_of_another_at_a_shared_address_takes_nothing_from_it(
+async def test_a_shared_address_refuses_a_port_in_use(
     world: BalancerWorld,
 ) -> None:
     shared = {"annotations": {"loadbalancer.windowbox/share": "word"}}

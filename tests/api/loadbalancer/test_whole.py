@@ -201,7 +201,7 @@ def _ghost(number: int) -> ObjectRef:
     return ObjectRef("elsewhere", SERVICES.id, "ghosts", f"ghost-{number}")
 
 
-async def test_a_port_that_another_process_holds_is_told_and_served_once_free(world: BalancerWorld) -> None:
+async def test_a_port_in_use_is_reported_and_served_later(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service(
             "web", port=8066, metadata={"annotations": {"loadbalancer.windowbox/address": f"{PLACE}.18"}}

@@ -146,7 +146,7 @@ async def test_loopback_is_denied_to_all_kubeconfigs_in_secrets(
 
 
 @pytest.mark.parametrize("origin", ["person", "settings", "namespace", "provider"])
-async def test_no_file_is_read_and_no_program_runs_that_only_the_bus_names(
+async def test_bus_entries_never_name_files_or_programs(
     bus: Bus, records: Records, tmp_path: Path, origin: Origin
 ) -> None:
     trace, file, others = tmp_path / "trace", tmp_path / "kubeconfig", tmp_path / "others"

@@ -180,7 +180,7 @@ async def test_a_store_that_was_emptied_makes_no_cluster_leave(nats: NatsServer,
             assert all(made.name in members for members in known)
 
 
-async def test_a_cluster_whose_api_server_goes_away_keeps_what_the_bus_holds_of_it(
+async def test_an_unreachable_cluster_keeps_its_mirrored_objects(
     bus: Bus, records: Records, control_plane: ControlPlane
 ) -> None:
     kubeconfig = control_plane.kubeconfig.parent / f"{records.namespace}.kubeconfig"
@@ -220,7 +220,7 @@ async def test_what_a_cluster_left_behind_while_nobody_watched_is_cleared_away(
         await eventually(made.left)
 
 
-async def test_what_a_cluster_left_behind_is_kept_when_it_is_back_in_time(bus: Bus, records: Records) -> None:
+async def test_a_cluster_that_rejoins_in_time_keeps_its_state(bus: Bus, records: Records) -> None:
     async with world(bus, records) as made:
         await made.annotate(kubeconfig="kubeconfig")
         await eventually(made.serves)

@@ -229,7 +229,7 @@ async def test_a_missing_secret_is_told_and_leaves_nothing_behind(world: KindWor
 
 
 @rule("U-1", "B.12")
-async def test_a_secret_that_cannot_be_written_is_told_in_words_of_its_own(world: KindWorld) -> None:
+async def test_a_secret_that_cannot_be_written_is_reported(world: KindWorld) -> None:
     shoot = await world.shoot()
     body = {"metadata": {"name": "osc-result-init"}, "immutable": True, "data": {"cloud_config": "eA=="}}
     await world.kube.create(SECRETS, shoot.namespace, body)
@@ -307,7 +307,7 @@ async def test_nothing_is_done_for_a_failed_shoot(world: KindWorld) -> None:
 
 
 @rule("X-4")
-async def test_an_object_made_anew_at_once_has_a_secret_of_its_own(world: KindWorld) -> None:
+async def test_a_recreated_object_gets_a_new_secret(world: KindWorld) -> None:
     shoot = await world.shoot()
     await provision(shoot, "init", INLINE)
     await shoot.delete(OSCS, "init")
@@ -319,7 +319,7 @@ async def test_an_object_made_anew_at_once_has_a_secret_of_its_own(world: KindWo
     assert [owner["uid"] for owner in found.metadata["ownerReferences"]] == [anew.uid]
 
 
-async def test_what_no_secret_can_hold_is_told_even_where_the_bus_cannot_hold_it(world: KindWorld) -> None:
+async def test_data_too_large_for_a_secret_is_reported(world: KindWorld) -> None:
     shoot = await world.shoot()
     large = {"path": "/a", "content": {"inline": {"encoding": "", "data": "x" * 1_100_000}}}
     await shoot.create(OSCS, "init", {"purpose": "provision", "files": [large]})

@@ -112,7 +112,7 @@ async def test_a_report_is_written_when_the_api_is_back(desk: Desk) -> None:
 
 
 @rule("V-1")
-async def test_a_report_about_a_former_object_is_not_written_on_its_successor(desk: Desk) -> None:
+async def test_a_stale_report_spares_the_recreated_object(desk: Desk) -> None:
     former = await desk.record()
     await desk.api.delete(DNSRECORDS, "default", former.name)
     record = await desk.record(former.name)

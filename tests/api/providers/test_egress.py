@@ -97,7 +97,7 @@ async def test_addresses_of_an_unusual_form_are_not_connected_to(name: str) -> N
         assert internal.requests == []
 
 
-async def test_a_proxy_by_a_name_that_leads_to_a_denied_address_is_not_connected_to() -> None:
+async def test_a_proxy_name_resolving_to_denied_addresses_fails() -> None:
     async with listener() as internal:
         kubeconfig = of("http://192.0.2.1", **{"proxy-url": f"http://localhost:{internal.port}"})
         assert NEUTRAL in await told(kubeconfig, Egress())

@@ -121,7 +121,7 @@ async def test_no_program_of_a_tenant_runs(world: KindWorld, tmp_path: Path) -> 
 
 
 @rule("K-2", "B.35")
-async def test_an_empty_kubeconfig_means_the_cluster_itself_with_the_rights_of_the_worker(
+async def test_an_empty_kubeconfig_means_the_runtime_cluster(
     world: KindWorld,
 ) -> None:
     shoot = await world.shoot(kubeconfig=b"")

@@ -161,7 +161,7 @@ async def test_another_secret_takes_over_when_one_is_changed_or_gone(
         await left(registry, cluster)
 
 
-async def test_who_may_not_watch_a_cluster_does_not_let_it_join(
+async def test_credentials_without_watch_rights_join_no_cluster(
     world: KindWorld, other: ControlPlane
 ) -> None:
     weak = await world.shoot(kubeconfig=nobody(other))
@@ -180,7 +180,7 @@ async def test_who_may_not_watch_a_cluster_does_not_let_it_join(
         await left(registry, cluster)
 
 
-async def test_a_tenant_who_claims_to_be_the_cluster_that_is_served_is_kept_apart(
+async def test_a_tenant_claiming_the_runtime_identity_stays_separate(
     world: KindWorld, tmp_path: Path
 ) -> None:
     """Its server tells the right uid. What it holds must not be read in place of what we hold, nor mixed."""
@@ -204,7 +204,7 @@ async def test_a_tenant_who_claims_to_be_the_cluster_that_is_served_is_kept_apar
         await _let_go(hostile)
 
 
-async def test_a_secret_that_is_turned_to_another_server_is_not_believed_for_the_first(
+async def test_a_redirected_secret_does_not_speak_for_its_cluster(
     world: KindWorld, other: ControlPlane, tmp_path: Path
 ) -> None:
     """A tenant lets the cluster of all join, and then has the watchers read from a server of their own."""

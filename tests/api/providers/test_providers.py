@@ -161,9 +161,7 @@ async def test_a_server_that_hangs_keeps_nobody_else_waiting(room: Room, plane: 
             await waiting
 
 
-async def test_those_who_wait_for_a_server_that_hangs_give_up_together(
-    room: Room, plane: ControlPlane
-) -> None:
+async def test_waiters_for_a_hanging_server_fail_together(room: Room, plane: ControlPlane) -> None:
     async with proxy(int(plane.url.rpartition(":")[2])) as between:
         between.hang()
         other_way = of(plane).replace(plane.url.encode(), f"https://127.0.0.1:{between.port}".encode())

@@ -107,7 +107,7 @@ async def test_a_page_is_read_no_further_than_it_may_be_long(announced: bool) ->
             await client.get(DNSRECORDS, "n", "r")
 
 
-async def test_the_body_of_an_error_is_read_no_further_than_words_are_long() -> None:
+async def test_an_error_body_is_read_up_to_a_limit() -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=500, body=b"x" * MIB)
 
@@ -139,7 +139,7 @@ def saying(*parts: bytes) -> Answer:
     return answer
 
 
-async def test_a_line_of_a_watch_is_read_no_further_than_it_may_be_long() -> None:
+async def test_a_watch_line_is_read_up_to_a_limit() -> None:
     async with tenant(saying(word(1), *[b'"' * MIB] * 60)) as client:
         with little_memory(40 * MIB), pytest.raises(TooLarge, match=r"watch dnsrecords.* 4,194,304 bytes"):
             await watched(client)
@@ -162,7 +162,7 @@ async def test_lines_come_whole_however_they_were_cut() -> None:
             assert await watched(client) == [f"r{number}" for number in range(50)]
 
 
-async def test_what_is_too_much_for_one_page_is_listed_in_smaller_ones(bus: Bus) -> None:
+async def test_too_large_pages_are_listed_in_smaller_ones(bus: Bus) -> None:
     there = [record(number, MIB) for number in range(20)]
     limits: list[int] = []
 

@@ -28,7 +28,7 @@ def shown(world: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_nothing_fails_while_a_node_dies_and_a_port_is_added_and_a_second_run_shows_the_same(
+def test_the_demo_loses_no_connection_and_repeats(
     world: NodeWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = shown(world, capsys), shown(world, capsys)

@@ -34,7 +34,7 @@ def shown(sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]) -> st
     return capsys.readouterr().out
 
 
-def test_what_was_made_comes_back_goes_without_a_trace_and_a_second_run_shows_the_same(
+def test_the_demo_of_kinds_cleans_up_and_repeats(
     sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for said in (shown(sandbox, capsys), shown(sandbox, capsys)):

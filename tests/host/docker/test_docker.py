@@ -131,9 +131,7 @@ async def test_an_end_that_was_missed_is_noticed(engine: Engine) -> None:
     await soon(engine.ended(found))
 
 
-async def test_an_end_is_told_also_if_the_engine_was_out_of_reach(
-    engine: Engine, host: Host, tmp_path: Path
-) -> None:
+async def test_an_end_missed_during_an_outage_is_noticed(engine: Engine, host: Host, tmp_path: Path) -> None:
     container = await engine.create("box", SLEEP)
     await engine.start(container)
     async with interrupted(host.socket, tmp_path) as (address, cut), docker.opened(address) as far:

@@ -46,9 +46,7 @@ def node(host: Host) -> str:
 
 
 @rule("LB-10-routes", "LB-10-unused")
-async def test_nodes_are_reached_by_routes_that_go_when_they_are_not_needed(
-    attachment: Attachment, host: Host
-) -> None:
+async def test_routes_to_nodes_are_removed_when_unused(attachment: Attachment, host: Host) -> None:
     hop = node(host)
     await attachment.prepare([ADDRESS])
     wanted = balancer(Listener(ADDRESS, 80, "TCP", (Endpoint(NODE, 30080, "node"),)))
@@ -97,7 +95,7 @@ async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment
 
 
 @rule("LB-15-12")
-async def test_who_waits_at_an_envoy_that_makes_way_is_kept(attachment: Attachment, host: Host) -> None:
+async def test_waiting_clients_survive_an_envoy_replacement(attachment: Attachment, host: Host) -> None:
     setting = hostnetwork.setting_of(hostnetwork.MIGRATE)
     if not setting.exists():
         pytest.skip(f"this system has no {hostnetwork.MIGRATE}")
@@ -106,9 +104,7 @@ async def test_who_waits_at_an_envoy_that_makes_way_is_kept(attachment: Attachme
 
 
 @rule("LB-11-10")
-async def test_a_route_that_cannot_be_set_is_an_error_and_harms_no_other(
-    attachment: Attachment, host: Host
-) -> None:
+async def test_an_impossible_route_fails_and_harms_no_other(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
     envoy = await attachment.start(traffic.order(attachment, balancer()))
     with pytest.raises(Refused, match=r"10\.77\.0\.5/32 via 203\.0\.113\.1"):
@@ -141,7 +137,7 @@ async def test_edges_share_the_network_and_keep_their_routes_apart(
 
 
 @rule("LB-9-labels", "LB-11-13")
-async def test_whoever_removes_what_teardown_finds_ends_everything(
+async def test_removing_the_network_container_ends_everything(
     attachment: Attachment, engine: Engine, host: Host
 ) -> None:
     envoy = await attachment.start(traffic.order(attachment, balancer()))

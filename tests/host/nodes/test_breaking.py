@@ -20,9 +20,7 @@ def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
     nodes.remove_echo("breaking")
 
 
-def test_a_node_that_is_cut_off_swallows_everything_until_it_is_mended(
-    nodes: NodeWorld, echo: dict[str, Any]
-) -> None:
+def test_a_cut_off_node_drops_everything_until_repaired(nodes: NodeWorld, echo: dict[str, Any]) -> None:
     node, port = nodes.nodes[0], worldwithnodes.node_port(echo, 8080)
     asking.until(lambda: asking.tcp(node.v4, port))
     node.cut()
@@ -52,7 +50,7 @@ def test_a_node_without_power_comes_back_with_its_pods(nodes: NodeWorld, echo: d
 
 
 @pytest.mark.parametrize("program", ["kubelet", "kube-proxy", "containerd"])
-def test_pods_answer_while_a_program_of_their_node_is_killed_and_starts_again(
+def test_pods_answer_while_a_node_component_restarts(
     nodes: NodeWorld, echo: dict[str, Any], program: str
 ) -> None:
     node, port = nodes.nodes[0], worldwithnodes.node_port(echo, 8080)

@@ -32,7 +32,7 @@ NEWCOMERS = "system:bootstrappers:windowbox"
 ONE_NODE = Options(watchers=0, workers=0, patchers=0, nodes=1)
 
 
-def test_a_kubelet_is_known_by_a_certificate_that_it_asked_for_with_the_token(nodes: NodeWorld) -> None:
+def test_a_kubelet_gets_its_certificate_with_the_token(nodes: NodeWorld) -> None:
     asked = {
         base64.b64decode(request["status"]["certificate"]): request["spec"]
         for request in nodes.api.read(REQUESTS)["items"]
@@ -69,7 +69,7 @@ def test_a_kubelet_is_known_by_a_certificate_that_it_asked_for_with_the_token(no
         pytest.param("get", "", "services", False, id="read-services"),
     ],
 )
-def test_the_token_lets_one_ask_for_a_certificate_and_do_nothing_else(
+def test_a_bootstrap_token_only_requests_certificates(
     nodes: NodeWorld, verb: str, group: str, resource: str, may: bool
 ) -> None:
     said = worldwithnodes.kubectl(
@@ -79,7 +79,7 @@ def test_the_token_lets_one_ask_for_a_certificate_and_do_nothing_else(
     assert json.loads(said)["status"]["allowed"] is may
 
 
-def test_the_token_ends_within_an_hour_and_is_good_for_nothing_but_to_be_known(nodes: NodeWorld) -> None:
+def test_a_bootstrap_token_expires_and_grants_nothing_more(nodes: NodeWorld) -> None:
     name, _ = _token(nodes)
     secret = nodes.api.read(f"{SECRETS}/bootstrap-token-{name}")
     assert secret["type"] == "bootstrap.kubernetes.io/token"

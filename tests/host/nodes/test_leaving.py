@@ -65,7 +65,7 @@ def test_down_leaves_nothing(windowbox: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_supervisor_leaves_is_told_by_doctor_and_cleared_by_down(
+def test_leftovers_of_a_killed_supervisor_are_reported_and_cleared(
     windowbox: CommandLine,
 ) -> None:
     windowbox.up("--nodes=1")
@@ -88,7 +88,7 @@ def test_what_a_killed_supervisor_leaves_is_cleared_by_up(windowbox: CommandLine
     assert seen.left() == {}
 
 
-def test_who_detached_himself_from_a_child_ends_with_the_sandbox(nodes: NodeWorld, tmp_path: Path) -> None:
+def test_a_detached_grandchild_ends_with_the_sandbox(nodes: NodeWorld, tmp_path: Path) -> None:
     folder = tmp_path / "second"
     with worldwithnodes.opened(folder, ONE_NODE.model_copy(update={"nodes": 0})) as sandbox:
         detached = subprocess.Popen(

@@ -134,7 +134,7 @@ def test_routes_go_with_the_sandbox_also_after_a_kill(windowbox: CommandLine) ->
 
 
 @root_only
-def test_addresses_of_load_balancers_go_with_the_sandbox_also_after_a_kill(windowbox: CommandLine) -> None:
+def test_load_balancer_addresses_go_with_a_killed_sandbox(windowbox: CommandLine) -> None:
     windowbox("up", "--nodes=0")
     state = states.read(windowbox.folder)
     assert state

@@ -34,7 +34,7 @@ spec:
 """
 
 
-async def test_a_record_arrives_in_dns_with_the_least_rights_of_each_role(tmp_path: Path) -> None:
+async def test_a_record_arrives_in_dns_with_least_rights(tmp_path: Path) -> None:
     if reason := servers.missing(*stages.PROGRAMS, "kubectl", "dig"):
         pytest.skip(reason)
     async with Supervisor.running(tmp_path / "whole", Options()) as sandbox:

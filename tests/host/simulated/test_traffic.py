@@ -180,7 +180,7 @@ async def test_a_port_passes_from_one_service_to_the_next(world: World) -> None:
     assert await outcome(SECOND, port) == "simulated-2"
 
 
-async def test_a_node_that_joins_is_served_and_one_that_leaves_is_not(world: World) -> None:
+async def test_joining_nodes_are_served_and_leaving_ones_dropped(world: World) -> None:
     _, port = await world.served()
     await nodes.register(world.kube, 3, "127.77.0.0/24")
     await becomes("simulated-3", "127.77.0.3", port)
@@ -189,7 +189,7 @@ async def test_a_node_that_joins_is_served_and_one_that_leaves_is_not(world: Wor
     assert await outcome(FIRST, port) == "simulated-1"
 
 
-async def test_a_port_held_by_somebody_else_is_opened_once_it_is_free(world: World) -> None:
+async def test_a_port_in_use_is_opened_once_free(world: World) -> None:
     with socket.socket() as held:
         held.bind((FIRST, 30777))
         held.listen()

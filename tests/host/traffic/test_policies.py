@@ -99,7 +99,7 @@ def test_a_node_that_drains_gets_nothing_new_and_keeps_the_old(traffic: World) -
 
 
 @rule("LB-5-deleted", "LB-5-triggers")
-def test_a_node_that_is_being_deleted_gets_nothing_new_and_keeps_the_old(traffic: World) -> None:
+def test_a_node_being_deleted_keeps_only_old_connections(traffic: World) -> None:
     node = "/api/v1/nodes/node-3"
     with _spread(traffic) as (service, held):
         traffic.merge(node, {"metadata": {"finalizers": ["example.org/lingers"]}})

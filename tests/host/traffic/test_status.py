@@ -100,7 +100,7 @@ def test_other_nodes_are_told_of_and_nothing_else(traffic: World) -> None:
 
 
 @rule("LB-3-unavailable", "LB-5-said", "LB-2-empty", "LB-11-1", "LB-15-14")
-def test_without_eligible_nodes_it_is_said_why_and_nodes_that_come_are_used(traffic: World) -> None:
+def test_missing_nodes_are_reported_and_new_ones_used(traffic: World) -> None:
     nodes = [node.name for node in traffic.nodes.nodes]
     with contextlib.ExitStack() as stack:
         without = stack.enter_context(_excluded(traffic, *nodes))

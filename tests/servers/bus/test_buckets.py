@@ -165,9 +165,7 @@ async def test_a_store_put_back_to_an_older_copy_is_noticed(
     assert await regresses(one_server, tmp_path, change, overtaken) == 1
 
 
-async def test_a_store_is_older_even_if_what_it_lost_was_gone_anyway(
-    one_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_rolled_back_store_is_noticed_after_deletions(one_server: NatsServer, tmp_path: Path) -> None:
     assert await regresses(one_server, tmp_path, come_and_gone, overtaken=False) == 1
 
 

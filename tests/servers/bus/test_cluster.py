@@ -67,7 +67,7 @@ async def test_a_server_that_is_behind_gives_no_old_answer(cluster: NatsCluster)
             assert found.sequence == sequence
 
 
-async def test_a_reading_from_a_server_that_is_behind_waits_for_the_rest(cluster: NatsCluster) -> None:
+async def test_reading_from_a_lagging_server_waits(cluster: NatsCluster) -> None:
     async with speaking(cluster) as buses:
         for turn in range(6):
             async with behind(cluster, buses) as (near, far):

@@ -74,9 +74,7 @@ async def test_a_sweep_does_not_disturb_what_is_being_done(bus: Bus) -> None:
     assert story.times("begin gated") == 1
 
 
-async def test_what_kills_its_workers_is_set_aside_and_its_neighbours_are_served(
-    bus: Bus, nats_url: str
-) -> None:
+async def test_an_item_that_kills_its_workers_is_quarantined(bus: Bus, nats_url: str) -> None:
     queue, neighbours = Queue(bus, POOL), [f"web-{number}" for number in range(5)]
     for name in ["deadly", *neighbours]:
         await queue.wish(key(name), EVENT)
@@ -97,9 +95,7 @@ async def test_what_kills_its_workers_is_set_aside_and_its_neighbours_are_served
         assert await last.wait() == -signal.SIGKILL
 
 
-async def test_what_holds_its_workers_up_is_set_aside_whatever_is_wished_meanwhile(
-    bus: Bus, nats_url: str
-) -> None:
+async def test_an_item_that_blocks_its_workers_is_quarantined(bus: Bus, nats_url: str) -> None:
     queue, names = Queue(bus, POOL), [f"web-{number}" for number in range(5)]
     async with workers(nats_url, ack_wait=1.0) as crew:
         for _ in range(2):
@@ -149,7 +145,7 @@ async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: s
 
 
 @rule("B-7")
-async def test_what_was_delivered_to_a_frozen_worker_is_not_begun_late(bus: Bus, nats_url: str) -> None:
+async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -> None:
     queue = Queue(bus, POOL)
     async with workers(nats_url, ack_wait=1.0) as crew:
         frozen = await crew.start()

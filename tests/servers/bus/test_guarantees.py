@@ -105,7 +105,7 @@ async def test_a_bucket_that_was_just_read_knows_what_was_written_before(bus: Bu
 
 
 @rule("V-8")
-async def test_of_two_who_write_at_once_one_learns_that_it_has_lost(bus: Bus) -> None:
+async def test_one_of_two_concurrent_writers_gets_a_conflict(bus: Bus) -> None:
     subject = subjects.intent(key("web"))
     expected = 0
     for _ in range(30):

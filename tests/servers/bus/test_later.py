@@ -111,7 +111,7 @@ async def is_due(bus: Bus) -> bool:
 
 
 @rule("V-4")
-async def test_another_look_is_one_more_run_even_while_the_last_one_ends(bus: Bus) -> None:
+async def test_a_requeue_at_the_end_causes_one_more_run(bus: Bus) -> None:
     story, queue = Story(), Queue(bus, POOL)
     handler = Telling(bus, story.add)
     async with running(Pool(bus, POOL, handler).run()):

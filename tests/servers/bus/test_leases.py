@@ -96,7 +96,7 @@ async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
             await soon(other.began.wait())
 
 
-async def test_what_is_to_be_done_once_is_done_and_gives_the_lease_back(bus: Bus) -> None:
+async def test_a_single_job_under_a_lease_releases_it(bus: Bus) -> None:
     leases, done = Leases(bus, "me"), []
 
     async def act() -> None:
@@ -109,7 +109,7 @@ async def test_what_is_to_be_done_once_is_done_and_gives_the_lease_back(bus: Bus
     assert (done, last.headers["KV-Operation"]) == (["done"], "DEL")
 
 
-async def test_what_fails_under_a_lease_is_told_to_those_who_asked_for_it(bus: Bus) -> None:
+async def test_an_error_under_a_lease_reaches_the_caller(bus: Bus) -> None:
     leases = Leases(bus, "me")
 
     async def act() -> None:
@@ -150,7 +150,7 @@ async def test_the_lease_of_a_killed_owner_is_taken_over(bus: Bus, nats_url: str
         await soon(heir.began.wait())
 
 
-async def test_an_owner_that_was_frozen_sees_that_it_is_no_longer_the_owner(bus: Bus, nats_url: str) -> None:
+async def test_a_frozen_owner_notices_its_lost_lease(bus: Bus, nats_url: str) -> None:
     process = await _owner_process(nats_url)
     heir = EdgeController(bus, "heir", set())
     async with running(heir.run()):
@@ -179,7 +179,7 @@ async def test_an_owner_that_is_cut_off_stops_before_another_one_begins(bus: Bus
                 line.resume()
 
 
-async def test_an_owner_goes_on_when_the_server_was_away_for_a_moment(nats: NatsServer) -> None:
+async def test_an_owner_survives_a_short_server_outage(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
         await ensured(bus)
         owner = EdgeController(bus, "owner", set())

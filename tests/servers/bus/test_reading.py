@@ -118,7 +118,7 @@ async def test_only_the_report_that_expects_the_last_one_is_taken(bus: Bus) -> N
 
 
 @rule("V-1")
-async def test_the_report_about_a_newer_object_of_the_name_is_not_forgotten(bus: Bus) -> None:
+async def test_the_report_of_a_recreated_object_is_kept(bus: Bus) -> None:
     newer = StatusIntent(uid="newer", patch={})
     await intents.report(bus, key("web"), newer, 0)
     await intents.forget(bus, key("web"), "older")

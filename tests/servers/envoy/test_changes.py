@@ -148,7 +148,7 @@ async def test_the_same_again_writes_nothing(world: World, tmp_path: Path) -> No
 
 
 @rule("LB-15-2")
-async def test_a_port_that_another_process_holds_is_told_and_harms_nobody_else(world: World) -> None:
+async def test_a_port_in_use_is_reported_and_harms_nobody(world: World) -> None:
     nodes, address = await world.nodes(1), world.address()
     other = balancer(listener(world.address(), nodes), name="other")
     one = balancer(listener(address, nodes), listener(address, nodes, port=PORT + 1))

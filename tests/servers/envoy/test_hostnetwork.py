@@ -68,7 +68,7 @@ def listening() -> socket.socket:
 
 @rule("LB-15-12")
 @root_only
-def test_who_waits_at_a_listener_that_closes_is_served_by_the_other(setting: Path) -> None:
+def test_clients_of_a_closing_listener_are_served_elsewhere(setting: Path) -> None:
     setting.write_text("0")
     hostnetwork.keep_waiting_connections()
     with contextlib.ExitStack() as stack:

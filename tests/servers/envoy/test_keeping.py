@@ -243,9 +243,7 @@ async def test_files_are_replaced_whole(attachment: Processes, edge: Edge, tmp_p
     assert (place.stat().st_mode & 0o777) == 0o700
 
 
-async def test_a_pid_that_was_given_to_another_process_is_nobody_of_ours(
-    attachment: Processes, tmp_path: Path
-) -> None:
+async def test_a_reused_pid_is_not_ours(attachment: Processes, tmp_path: Path) -> None:
     place = tmp_path / "envoys" / "edge" / "1"
     place.mkdir(parents=True)
     (place / "envoy.pid").write_text(f"{os.getpid()}\n")

@@ -49,7 +49,7 @@ async def until(bus: Bus, said: str, patience: float = LONG) -> None:
 
 
 @rule("HB-2")
-async def test_a_patcher_that_has_nothing_to_do_is_noticed_and_so_is_one_that_goes(
+async def test_idle_and_stopped_patchers_are_told_apart(
     roles: RoleServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(roles.access("worker")) as bus:

@@ -68,7 +68,7 @@ async def test_as_many_are_woken_as_can_be_served(bus: Bus) -> None:
         assert await waits(store, "fifth") == 1
 
 
-async def test_who_goes_while_it_is_its_turn_lets_the_next_have_it(bus: Bus) -> None:
+async def test_a_waiter_that_leaves_passes_its_turn_on(bus: Bus) -> None:
     async with settled(bus, TWO) as store:
         await full(store)
         await waits(store, "third")
@@ -90,7 +90,7 @@ async def test_those_who_were_not_woken_are_found(bus: Bus) -> None:
         assert store.servable() == [service("third")]
 
 
-async def test_who_is_served_leaves_the_line_even_if_it_was_stopped_in_between(bus: Bus) -> None:
+async def test_a_served_waiter_leaves_the_queue_after_a_restart(bus: Bus) -> None:
     async with settled(bus, TWO) as store:
         await full(store)
         await waits(store, "third")

@@ -61,7 +61,7 @@ async def last(bus: Bus) -> int:
     return int((await bus.api("STREAM.INFO.KV_addresses"))["state"]["last_seq"])
 
 
-async def test_a_family_that_is_added_is_taken_and_one_that_is_dropped_is_given_back(bus: Bus) -> None:
+async def test_added_families_are_allocated_and_dropped_ones_released(bus: Bus) -> None:
     async with settled(bus, SMALL, SMALL6) as store:
         (v4,) = await allocated(store, "web")
         assert await allocated(store, "web", BOTH) == [v4, *await allocated(store, "web", ["IPv6"])]
@@ -69,7 +69,7 @@ async def test_a_family_that_is_added_is_taken_and_one_that_is_dropped_is_given_
 
 
 @rule("LB-11-5")
-async def test_the_same_name_gets_the_same_address_again_where_it_is_free(bus: Bus) -> None:
+async def test_a_name_gets_its_former_address_if_free(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         before = await allocated(store, "web")
         await store.release(service("web"))
@@ -101,7 +101,7 @@ async def test_only_what_belongs_to_a_uid_is_given_back(bus: Bus) -> None:
         assert (await store.release(service("web"), keep_uid="newer")).addresses != ()
 
 
-async def test_who_bears_the_name_of_a_service_that_is_gone_takes_over_its_address(bus: Bus) -> None:
+async def test_a_recreated_service_takes_over_the_address(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         before = await allocated(store, "web", uid="old", requested=["10.0.0.20"])
         assert await allocated(store, "web", uid="new", requested=["10.0.0.20"]) == before
@@ -136,7 +136,7 @@ async def test_a_kept_address_is_given_back_when_its_time_is_over(bus: Bus) -> N
         assert await everybody(store) == {}
 
 
-async def test_an_address_taken_again_is_not_given_back_by_who_comes_late(bus: Bus) -> None:
+async def test_a_late_release_spares_a_reallocated_address(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         await allocated(store, "web")
         await store.keep(service("web"), "web", until=1000.0)
@@ -195,7 +195,7 @@ async def test_a_cluster_without_a_range_is_told_so(bus: Bus) -> None:
         assert await allocated(store, "web", cluster="shoot--local")
 
 
-async def test_who_asks_for_a_taken_address_keeps_what_it_has_and_is_woken_later(bus: Bus) -> None:
+async def test_a_request_for_a_taken_address_waits(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         await allocated(store, "api", requested=["10.0.0.20"])
         before = await allocated(store, "web")
@@ -221,7 +221,7 @@ async def test_who_asks_for_a_taken_address_keeps_what_it_has_and_is_woken_later
         pytest.param((None, ["80/TCP"]), (None, ["443/TCP"]), False, id="nobody-asks"),
     ],
 )
-async def test_services_share_an_address_if_both_want_to_and_their_ports_differ(
+async def test_services_share_an_address_on_different_ports(
     bus: Bus, first: tuple[str | None, list[str]], second: tuple[str | None, list[str]], shared: bool
 ) -> None:
     async with settled(bus, SMALL) as store:
@@ -236,7 +236,7 @@ async def test_services_of_different_clusters_share_nothing(bus: Bus) -> None:
         assert await allocated(store, "api", share="a", ports=["443/TCP"], cluster="shoot") != one
 
 
-async def test_a_port_that_a_neighbour_has_is_refused_and_the_address_stays(bus: Bus) -> None:
+async def test_a_port_of_a_neighbour_is_refused(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         one = await allocated(store, "web", share="a", ports=["80/TCP"])
         assert await allocated(store, "api", share="a", ports=["443/TCP"]) == one
@@ -250,7 +250,7 @@ async def test_a_port_that_a_neighbour_has_is_refused_and_the_address_stays(bus:
         assert await allocated(store, "api", share="a", ports=["443/TCP", "80/TCP"]) == one
 
 
-async def test_who_no_longer_wants_to_share_gets_an_address_of_its_own(bus: Bus) -> None:
+async def test_a_service_that_stops_sharing_gets_its_own_address(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         one = await allocated(store, "web", share="a", ports=["80/TCP"])
         await allocated(store, "api", share="a", ports=["443/TCP"])
@@ -288,7 +288,7 @@ async def test_of_two_addresses_of_one_family_one_is_given_back(
         assert await everybody(store) == {stays: ["web"]}
 
 
-async def test_an_entry_that_cannot_be_read_is_given_to_nobody_and_hides_no_other(bus: Bus) -> None:
+async def test_an_unreadable_entry_is_never_allocated(bus: Bus) -> None:
     async with settled(bus, "10.0.0.16/31") as store:
         await store.bucket.put(subjects.of_address("10.0.0.16"), b"{", 0)
         assert await allocated(store, "web") == ["10.0.0.17"]

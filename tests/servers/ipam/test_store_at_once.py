@@ -101,9 +101,7 @@ def distinct(status: Status) -> bool:
 
 @pytest.mark.slow
 @rule("LB-11-5")
-async def test_five_hundred_services_of_four_processes_have_an_address_of_their_own_each(
-    bus: Bus, nats_url: str
-) -> None:
+async def test_four_processes_allocate_five_hundred_distinct_addresses(bus: Bus, nats_url: str) -> None:
     async with opened(bus, range_of(PREFIX)) as store, running(own(store)):
         status = await taken_by_processes(nats_url, {})
         assert distinct(status)

@@ -48,7 +48,7 @@ async def in_need(store: AddressStore) -> bool:
     return store.needs_adoption()
 
 
-async def test_nothing_new_is_given_away_before_all_that_is_in_use_is_known(bus: Bus) -> None:
+async def test_nothing_is_allocated_before_all_claims_are_known(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL)) as store:
         assert store.needs_adoption()
         await must_wait(store, "newcomer")
@@ -152,9 +152,7 @@ async def copies(nats: NatsServer, tmp_path: Path) -> Copies:
 
 
 @rule("LB-11-5")
-async def test_in_an_older_copy_of_the_book_nobody_gets_what_another_has(
-    nats: NatsServer, copies: Copies
-) -> None:
+async def test_an_older_store_never_causes_double_allocation(nats: NatsServer, copies: Copies) -> None:
     async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
         await allocated(store, "web", requested=["10.0.0.20"])
         await copies.keep(store)

@@ -24,9 +24,7 @@ from windowbox.models.recordsets import RecordKey
 
 
 @rule("DN-42", "DN-72", "DN-86")
-async def test_what_a_killed_server_left_open_is_sent_again_when_it_is_back(
-    named: Named, nameserver: Nameserver
-) -> None:
+async def test_unanswered_updates_are_resent_after_a_restart(named: Named, nameserver: Nameserver) -> None:
     records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(2000)]
     await nameserver.replace(ZONE, records[0])
     writing = asyncio.gather(*(nameserver.replace(ZONE, record) for record in records))
@@ -40,9 +38,7 @@ async def test_what_a_killed_server_left_open_is_sent_again_when_it_is_back(
 
 
 @rule("DN-42", "DN-73")
-async def test_a_server_that_hangs_is_left_and_its_late_answers_are_not_believed(
-    named: Named, opened: Opener
-) -> None:
+async def test_late_answers_of_a_hanging_server_are_ignored(named: Named, opened: Opener) -> None:
     nameserver = opened(settings(named.server, message_timeout=0.3))
     await nameserver.replace(ZONE, rrset("x", "A", "1.1.1.1"))
     named.pause()
@@ -97,7 +93,7 @@ async def test_the_next_address_takes_over(named: Named, opened: Opener) -> None
 
 
 @rule("DN-74")
-async def test_a_server_without_the_zone_gives_way_to_one_that_has_it(
+async def test_a_server_without_the_zone_is_skipped(
     named: Named, start_named: NamedFactory, opened: Opener
 ) -> None:
     stranger = start_named({"example.com": "allow-update { any; };"})

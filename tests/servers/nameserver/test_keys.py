@@ -63,9 +63,7 @@ async def test_each_record_can_bring_its_own_key(start_named: NamedFactory, open
 
 
 @rule("DN-80")
-async def test_a_server_that_hides_its_zone_from_strangers_is_read_with_the_key(
-    start_named: NamedFactory, opened: Opener
-) -> None:
+async def test_a_closed_zone_is_read_with_its_key(start_named: NamedFactory, opened: Opener) -> None:
     named = start_named(options='allow-update { key "good"; }; allow-query { key "good"; };')
     nameserver = opened(settings(named.server, key={"name": "good", "secret": KEY}))
     await nameserver.replace(ZONE, X)

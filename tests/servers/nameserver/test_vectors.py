@@ -73,9 +73,7 @@ async def test_another_ttl_is_a_change(named: Named, nameserver: Nameserver) -> 
 
 
 @rule("V4", "DN-20", "DN-30", "DN-31")
-async def test_an_address_beside_a_cname_is_an_error_that_names_the_cname(
-    named: Named, nameserver: Nameserver
-) -> None:
+async def test_an_address_beside_a_cname_fails_by_name(named: Named, nameserver: Nameserver) -> None:
     await nameserver.replace(ZONE, rrset("c1", "CNAME", "target.example.com"))
 
     with pytest.raises(Refused, match=r"a CNAME stands at the name and points to target\.example\.com"):

@@ -258,7 +258,7 @@ async def test_a_root_that_is_read_only_is_a_clear_error(folders: BackupFolders,
         await folders.remove("bucket")
 
 
-async def test_a_root_that_is_not_ours_to_write_is_a_clear_error(root: Path) -> None:
+async def test_a_root_without_write_permission_is_reported(root: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can become somebody else")
     told = await asyncio.to_thread(_told_to_a_stranger, root)

@@ -120,7 +120,7 @@ _prefixes = st.tuples(st.integers(0, 255), st.integers(24, 32)).map(
 
 
 @given(st.lists(st.tuples(_prefixes, st.lists(_prefixes, max_size=4)), min_size=1, max_size=4))
-def test_exactly_those_may_come_whom_a_block_lets_in(blocks: list[tuple[str, list[str]]]) -> None:
+def test_only_clients_inside_the_ranges_are_accepted(blocks: list[tuple[str, list[str]]]) -> None:
     sound = [
         (cidr, [one for one in left_out if one != cidr and ip_network(one).subnet_of(ip_network(cidr))])  # type: ignore[arg-type]
         for cidr, left_out in blocks

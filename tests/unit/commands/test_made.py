@@ -89,7 +89,7 @@ def test_a_failure_is_told_with_its_object() -> None:
                                                     "Refused: no")  # fmt: skip
 
 
-def test_an_object_is_looked_at_with_kubectl_and_a_load_balancer_with_its_own_story() -> None:
+def test_hints_name_kubectl_or_the_load_balancer_story() -> None:
     [policy, service] = made.objects([run(PROVIDER, POLICY, apply("Service", HOME, "bastion-x"))])
     assert policy.commands("runtime") == (f"kubectl -n {HOME} get networkpolicy deny -o yaml",)
     assert service.commands("runtime") == (
@@ -98,7 +98,7 @@ def test_an_object_is_looked_at_with_kubectl_and_a_load_balancer_with_its_own_st
     )
 
 
-def test_what_is_in_another_cluster_is_reached_by_the_secret_that_leads_there() -> None:
+def test_hints_for_other_clusters_name_the_secret() -> None:
     [one] = made.objects([run(PROVIDER, apply("Service", HOME, "web", cluster="provider-1"))])
     secret = "kubectl -n shoot--a--b get secret cloudprovider -o jsonpath='{.data.kubeconfig}' | base64 -d"
     assert one.commands("runtime") == (
@@ -119,7 +119,7 @@ def test_what_was_deleted_cannot_be_looked_at() -> None:
     assert one.as_json("runtime")["commands"] == []
 
 
-def test_the_story_of_a_run_names_what_it_made_in_few_words() -> None:
+def test_a_run_summary_names_what_it_made() -> None:
     calls = (PROVIDER, NAMESPACE, Call(door="look", request="services a/b"), delete("ippools nodes"))
     [moment] = story.told([], [run(*calls)])
     assert list(moment.details[1:]) == [

@@ -260,7 +260,7 @@ def test_a_good_spec_is_brought_into_one_spelling(
         ),
     ],
 )
-def test_a_bad_spec_is_told_in_one_sentence_with_field_value_and_remedy(
+def test_a_bad_spec_names_field_value_and_remedy(
     given: DNSRecordSpec, field: str, value: str, remedy: str
 ) -> None:
     with pytest.raises(Malformed) as raised:

@@ -79,18 +79,18 @@ async def test_a_node_that_does_not_listen_is_not_well() -> None:
     assert await kubeproxy.is_healthy(f"{NODE}.2") is False
 
 
-async def test_a_node_that_listens_and_says_nothing_is_not_well() -> None:
+async def test_a_silent_node_is_unhealthy() -> None:
     with socket.create_server((f"{NODE}.3", KUBE_PROXY_PORT)):
         assert await kubeproxy.is_healthy(f"{NODE}.3") is False
 
 
-async def test_who_was_stopped_meanwhile_does_not_blame_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_checker_does_not_blame_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubeproxy, "_TOO_LATE", -1.0)  # however soon its end is noticed, that is too late
     with socket.create_server((f"{NODE}.4", KUBE_PROXY_PORT)):
         assert await kubeproxy.is_healthy(f"{NODE}.4") is None
 
 
-async def test_changes_are_told_and_others_are_left_alone() -> None:
+async def test_health_changes_are_reported_once() -> None:
     changed = asyncio.Event()
     said = [_OK]
     async with answering(f"{NODE}.5", said), asyncio.TaskGroup() as group:

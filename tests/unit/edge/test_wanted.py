@@ -50,7 +50,7 @@ def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
 
 
 @rule("LB-7-cluster")
-def test_an_address_that_ails_is_told_to_envoy_which_then_asks_nobody() -> None:
+def test_unhealthy_addresses_are_told_to_envoy() -> None:
     nodes = tuple(replace(node, unhealthy=frozenset({"IPv6"})) for node in NODES)
     v4, v6 = balancer(service(ipFamilies=["IPv4", "IPv6"]), DUAL, nodes).listeners
     assert (v4.check, v6.check) == (None, None)

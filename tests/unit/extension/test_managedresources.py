@@ -87,7 +87,7 @@ def thing(kind: str, name: str, **content: Any) -> dict[str, Any]:
 
 
 @rule("M-2")
-def test_the_same_objects_are_the_same_bytes_in_whatever_order_they_come() -> None:
+def test_equal_objects_in_any_order_encode_equally() -> None:
     one, other = thing("Secret", "b", x=1, a=2), thing("ConfigMap", "c")
     packed = managedresources.packed([one, other])
     turned = {name: one[name] for name in reversed(one)}

@@ -117,14 +117,14 @@ def test_whose_a_namespace_is(namespace: Object, infrastructure: Object, ours: b
     assert wanted.ours(namespace, infrastructure) is ours
 
 
-def test_the_secret_is_looked_for_beside_the_infrastructure_unless_it_says_where() -> None:
+def test_the_secret_defaults_to_the_infrastructure_namespace() -> None:
     here = Object({"metadata": {"namespace": "a"}, "spec": {"secretRef": {"name": "s"}}})
     there = Object({"metadata": {"namespace": "a"}, "spec": {"secretRef": {"name": "s", "namespace": "b"}}})
     assert specs.provider_secret(here) == ("a", "s")
     assert specs.provider_secret(there) == ("b", "s")
 
 
-def test_of_a_provider_config_no_more_is_told_than_a_status_can_hold() -> None:
+def test_reported_provider_configs_are_cut_to_status_size() -> None:
     config = {f"{number:03}": "x" * 100_000 for number in range(100)}
     with pytest.raises(Malformed, match=r"there are 000: 'xxx.*; remove") as caught:
         specs.check_provider_config(Object({"spec": {"providerConfig": config}}))

@@ -27,7 +27,7 @@ def ingress(*hosts: str | None, at: Any = (), name: str = "web", **metadata: Any
 
 
 @rule("C.3", "IG-2")
-def test_the_name_of_a_record_ends_with_a_digest_of_its_host() -> None:
+def test_record_names_end_with_a_host_digest() -> None:
     assert wanted.record_name("web", HOST) == "web-a39b281d"
     assert wanted.record_name("web", HOST, second=True) == "web-a39b281d-ipv6"
 
@@ -78,7 +78,7 @@ def test_without_a_status_names_lead_nowhere() -> None:
 
 
 @rule("IG-3")
-def test_each_host_counts_once_and_a_rule_without_one_not_at_all() -> None:
+def test_hosts_count_once_and_rules_without_one_never() -> None:
     assert wanted.hosts(ingress("b.test", "a.test", "", None, "b.test", "*.c.test")) == [
         "b.test", "a.test", "*.c.test",
     ]  # fmt: skip

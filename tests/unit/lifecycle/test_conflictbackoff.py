@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def test_each_repair_waits_twice_as_long_as_the_one_before_up_to_a_minute() -> None:
+def test_repair_delays_double_up_to_a_minute() -> None:
     clock = Clock()
     conflicts = ConflictBackoff(clock)
     pauses = []

@@ -14,7 +14,7 @@ SHOWN = {"loadBalancer": {"ingress": [{"ip": "10.0.0.20"}]}}
 DIRECT = LoadBalancerSettings(direct=("runtime",))
 
 
-def test_an_address_is_claimed_with_the_ports_that_are_in_use_there() -> None:
+def test_an_address_is_claimed_with_its_ports() -> None:
     without_node_port = HTTP | {"nodePort": 0}
     word = {"loadbalancer.windowbox/share": "word"}
     found = claim(RUNTIME, service(ports=[without_node_port], annotations=word, status=SHOWN), DIRECT)

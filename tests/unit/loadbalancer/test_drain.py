@@ -38,7 +38,7 @@ def test_the_annotation_asks_for_it(value: str, asked: bool) -> None:
     assert (found.drained, found.refusals) == (asked, ())
 
 
-def test_what_is_neither_true_nor_false_is_refused_and_clients_are_served() -> None:
+def test_an_invalid_drain_annotation_is_refused_while_serving() -> None:
     found = demand(drained("maybe"), direct=False)
     [refusal] = found.refusals
     assert (found.drained, found.places, refusal.reason) == (False, ("80/TCP",), "InvalidDrain")
@@ -54,7 +54,7 @@ def test_it_has_no_listeners_and_so_another_digest() -> None:
     assert idle.digest != busy.digest
 
 
-def test_its_address_stays_in_the_status_and_a_condition_says_why_nobody_is_served() -> None:
+def test_a_drained_service_keeps_its_address_and_says_why() -> None:
     standing = Standing(
         demand(drained("true"), direct=False), {"IPv4": "127.0.1.2"}, {}, waiting=False, backends=False
     )

@@ -79,7 +79,7 @@ def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) ->
     assert len(asked.why) < 200
 
 
-def test_services_and_nodes_are_watched_and_slices_where_pods_can_be_reached() -> None:
+def test_slices_are_watched_only_where_pods_are_reachable() -> None:
     assert joinannotations.with_kinds(member(), direct=False).kinds == (SERVICES.id, NODES.id)
     assert joinannotations.with_kinds(member(), direct=True).kinds == (
         SERVICES.id,

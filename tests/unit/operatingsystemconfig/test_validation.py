@@ -185,7 +185,7 @@ def test_registries_are_hosts_with_or_without_port() -> None:
     assert tuple(one.upstream for one in spec.cri_config.containerd.registries) == given
 
 
-def test_all_that_is_wrong_is_told_at_once_but_not_without_end() -> None:
+def test_all_errors_are_reported_up_to_a_limit() -> None:
     with pytest.raises(Malformed) as raised:
         parsed(files=[{"path": "", "content": INLINE}] * 2, units=[{"name": "/"}] * 9)
     assert str(raised.value).count("spec.") == 5

@@ -131,7 +131,7 @@ async def test_a_question_that_has_become_more_precise_is_answered() -> None:
     assert answer == "dnsrecords demo/other"
 
 
-async def test_an_effect_that_was_not_there_then_is_noted_before_it_stops_the_run() -> None:
+async def test_a_new_effect_in_a_replay_is_recorded_first() -> None:
     recorder = playing()
     with pytest.raises(Unanswered):
         await recorder.call("dns", {"values": ("10.0.0.1",)}, nothing, effect=True)
@@ -148,7 +148,7 @@ async def test_a_secret_is_not_played_back_but_its_absence_is() -> None:
         await away.secret(ref, lambda data: data)
 
 
-async def test_who_asks_the_api_where_the_bus_was_enough_then_is_told_what_the_bus_knew() -> None:
+async def test_replayed_api_reads_return_recorded_bus_state() -> None:
     recorder = ReplayRecorder(recording([], seen(3, body={"spec": {"ttl": 1}})), run((3,)))
     assert await recorder.call("get", "dnsrecords demo/web", nothing) == {"spec": {"ttl": 1}}
     with pytest.raises(Unanswered):

@@ -30,7 +30,7 @@ def living() -> ProcessId:
     return processes.identify(os.getpid())
 
 
-def test_a_process_whose_supervisor_was_killed_is_ended_by_whoever_comes_next(dead: ProcessId) -> None:
+def test_orphans_of_a_killed_supervisor_are_ended(dead: ProcessId) -> None:
     orphan = _marked(belongings.new_mark(dead))
     assert processes.identify(orphan.pid) in belongings.orphans()
     assert f"cat ({orphan.pid})" in leftovers.clear()

@@ -40,7 +40,7 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "pypi"))
 
 
-def test_a_program_on_the_path_is_taken_if_it_is_new_enough(tmp_path: Path) -> None:
+def test_a_new_enough_program_on_the_path_is_used(tmp_path: Path) -> None:
     path = _program(tmp_path / "path" / "nats-server", "nats-server: v2.14.0")
     assert binaries.look("nats-server") == Found(path, (2, 14, 0))
 

@@ -89,7 +89,7 @@ def test_an_ssh_server_is_unpacked_but_not_installed(tmp_path: Path) -> None:
     assert openssh.inside(Path("/lib/libc.so.6")) == "lib/libc.so.6"
 
 
-def test_the_ssh_server_of_the_host_is_taken_if_there_is_one(tmp_path: Path) -> None:
+def test_an_ssh_server_of_the_host_is_preferred(tmp_path: Path) -> None:
     for program in (tmp_path / "host" / "usr" / "sbin" / "sshd", tmp_path / "path" / "ssh-keygen"):
         program.parent.mkdir(parents=True, exist_ok=True)
         program.touch(0o755)

@@ -11,7 +11,7 @@ from windowbox.sandbox import progress as module
 from windowbox.sandbox.progress import Progress
 
 
-def test_each_job_is_told_when_it_begins_and_when_it_is_done() -> None:
+def test_jobs_are_reported_when_started_and_done() -> None:
     said: list[str] = []
     progress = Progress(said.append, introduction="Once:\n", live=False)
     for what in ("etcd", "kubelet"):
@@ -54,7 +54,7 @@ def test_what_is_held_back_is_said_later() -> None:
     assert len(said) == 2
 
 
-def test_on_a_terminal_one_line_shows_all_jobs_and_makes_way_for_others(
+def test_a_terminal_shows_all_jobs_on_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
