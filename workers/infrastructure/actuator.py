@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractAsyncContextManager
 
-from windowbox.errors import Conflict, Superseded, Waiting, WindowboxError
+from windowbox.errors import Conflict, Superseded, WindowboxError
 from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
 from workers.infrastructure import specs, wanted
@@ -82,8 +82,11 @@ class InfrastructureActuator(Actuator):
             found = await place.found(NAMESPACES, "", home)
             if found and not wanted.ours(found, run.object):
                 return  # somebody else's, in which we have never made anything
-            if found and (found.deleting or await place.remove(NAMESPACES, "", home)):
-                raise Waiting(f"waiting for namespace {home} to be gone")
+            if found:
+                # Its address pools go with it. Nobody waits for that but the next Shoot of the same name.
+                if not found.deleting:
+                    await place.remove(NAMESPACES, "", home)
+                return
             for family in ("IPv4", "IPv6"):
                 await place.remove(IP_POOLS, "", wanted.pool_name(shoot.technical_id, family))
 
@@ -92,8 +95,6 @@ class InfrastructureActuator(Actuator):
             await self.delete(run)
         except Superseded:
             raise
-        except Waiting:
-            return  # it goes by itself, and its address pools with it
         except WindowboxError as error:
             logger.warning("%s: what cannot be removed is left behind: %s", run.ref, error)
 
@@ -101,6 +102,9 @@ class InfrastructureActuator(Actuator):
         """The namespace, which must not be anybody else's. Returns its uid."""
         namespace = wanted.namespace(name)
         found = await place.seen(NAMESPACES, "", name)
+        if found and not wanted.made_before(run.object):
+            # That of a former Shoot may be going, and the bus not have heard of it yet.
+            found = await place.found(NAMESPACES, "", name)
         if found is None:
             # Only a creation tells for sure that nobody else was faster.
             if uid := await place.claim(NAMESPACES, namespace):

@@ -19,12 +19,17 @@ def namespace(name: str) -> Manifest:
     return manifest(NAMESPACES, name, labels={ROLE: INFRA})
 
 
+def made_before(infrastructure: Object) -> bool:
+    """Whether it has succeeded once."""
+    return bool(infrastructure.status.get("networking"))
+
+
 def ours(namespace: Object, infrastructure: Object) -> bool:
     """Whether the namespace of the Infrastructure was made for it, be it by another seed or program.
 
     Where it has succeeded once, it was; then somebody has taken our label off since.
     """
-    return namespace.labels.get(ROLE) == INFRA or bool(infrastructure.status.get("networking"))
+    return namespace.labels.get(ROLE) == INFRA or made_before(infrastructure)
 
 
 def check_ownership(namespace: Object, infrastructure: Object) -> None:

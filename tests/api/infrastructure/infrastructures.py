@@ -62,6 +62,15 @@ async def made(shoot: Client) -> list[tuple[Resource, str]]:
     return [(kind, name) for kind, name in named if await there.get(kind, name)]
 
 
+async def until_nothing_is_left(shoot: Client) -> None:
+    """Wait for the namespace controller and the garbage collector, as no run does."""
+    there = behind(shoot)
+    await there.until_gone(NAMESPACES, there.namespace)
+    for family in ("ipv4", "ipv6"):
+        await there.until_gone(IP_POOLS, pool(shoot, family))
+    assert await made(shoot) == []
+
+
 def says(state: str, words: str) -> Callable[[Object | None], bool]:
     """Whether an Infrastructure is in this state, and says so."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -30,12 +30,12 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import (
     CLUSTERS,
     INFRASTRUCTURES,
-    IP_POOLS,
     NAMESPACES,
     NETWORK_POLICIES,
     RUNTIME,
     SECRETS,
     ObjectRef,
+    Resource,
 )
 from workers.infrastructure.actuator import InfrastructureActuator
 from workers.lifecycle.kinds import Run
@@ -170,15 +170,19 @@ async def test_a_namespace_that_gets_our_label_is_taken_over_by_event(world: Kin
 
 
 class Behind(LiveRecorder):
-    """Doors of a run that the bus has not told of anything yet."""
+    """A recorder of a run that the bus has told nothing since it told of these objects."""
+
+    known: Mapping[ObjectRef, Object]
 
     async def read(self, ref: ObjectRef) -> Object | None:
-        return None
+        return self.known.get(ref)
 
 
 @contextlib.asynccontextmanager
-async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[InfrastructureActuator, Run]]:
-    """An actuator, and a run of it that decides before the bus tells what there is."""
+async def run_behind(
+    world: KindWorld, shoot: Client, *known: tuple[Resource, Object]
+) -> AsyncIterator[tuple[InfrastructureActuator, Run]]:
+    """An actuator, and a run of it that decides before the bus tells of more than what is known."""
     object = await shoot.create(INFRASTRUCTURES, "other", infrastructures.spec(shoot), operation=None)
     ref = ObjectRef(RUNTIME, INFRASTRUCTURES.id, shoot.namespace, "other")
     async with (
@@ -190,6 +194,9 @@ async def run_behind(world: KindWorld, shoot: Client) -> AsyncIterator[tuple[Inf
         recorder = Behind(
             bus, opened, Item(subjects.key(ref), Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(60))
         )
+        recorder.known = {
+            ObjectRef(RUNTIME, kind.id, found.namespace, found.name): found for kind, found in known
+        }
         shoot_facts = ShootFacts(technical_id=shoot.namespace, nodes=("10.0.0.0/16",))
         actuator = InfrastructureActuator(TargetClusters(opened, providers), InfrastructureSettings())
         try:
@@ -233,6 +240,26 @@ async def test_an_unknown_namespace_is_not_written(
             await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
 
 
+async def test_a_namespace_whose_end_the_bus_has_not_heard_of_is_waited_for(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats) as world:
+        shoot = await world.shoot()
+        there = behind(shoot)
+        head = {
+            "name": there.namespace,
+            "labels": {"gardener.cloud/role": "infra"},
+            "finalizers": ["a.com/b"],
+        }
+        former = await world.kube.create(NAMESPACES, "", {"metadata": head})
+        await there.delete(NAMESPACES, there.namespace)
+        async with run_behind(world, shoot, (NAMESPACES, former)) as (actuator, run):
+            with pytest.raises(Waiting, match="waiting for the former Namespace"):
+                await actuator.reconcile(run)
+        assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]
+        await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
+
+
 def _unmoved(namespace: Object) -> dict[str, Any]:
     """What of a namespace does not change by its going."""
     return {name: namespace.metadata.get(name) for name in ("uid", "labels", "annotations", "finalizers")}
@@ -255,26 +282,10 @@ async def test_without_the_provider_secret_a_deletion_fails_as_in_the_contract(w
     await shoot.secret(CLOUDPROVIDER, kubeconfig=world.kubeconfig())
     await shoot.ask(INFRASTRUCTURES, "local")
     await shoot.until_gone(INFRASTRUCTURES, "local")
-    assert await infrastructures.made(shoot) == []
+    await infrastructures.until_nothing_is_left(shoot)
 
 
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
-
-
-@rule("I-2", "C-8")
-async def test_a_forced_deletion_does_not_wait(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    there = await infrastructures.ready(shoot)
-    await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": ["example.com/held"]}})
-    await world.quiet()
-    await shoot.cluster(metadata=FORCED)
-    await shoot.delete(INFRASTRUCTURES, "local")
-    await shoot.until_gone(INFRASTRUCTURES, "local")
-    left = await there.get(NAMESPACES, there.namespace)
-    assert left
-    assert left.deleting
-    await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
-    await there.until_gone(IP_POOLS, infrastructures.pool(shoot))
 
 
 @rule("I-2", "C-8")
