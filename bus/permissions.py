@@ -16,7 +16,7 @@ from bus import presence, queries, streams, subjects
 from bus.intents import PATCH
 from windowbox.kinds import POOLS
 
-Role = Literal["watcher", "worker", "patcher", "operator"]
+Role = Literal["watcher", "worker", "edge", "patcher", "operator"]
 
 
 class Rules(TypedDict):
@@ -149,6 +149,15 @@ _WORKER = [
     subjects.entry(streams.CLUSTERS, ">"),
 ]
 
+# Reads what Services, nodes and Pods are and which addresses they have, and says how load balancers stand.
+_EDGE = [
+    *_reading(streams.OBJECTS, f"KV_{streams.ADDRESSES}"),
+    *_api(f"STREAM.INFO.KV_{streams.ADDRESSES}"),
+    *_keeping(streams.EDGES),
+    *_wishing("loadbalancer"),
+    *_leases("edge"),
+]
+
 _PATCHER = [*_pool(PATCH), *_FULFILLING]
 
 _OPERATOR = [
@@ -178,12 +187,13 @@ def _each_once(all_of: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(all_of))
 
 
+# Who reads OBJECTS names the consumer, and must not name that of a pool.
+_ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
+
 PERMISSIONS: dict[Role, Permissions] = {
-    # Who reads OBJECTS names the consumer, and must not name that of a pool.
-    "watcher": _process(
-        "watcher", _WATCHER, _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
-    ),
+    "watcher": _process("watcher", _WATCHER, _ROUTES),
     "worker": _process("worker", _WORKER, answers=[queries.EDGE]),
+    "edge": _process("edge", _EDGE, _ROUTES, answers=[queries.EDGE]),
     "patcher": _process("patcher", _PATCHER),
     # A person reads everything and mends the streams, but reports no status and writes no journal. Other
     # programs that a person uses, such as `nats`, have inboxes of their own.

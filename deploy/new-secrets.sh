@@ -2,7 +2,7 @@
 # Prints the secrets that docker-compose.yaml needs, made up anew: sh deploy/new-secrets.sh > .env
 set -eu
 umask 077
-for role in WATCHER WORKER PATCHER OPERATOR; do
+for role in WATCHER WORKER EDGE PATCHER OPERATOR; do
     echo "NATS_${role}_PASSWORD=$(LC_ALL=C tr -dc A-Za-z0-9 < /dev/urandom | head -c 32)"
 done
 echo "DNS_KEY_SECRET=$(head -c 32 /dev/urandom | base64)"

@@ -44,6 +44,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),
         "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
         "work": Entry("windowbox.commands.processes:work", "Take items off the bus and reconcile objects."),
+        "edge": Entry("windowbox.commands.processes:edge", "Run Envoy for load balancers, and nothing else."),
         "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
         "grant": Entry(
             "windowbox.commands.processes:grant", "Grant the roles rights on Secrets of namespaces."

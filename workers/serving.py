@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from bus.connection import Bus
 from bus.pool import Pool
@@ -100,16 +100,6 @@ class Parts(Background):
 
     pool: Pool
     router: Router
-
-    def beside(self, background: Background) -> Self:
-        """The same, with this running beside it."""
-        return replace(
-            self,
-            tasks=self.tasks | background.tasks,
-            leased=self.leased | background.leased,
-            details=self.details | background.details,
-            gauges=(*self.gauges, *background.gauges),
-        )
 
 
 def life_cycle(common: Common, serving: Serving) -> LifeCycle:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from aiohttp import web
 from bus import intents, streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
+from bus.permissions import Role
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.registry import Registry
@@ -23,6 +24,7 @@ from bus.routing import run_due
 from patchers.status import StatusPatcher
 from tests.support import loopback, mortal
 from tests.support.natsserver import NatsServer
+from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
@@ -45,7 +47,7 @@ from workers.lifecycle.world import World
 from workers.loadbalancer import pool as loadbalancer
 from workers.loadbalancer.pool import BalancerParts
 from workers.owned.targets import TargetClusters
-from workers.serving import Background, Common
+from workers.serving import Common
 
 EVENTS = Resource("", "v1", "events", "Event")
 KINDS = (NAMESPACES.id, SERVICES.id, NODES.id)
@@ -56,7 +58,7 @@ class BalancerWorld:
     """The servers, the API of the cluster, and what a test does to them."""
 
     plane: ControlPlane
-    nats: NatsServer
+    server: NatsServer | RoleServer
     folder: Path
     settings: LoadBalancerSettings
     kube: Kube
@@ -64,6 +66,17 @@ class BalancerWorld:
     attachment: Attachment | None = None
     """Instead of processes of this host."""
     parts: list[BalancerParts] = field(default_factory=list)
+
+    @property
+    def nats(self) -> NatsServer:
+        """The server of the bus, where it knows no roles."""
+        assert isinstance(self.server, NatsServer)
+        return self.server
+
+    def access(self, role: Role) -> Access:
+        """To the bus, with the rights of a role where the server knows roles."""
+        server = self.server
+        return server.access(role) if isinstance(server, RoleServer) else Access(server.url, name=role)
 
     async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
         """A Service of type LoadBalancer has been created."""
@@ -150,7 +163,7 @@ class BalancerWorld:
     async def worker(self) -> AsyncIterator[BalancerParts]:
         """One more worker, with a connection of its own."""
         async with (
-            connected(Access(self.nats.url, name="worker")) as bus,
+            connected(self.access("worker")) as bus,
             contextlib.AsyncExitStack() as stack,
         ):
             parts, tasks = await self._worker(bus, stack)
@@ -180,11 +193,12 @@ class BalancerWorld:
             loadbalancer=self.settings,
         )
         parts = await loadbalancer.assembled(common, POOLS["loadbalancer"])
-        queue = Queue(bus, "loadbalancer")
-        edge = EdgeTerms(
-            EdgeParts(bus, registry, parts.store, parts.states, attachment, self.settings, queue)
-        )
-        parts = parts.beside(Background(leased={"edge": edge.run}, details={"edge": edge.describe}))
+        if self.settings.edge == "work":
+            queue = Queue(bus, "loadbalancer")
+            edge = EdgeTerms(
+                EdgeParts(bus, registry, parts.store, parts.states, attachment, self.settings, queue)
+            )
+            parts = replace(parts, leased=parts.leased | {"edge": edge.run}, details={"edge": edge.describe})
         return parts, [
             *parts.tasks.values(),
             registry.run,
@@ -192,25 +206,30 @@ class BalancerWorld:
             parts.pool.run,
             parts.router.run,
             *(partial(leases.while_held, lease, task) for lease, task in parts.leased.items()),
-            lambda: leases.while_held("sweep", lambda: parts.router.sweep(1.0)),
+            lambda: leases.while_held("sweep.loadbalancer", lambda: parts.router.sweep(1.0)),
         ]
 
     @contextlib.asynccontextmanager
     async def watcher_and_patcher(self) -> AsyncIterator[None]:
         async with (
-            connected(Access(self.nats.url, name="others")) as bus,
+            connected(self.access("watcher")) as bus,
+            connected(self.access("patcher")) as patching,
             contextlib.AsyncExitStack() as stack,
         ):
             await streams.ensure(bus)
             watching = await self._watching(bus, stack)
             api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["patcher"]))
-            registry = Registry(bus)
+            registry = Registry(patching)
             patcher = StatusPatcher(
-                bus, await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
+                patching, await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
             )
-            patch = Pool(bus, intents.PATCH, patcher, ack_wait=4.0)
+            patch = Pool(patching, intents.PATCH, patcher, ack_wait=4.0)
             async with running(
-                *watching, registry.run(), patch.run(), run_due(bus, Queue(bus, intents.PATCH)), _streams(bus)
+                *watching,
+                registry.run(),
+                patch.run(),
+                run_due(patching, Queue(patching, intents.PATCH)),
+                _streams(bus),
             ):
                 yield
 
@@ -283,7 +302,7 @@ def taken_port(addr: str, port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def balancer_world(
-    plane: ControlPlane, nats: NatsServer, folder: Path, namespace: str, **settings: Any
+    plane: ControlPlane, nats: NatsServer | RoleServer, folder: Path, namespace: str, **settings: Any
 ) -> AsyncIterator[BalancerWorld]:
     """A world without workers; whatever is left in its namespace goes at the end."""
     made = LoadBalancerSettings(folder=folder / "edge", envoy=mortal.envoy(folder), **settings)

@@ -1,4 +1,4 @@
-"""run, watch, work, patch, setup-bus: the processes of a deployment."""
+"""run, watch, work, edge, patch, setup-bus: the processes of a deployment."""
 
 from __future__ import annotations
 
@@ -96,6 +96,24 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
             raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
 
     processes.main(_loaded(flags), "work", lambda made: roles.work(made, pools or POOLS))
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@_process
+def edge(**flags: Any) -> None:
+    """Run Envoy for load balancers. Needs no kubeconfig: it knows only the bus, as the user `edge`.
+
+    \b
+    Of several on one host, one runs Envoy and the others stand by. Workers leave Envoy to them if
+    their settings say `loadbalancer: {edge: separate}`.
+
+    \b
+    Example:
+      windowbox edge --settings edge.yaml
+    """
+    from windowbox import processes, roles
+
+    processes.main(_loaded(flags), "edge", roles.edge)
 
 
 @click.command(epilog=_SETTINGS_HELP)
