@@ -55,7 +55,7 @@ class Delivery:
         """Settle without waiting: should this be lost, the message comes again."""
         await self._say(b"+ACK")
 
-    async def keep(self) -> None:
+    async def in_progress(self) -> None:
         """Still working on it."""
         await self._say(b"+WPI")
 
@@ -63,7 +63,7 @@ class Delivery:
         """Still working on it, and on all that was kept before; and know that the server knows."""
         await self._bus.ask(f"keep {self.subject}", self._message.reply, b"+WPI", timeout)
 
-    async def give_back(self, delay: float = 0.0) -> None:
+    async def nak(self, delay: float = 0.0) -> None:
         await self._say(b"-NAK" + (b' {"delay":%d}' % int(delay * 1e9) if delay else b""))
 
     async def _say(self, word: bytes) -> None:
@@ -111,7 +111,7 @@ class Pull:
         self._bus = bus
         self._consumer = consumer
         self._credit = credit
-        self._asked = 0
+        self._requested = 0
         self._lost = False
         self._inbox = Inbox()
 
@@ -120,7 +120,7 @@ class Pull:
         self._credit += count
         self._inbox.wake()
 
-    def lose(self) -> None:
+    def restart(self) -> None:
         """Begin anew, and leave unread what has arrived: it may have been given to others meanwhile."""
         self._lost = True
         self._inbox.wake()
@@ -128,9 +128,9 @@ class Pull:
     async def deliveries(self) -> AsyncIterator[list[Delivery]]:
         """Batches of messages as they come, for ever. What breaks is mended and asked for again."""
         while True:
-            self._lost, self._asked = False, 0
+            self._lost, self._requested = False, 0
             try:
-                with self._bus.on_reconnect(self.lose):
+                with self._bus.on_reconnect(self.restart):
                     await ensure(self._bus, self._consumer)
                     async with self._inbox.open(self._bus):
                         async for batch in self._received():
@@ -141,14 +141,14 @@ class Pull:
 
     async def _received(self) -> AsyncIterator[list[Delivery]]:
         while not self._lost:
-            await self._ask()
-            messages = await self._inbox.batch(_heartbeat(self._bus) * 2.5 if self._asked else None)
+            await self._request_more()
+            messages = await self._inbox.batch(_heartbeat(self._bus) * 2.5 if self._requested else None)
             if messages is None or self._lost:  # not even a heartbeat: the server has forgotten our request
                 return
             batch = []
             for message in messages:
                 if message.reply:
-                    self._asked -= 1
+                    self._requested -= 1
                     batch.append(Delivery(self._bus, message))
                 elif not self._survives(message.headers or {}):
                     self._lost = True
@@ -156,12 +156,12 @@ class Pull:
             if batch:
                 yield batch
 
-    async def _ask(self) -> None:
+    async def _request_more(self) -> None:
         # Asking anew only when a good part is used up keeps requests fewer than messages.
-        wanted = self._credit - self._asked
-        if wanted <= 0 or (self._asked and wanted < self._credit // 2):
+        wanted = self._credit - self._requested
+        if wanted <= 0 or (self._requested and wanted < self._credit // 2):
             return
-        self._asked += wanted
+        self._requested += wanted
         heartbeat = int(_heartbeat(self._bus) * 1e9)
         request = {"batch": wanted, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": heartbeat}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
@@ -174,7 +174,9 @@ class Pull:
             case "100":
                 return True
             case "408" | "409" if "Consumer" not in headers.get("Description", ""):
-                self._asked = max(0, self._asked - int(headers.get("Nats-Pending-Messages", self._asked)))
+                self._requested = max(
+                    0, self._requested - int(headers.get("Nats-Pending-Messages", self._requested))
+                )
                 return True
             case _:
                 return False

@@ -73,14 +73,14 @@ class DeliveryHold:
         self.limit = limit
         self.stalled = False
         """It was lost because this process stood still, not because it was cut off."""
-        self._heard = time.monotonic()
+        self._renewed = time.monotonic()
 
-    def renew(self, heard: float | None = None) -> None:
+    def renew(self, at: float | None = None) -> None:
         """The server has heard of us, just now or at the time given."""
-        self._heard = time.monotonic() if heard is None else heard
+        self._renewed = time.monotonic() if at is None else at
 
     def held(self) -> bool:
-        return time.monotonic() - self._heard < self.limit
+        return time.monotonic() - self._renewed < self.limit
 
 
 class Handler(Protocol):
@@ -104,9 +104,9 @@ class Pool:
         self._pool = pool
         self._pull = consumers.Pull(bus, self.queue.item_consumer(ack_wait), concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
-        self._suspects = asyncio.Lock()
+        self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)
-        self._doubtful: set[str] = set()
+        self._superseded: set[str] = set()
         self._woke = time.monotonic()
         # Every item shares one hold: either the process was alive in time for all of them, or for none.
         self._hold = DeliveryHold(ack_wait * 0.8)
@@ -122,7 +122,7 @@ class Pool:
         keeper = asyncio.create_task(self._keep(), name=f"{self._pool}: keep items")
         try:
             # A server that comes back may have forgotten who holds what, and give our items to others.
-            with self._bus.on_disconnect(self._lose):
+            with self._bus.on_disconnect(self._abandon_items):
                 async for batch in self._pull.deliveries():
                     for delivery in batch:
                         self._begin(delivery)
@@ -155,8 +155,8 @@ class Pool:
             await self._look_once_more(key, delivery.sequence)
         except Superseded as error:
             logger.warning("%s: %s", key, error)
-            self._doubt(key)
-            await self._wish_what_is_doubtful()
+            self._note_superseded(key)
+            await self._requeue_superseded()
         except TransientError as error:
             logger.warning("%s: left to be delivered again: %s", key, error)
 
@@ -176,11 +176,11 @@ class Pool:
     async def _fulfil(self, key: str, delivery: Delivery) -> None:
         """Run until no wish is left."""
         while wish := await self._wish(key):
-            asked = Wish.decoded(wish.data)
+            requested = Wish.decoded(wish.data)
             item = Item(
                 key=key,
                 # What comes again was cut off, perhaps after it had taken the client's wish off the object.
-                wish=asked.model_copy(update={"insist": True}) if delivery.number > 1 else asked,
+                wish=requested.model_copy(update={"insist": True}) if delivery.number > 1 else requested,
                 wish_sequence=wish.sequence,
                 delivery=delivery.number,
                 hold=self._hold,
@@ -196,7 +196,7 @@ class Pool:
         # An item that comes back may have taken its worker down: were several of them running, one could
         # not tell which.
         noted = self._starts.noted(item.key, item.wish_sequence, item.delivery, lambda: self._is_guilty(item))
-        async with self._suspects, noted as may_start:
+        async with self._one_suspect, noted as may_start:
             if may_start:
                 await self._run(item, wish)
             else:
@@ -277,18 +277,18 @@ class Pool:
             stalled, self._woke = self._stood_still(), time.monotonic()
             if not self._hold.held():
                 self._hold.stalled = stalled
-                self._lose()
-            asked = time.monotonic()
+                self._abandon_items()
+            sent = time.monotonic()
             deliveries = list(self._active.values())
             for delivery in deliveries:
                 with contextlib.suppress(WindowboxError):
-                    await delivery.keep()
-            if await self._heard(deliveries):
-                self._hold.renew(asked)
-                await self._wish_what_is_doubtful()
+                    await delivery.in_progress()
+            if await self._server_responds(deliveries):
+                self._hold.renew(sent)
+                await self._requeue_superseded()
             await asyncio.sleep(self._ack_wait / 5)
 
-    async def _heard(self, kept: list[Delivery]) -> bool:
+    async def _server_responds(self, kept: list[Delivery]) -> bool:
         """Whether the server has heard what we said: it answers a question that we asked afterwards.
 
         Of several servers, the one that leads the consumer has to hear it, and must not be cut off from the
@@ -305,32 +305,32 @@ class Pool:
             return False
         return True
 
-    def _lose(self) -> None:
+    def _abandon_items(self) -> None:
         """We were stopped, or cut off, for so long that others have our items: leave them alone."""
         if self._active:
             lost = len(self._active)
             logger.warning("%s: cut off, or away for too long; %d items are given up", self._pool, lost)
         self._hold = DeliveryHold(self._hold.limit)
-        self._pull.lose()
+        self._pull.restart()
         for task, delivery in self._active.items():
             task.cancel()
-            self._doubt(subjects.without(f"work.{self._pool}", delivery.subject))
+            self._note_superseded(subjects.without(f"work.{self._pool}", delivery.subject))
 
-    def _doubt(self, key: str) -> None:
+    def _note_superseded(self, key: str) -> None:
         # What we did late may have undone what a newer run did: the object has to be looked at once more.
         # Not so if we stood still over it: we did nothing, and would do the same again.
         if stalls.culprit(within=4 * self._ack_wait) == subjects.item(self._pool, key):
             return
         metrics.superseded.labels(self._pool).inc()
-        self._doubtful.add(key)
+        self._superseded.add(key)
 
-    async def _wish_what_is_doubtful(self) -> None:
-        for key in list(self._doubtful):
+    async def _requeue_superseded(self) -> None:
+        for key in list(self._superseded):
             try:
                 await self.queue.requeue(key, Wish(reason=Reason.LATE_REPORT))
             except WindowboxError:
                 return
-            self._doubtful.discard(key)
+            self._superseded.discard(key)
 
     async def _finish(self) -> None:
         if self._active:
@@ -344,8 +344,8 @@ class Pool:
             # Whoever is still at it keeps the item to the end, so that nobody else begins meanwhile.
             if task.done():
                 with contextlib.suppress(WindowboxError):
-                    await delivery.give_back()
-        await self._wish_what_is_doubtful()
+                    await delivery.nak()
+        await self._requeue_superseded()
 
 
 def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:

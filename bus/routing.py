@@ -166,7 +166,7 @@ async def _each(pull: consumers.Pull, act: Callable[[Delivery], Awaitable[None]]
         except TransientError as error:
             logger.info("%s: again in %s s: %s", delivery.subject, _AGAIN, error)
             with contextlib.suppress(WindowboxError):
-                await delivery.give_back(_AGAIN)
+                await delivery.nak(_AGAIN)
         except Exception:
             logger.exception("%s: left out", delivery.subject)
             with contextlib.suppress(WindowboxError):

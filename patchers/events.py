@@ -20,7 +20,7 @@ _SOURCES = {SERVICES: "service-controller"}
 """In whose name we speak of kinds where users, and their tests, expect that one's."""
 
 
-async def tell(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:
+async def write(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:
     """Tell it; if it was told before, count it. An Event that the API refuses is not worth a failure."""
     namespace = ref.namespace or "default"
     told = _event(resource, ref, namespace, uid, event)

@@ -31,7 +31,7 @@ class StatusPatcher:
     def __init__(self, bus: Bus, clusters: Clusters, rate: float = 0.0) -> None:
         self._bus = bus
         self._clusters = clusters
-        self._pace = Pace(rate)
+        self._limiter = RateLimiter(rate)
 
     async def handle(self, item: Item) -> Outcome:
         reported = await intents.last(self._bus, item.key)
@@ -51,26 +51,26 @@ class StatusPatcher:
         try:
             if self._clusters.has_left(ref.cluster):
                 raise Missing(f"cluster {ref.cluster!r} has left")
-            return await self._pass_on(item, ref, intent, sequence)
+            return await self._write_report(item, ref, intent, sequence)
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
             return Outcome(Result.GONE)
         except TransientError as error:
-            return self._again(item, error)
+            return self._retry(item, error)
         except PermanentError as error:
             logger.error("%s: the status cannot be written: %s", ref, error)
-            return Outcome(Result.REFUSED, self._again(item, error).requeue, str(error))
+            return Outcome(Result.REFUSED, self._retry(item, error).requeue, str(error))
 
-    async def _pass_on(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
+    async def _write_report(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
         """Write the status, and tell the events."""
         kube = await self._clusters.get(ref.cluster)
-        await self._pace.wait()
+        await self._limiter.wait()
         item.check()
         wanted = intent.patch and not intent.shown
         if wanted and (obsolete := await self._write(kube, ref, intent)):
             return Outcome(obsolete)
         for event in intent.events:
-            await events.tell(kube, RESOURCES[ref.kind], ref, intent.uid, event)
+            await events.write(kube, RESOURCES[ref.kind], ref, intent.uid, event)
         if not intent.patch and not intent.orphans:
             await self._bus.delete(streams.INTENTS, sequence)
         if not wanted:
@@ -98,7 +98,7 @@ class StatusPatcher:
         patch = {"metadata": {"resourceVersion": version}, "status": intent.patch}
         await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch, part="status")
 
-    def _again(self, item: Item, error: Exception) -> Outcome:
+    def _retry(self, item: Item, error: Exception) -> Outcome:
         attempt = item.wish.attempt + 1
         after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
         return Outcome(
@@ -106,7 +106,7 @@ class StatusPatcher:
         )
 
 
-class Pace:
+class RateLimiter:
     """At most so many a second, evenly; 0 means any number."""
 
     def __init__(self, rate: float) -> None:

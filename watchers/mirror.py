@@ -86,7 +86,7 @@ class Mirror:
             await asyncio.gather(*unfinished, return_exceptions=True)
 
     async def _mirror(self) -> None:
-        await self._recall()
+        await self._read_known()
         self._version = await self._list()
         self.listed.set()
         breaks = 0
@@ -97,7 +97,7 @@ class Mirror:
                 await self._forget_tombstones()
             except WatchExpired:
                 logger.info("%s %s: watch expired; listing again", self.cluster, self.resource.id)
-                await self._settled()
+                await self._flush()
                 self._version = await self._list()
             except Unreachable as error:
                 if self.kube.stale:
@@ -105,10 +105,10 @@ class Mirror:
                 breaks = breaks + 1 if self._version == before else 1
                 pause = min(5.0, 0.1 * 2**breaks)
                 logger.info("%s %s: %s; again in %.1f s", self.cluster, self.resource.id, error, pause)
-                await self._settled()
+                await self._flush()
                 await asyncio.sleep(pause)
 
-    async def _recall(self) -> None:
+    async def _read_known(self) -> None:
         """Learn from the bus what it knows already."""
         self._known = {}
         kind = subjects.seen_kind(self.cluster, self.resource.id)
@@ -141,7 +141,7 @@ class Mirror:
         for subject, known in list(self._known.items()):
             if subject not in listed and not known.gone:
                 await self._enqueue(subject, Change("DELETED", known.uid, known.version))
-        await self._settled()
+        await self._flush()
         # Whoever reads the stream from its beginning knows here that nothing is missing.
         await self.bus.publish(subjects.listed(self.cluster, self.resource.id), b"")
         return version
@@ -167,11 +167,11 @@ class Mirror:
         """Announce changes until the server ends the watch."""
         async for events in self.kube.watch(self.resource, self._version, metadata_only=self._secret):
             for event in events:
-                await self._see(event)
+                await self._handle(event)
             self._version = str(events[-1].object["metadata"]["resourceVersion"])
-        await self._settled()
+        await self._flush()
 
-    async def _see(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         match event.type:
             case "ADDED" | "MODIFIED":
                 await self._announce("ADDED" if event.type == "ADDED" else "MODIFIED", event.object)
@@ -187,7 +187,7 @@ class Mirror:
         if known is None:
             self._check_number(len(self._known) + 1)
         if not (known and known.version == object.resource_version and not known.gone):
-            body = _written(presentable(raw, secret=self._secret))
+            body = _encoded(redacted(raw, secret=self._secret))
             await self._enqueue(subject, Change(operation, object.uid, object.resource_version, body))
         return subject
 
@@ -234,7 +234,7 @@ class Mirror:
         if not task.cancelled() and (error := task.exception()) and not self._failed.done():
             self._failed.set_exception(error)
 
-    async def _settled(self) -> None:
+    async def _flush(self) -> None:
         """Wait until all is published; what failed is raised here."""
         if self._tail:
             await asyncio.wait(list(self._tail.values()))
@@ -250,7 +250,7 @@ class Mirror:
                 del self._known[subject]
 
 
-def presentable(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
+def redacted(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
     """The object without what nobody needs, and without what nobody may see."""
     metadata = {k: v for k, v in raw.get("metadata", {}).items() if k != "managedFields"}
     if annotations := metadata.get("annotations"):
@@ -261,7 +261,7 @@ def presentable(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
     return {**raw, "metadata": metadata}
 
 
-def _written(object: Mapping[str, Any]) -> bytes:
+def _encoded(object: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(object)
     except orjson.JSONEncodeError:

@@ -30,7 +30,7 @@ _CRDS = Resource(
 )
 _LONGEST_PAUSE = 10.0
 _PARTS = 16
-_HEARD = 2.0
+_PROPAGATION_SECONDS = 2.0
 """Seconds after which all who read along have heard what was said."""
 
 Pair = tuple[str, str]
@@ -67,8 +67,8 @@ class Watching:
                 for new in wanted - self._running.keys():
                     if clearing := self._clearing.pop(new, None):
                         await _cancelled(clearing)  # what is left is compared with what there is now
-                    self._running[new] = self._begin("watch", self._own, new)
-                await _first(changed, [*self._running.values(), *self._clearing.values()])
+                    self._running[new] = self._begin("watch", self._mirror_while_leased, new)
+                await _wait_first(changed, [*self._running.values(), *self._clearing.values()])
                 self._clearing = {what: task for what, task in self._clearing.items() if not task.done()}
         finally:
             tasks = [*self._running.values(), *self._clearing.values()]
@@ -122,13 +122,13 @@ class Watching:
                 # Nobody who reads along is told of a purge.
                 end = await self.bus.publish(listed, b"", {OPERATION: "DELETED"})
                 await self.bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
-                await asyncio.sleep(_HEARD)
+                await asyncio.sleep(_PROPAGATION_SECONDS)
                 return await self.bus.purge(streams.OBJECTS, listed, (end or 0) + 1)
             except WindowboxError as error:
                 logger.warning("%s %s: still on the bus: %s", cluster, kind, error)
                 await asyncio.sleep(1)
 
-    async def _own(self, cluster: str, kind: str) -> None:
+    async def _mirror_while_leased(self, cluster: str, kind: str) -> None:
         self.states[f"{cluster}/{kind}"] = "standing by"
         lease = _lease(cluster, kind)
         await self.leases.while_held(lease, lambda: self._mirror(cluster, self._resource(cluster, kind)))
@@ -142,11 +142,11 @@ class Watching:
         restart = asyncio.Event()
         try:
             with self.bus.on_reconnect(restart.set):
-                await self._mirror_again_and_again(cluster, resource, restart)
+                await self._mirror_with_retries(cluster, resource, restart)
         finally:
             self.states[f"{cluster}/{resource.id}"] = "standing by"
 
-    async def _mirror_again_and_again(self, cluster: str, resource: Resource, restart: asyncio.Event) -> None:
+    async def _mirror_with_retries(self, cluster: str, resource: Resource, restart: asyncio.Event) -> None:
         failures = 0
         while True:
             restart.clear()
@@ -231,7 +231,7 @@ async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> Non
         await _cancelled(acting)
 
 
-async def _first(changed: asyncio.Event, tasks: object) -> None:
+async def _wait_first(changed: asyncio.Event, tasks: object) -> None:
     """Wait for a change; a task that ends meanwhile has failed in a way nobody foresaw."""
     waiting = asyncio.ensure_future(changed.wait())
     try:

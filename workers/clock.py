@@ -1,4 +1,4 @@
-"""What time it is for a run; simulated back, the time it was then."""
+"""What time it is for a run; played back, the time it was then."""
 
 from __future__ import annotations
 

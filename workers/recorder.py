@@ -36,7 +36,7 @@ class Recorder(Protocol):
         """
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
-        """What `parse` makes of a Secret's data. Noted is only that it was read; None when simulated back."""
+        """What `parse` makes of a Secret's data. Noted is only that it was read; None when played back."""
 
 
 @contextlib.contextmanager
@@ -63,7 +63,7 @@ class Groups:
         return self._numbers.setdefault(_GROUP.get(), len(self._numbers))
 
 
-def described(error: BaseException) -> dict[str, Any]:
+def error_record(error: BaseException) -> dict[str, Any]:
     """An error as it is noted: by the class that tells what to do about it."""
     known = next((c for c in type(error).__mro__ if c.__module__ == errors.__name__), type(error))
     return {

@@ -16,7 +16,7 @@ from windowbox.errors import Malformed, Missing
 from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, ObjectRef
-from workers.recorder import Groups, described
+from workers.recorder import Groups, error_record
 
 T = TypeVar("T")
 
@@ -50,8 +50,8 @@ class LiveRecorder:
         try:
             answer = await act()
         except BaseException as error:
-            # Also what a deadline cuts short, or a bug: simulated back, it has to end in the same way.
-            self._note(door, request, effect, error=described(error))
+            # Also what a deadline cuts short, or a bug: played back, it has to end in the same way.
+            self._note(door, request, effect, error=error_record(error))
             raise
         self._note(door, request, effect, answer=answer)
         return answer

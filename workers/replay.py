@@ -20,7 +20,7 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import pools, serving
-from workers.heartbeat.runs import Beats
+from workers.heartbeat.runs import HeartbeatRuns
 from workers.ingress.runs import IngressRuns
 from workers.lifecycle.world import World
 from workers.loadbalancer.service.addresses import Addresses
@@ -174,7 +174,7 @@ def _players(settings: Deciding) -> dict[str, Player]:
     return {
         "loadbalancer": service_runs(common),
         "ingress": _ingress_runs(common),
-        "heartbeat": Beats(common.bus, common.clusters, common.world, common.kinds.heartbeat),
+        "heartbeat": HeartbeatRuns(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }
 
@@ -297,4 +297,4 @@ class _Nowhere:
     """Stands where the world would be."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a run that is simulated back reached for {name!r} past its doors")
+        raise AssertionError(f"a run that is played back reached for {name!r} past its doors")

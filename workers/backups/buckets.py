@@ -12,18 +12,18 @@ from workers.backups import names, secrets, sharing
 from workers.backups.names import SecretName
 from workers.backups.sharing import Sharers
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
-from workers.lifecycle.statuses import Phrases, Words
+from workers.lifecycle.statuses import Descriptions, OperationTexts
 from workers.owned.manifests import manifest
 from workers.owned.targets import TargetCluster, TargetClusters
 
 logger = logging.getLogger(__name__)
 
-_RECONCILE = Phrases(
+_RECONCILE = OperationTexts(
     "Reconciling the backupbucket",
     "Successfully reconciled backupbucket",
     "Error reconciling backupbucket",
 )
-_DELETE = Phrases(
+_DELETE = OperationTexts(
     "Deleting the BackupBucket",
     "Successfully deleted BackupBucket",
     "Error deleting BackupBucket",
@@ -34,7 +34,7 @@ KIND = Kind(
     pool="backupbucket",
     finalizer="extensions.gardener.cloud/backupbucket",
     # Buckets are never handed over: the last two are not used.
-    words=Words(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
+    descriptions=Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
     classes=frozenset({"garden", "shoot"}),
     deadline=180.0,
     shoot=Need.NEVER,
@@ -52,46 +52,46 @@ class BucketActuator(Actuator):
 
     async def reconcile(self, run: Run) -> Status:
         name = checked("metadata.name", run.ref.name)
-        place = self._targets.own(run)
-        await secrets.hold(place, names.referenced(run.object.spec), KIND.finalizer)
+        target = self._targets.own_cluster(run)
+        await secrets.add_finalizer(target, names.referenced(run.object.spec), KIND.finalizer)
 
         async def make_folder() -> None:
             await self._folders.make(name)
 
         await run.recorder.call("make folder", name, make_folder, effect=True)
         generated = names.generated(run.object)
-        await _generate(place, generated)
+        await _generate(target, generated)
         return {"generatedSecretRef": generated._asdict()}
 
     async def delete(self, run: Run) -> None:
-        place, generated = self._targets.own(run), names.generated(run.object)
+        target, generated = self._targets.own_cluster(run), names.generated(run.object)
         # Also where it was not reported: whoever made it may have died before that.
-        await place.remove(SECRETS, generated.namespace, generated.name)
+        await target.remove(SECRETS, generated.namespace, generated.name)
 
         async def remove_folder() -> None:
             await self._folders.remove(run.ref.name)
 
         await run.recorder.call("remove folder", run.ref.name, remove_folder, effect=True)
-        await sharing.release(run, place, KIND, self._sharers)
+        await sharing.release(run, target, KIND, self._sharers)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
         """Like `delete`, but backups stay: only a Delete run removes a folder that is not empty."""
         if successor is not None:
             return
-        place, generated = self._targets.own(run), names.generated(run.object)
-        await place.remove(SECRETS, generated.namespace, generated.name)
+        target, generated = self._targets.own_cluster(run), names.generated(run.object)
+        await target.remove(SECRETS, generated.namespace, generated.name)
 
         async def remove_empty_folder() -> bool:
             return await self._folders.remove_empty(run.ref.name)
 
         if not await run.recorder.call("remove empty folder", run.ref.name, remove_empty_folder, effect=True):
             logger.warning("%s: is gone, but its folder holds backups, which stay", run.ref)
-        await sharing.release(run, place, KIND, self._sharers)
+        await sharing.release(run, target, KIND, self._sharers)
 
 
-async def _generate(place: TargetCluster, secret: SecretName) -> None:
+async def _generate(target: TargetCluster, secret: SecretName) -> None:
     try:
-        await place.ensure_secret(manifest(SECRETS, secret.name, secret.namespace))
+        await target.ensure_secret(manifest(SECRETS, secret.name, secret.namespace))
     except Missing as error:
         raise Malformed(
             f"namespace {secret.namespace}, where Secret {secret.name} is to be made, does not exist: make "

@@ -58,8 +58,8 @@ def _identity(
 ) -> Content:
     """For a workload identity: another controller puts the token in, and notes when to renew it."""
     for name in (_NAME, _NAMESPACE):
-        _demand(credentials.annotations, name, "annotation")
-    _demand(credentials.labels, _PROVIDER, "label")
+        _require(credentials.annotations, name, "annotation")
+    _require(credentials.labels, _PROVIDER, "label")
     data = {
         **_only(_data(credentials), _CONFIG),
         **_only(_data(found), _TOKEN),
@@ -73,7 +73,7 @@ def _identity(
     return Content(data, annotations, _only(credentials.labels, PURPOSE, _PROVIDER))
 
 
-def _demand(words: Mapping[str, Any], name: str, what: str) -> None:
+def _require(words: Mapping[str, Any], name: str, what: str) -> None:
     if not words.get(name):
         raise Malformed(
             f"spec.secretRef: the Secret is labelled {PURPOSE}={REQUESTOR}, but has no {what} {name}; add it"

@@ -23,7 +23,7 @@ KIND = Kind(
     resource=BACKUP_ENTRIES,
     pool="backupentry",
     finalizer="extensions.gardener.cloud/backupentry",
-    words=statuses.words_for_kind("BackupEntry"),
+    descriptions=statuses.descriptions_for("BackupEntry"),
     classes=frozenset({"garden", "shoot"}),
     deadline=180.0,
     shoot=Need.NEVER,
@@ -44,23 +44,23 @@ class EntryActuator(Actuator):
     async def reconcile(self, run: Run) -> Status:
         entry, bucket = names.entry(run.ref.name), _bucket(run)
         source = names.referenced(run.object.spec)
-        place = self._targets.own(run)
-        await secrets.hold(place, source, KIND.finalizer)
+        target = self._targets.own_cluster(run)
+        await secrets.add_finalizer(target, source, KIND.finalizer)
 
         def content(given: Object, found: Object | None) -> Content:
             return credentials.content(run.ref.name, bucket, self._mount_path, given, found)
 
-        if await _is_there(place, entry.technical_id):
+        if await _exists(target, entry.technical_id):
             try:
-                await secrets.tell(place, SecretName(entry.technical_id, entry.secret), source, content)
+                await secrets.write(target, SecretName(entry.technical_id, entry.secret), source, content)
             except WindowboxError:
-                if await _is_there(place, entry.technical_id):
+                if await _exists(target, entry.technical_id):
                     raise
         return {}
 
     async def delete(self, run: Run) -> None:
-        place, source = self._targets.own(run), _source(run)
-        if source is None or not await secrets.there(place, source):
+        target, source = self._targets.own_cluster(run), _source(run)
+        if source is None or not await secrets.exists(target, source):
             logger.info("%s: its Secret is not there, so nothing is removed", run.ref)
             return
         try:
@@ -68,21 +68,21 @@ class EntryActuator(Actuator):
         except Malformed as error:
             logger.info("%s: never had anything, since %s", run.ref, error)
         else:
-            await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
-            if not await _twin_needs(run, place, entry, bucket):
+            await secrets.remove_if_ours(target, SecretName(entry.technical_id, entry.secret), run.ref.name)
+            if not await _twin_needs(run, target, entry, bucket):
                 await self._remove_folder(run, bucket, entry.folder)
-        await sharing.release(run, place, KIND, self._sharers)
+        await sharing.release(run, target, KIND, self._sharers)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
         """Like `delete`, but the backups stay: only a Delete run removes them."""
         source = _source(run)
         if successor is not None or source is None:
             return
-        place = self._targets.own(run)
+        target = self._targets.own_cluster(run)
         with contextlib.suppress(Malformed):
             entry = names.entry(run.ref.name)
-            await secrets.take_back(place, SecretName(entry.technical_id, entry.secret), run.ref.name)
-        await sharing.release(run, place, KIND, self._sharers)
+            await secrets.remove_if_ours(target, SecretName(entry.technical_id, entry.secret), run.ref.name)
+        await sharing.release(run, target, KIND, self._sharers)
 
     async def _remove_folder(self, run: Run, *path: str) -> None:
         async def act() -> None:
@@ -92,10 +92,10 @@ class EntryActuator(Actuator):
 
     async def migrate(self, run: Run) -> None:
         """The next seed goes on with the backups. Only the Secret is not needed here any more."""
-        place, secret = self._targets.own(run), names.referenced(run.object.spec)
-        if not await secrets.there(place, secret):
+        target, secret = self._targets.own_cluster(run), names.referenced(run.object.spec)
+        if not await secrets.exists(target, secret):
             raise Malformed(f"spec.secretRef: Secret {secret} does not exist: create it, or correct the name")
-        await sharing.release(run, place, KIND, self._sharers)
+        await sharing.release(run, target, KIND, self._sharers)
 
 
 def _source(run: Run) -> SecretName | None:
@@ -110,18 +110,18 @@ def _bucket(run: Run) -> str:
     return checked("spec.bucketName", run.object.spec.get("bucketName"))
 
 
-async def _is_there(place: TargetCluster, namespace: str) -> bool:
+async def _exists(target: TargetCluster, namespace: str) -> bool:
     """Whether the Shoot's namespace is there to stay. The bus may not have heard of it yet."""
-    found = await place.found(NAMESPACES, "", namespace)
+    found = await target.live(NAMESPACES, "", namespace)
     return found is not None and not found.deleting
 
 
-async def _twin_needs(run: Run, place: TargetCluster, entry: Entry, bucket: str) -> bool:
+async def _twin_needs(run: Run, target: TargetCluster, entry: Entry, bucket: str) -> bool:
     """Whether the folder is that of the Shoot's other entry, too: one that is not about to go."""
     twin = await run.recorder.read(run.ref._replace(name=entry.twin))
     if twin is None:
         # The bus may have forgotten it, or not know it yet, and a folder does not come back.
-        twin = await place.found(BACKUP_ENTRIES, "", entry.twin)
+        twin = await target.live(BACKUP_ENTRIES, "", entry.twin)
     if twin is None or twin.deleting or KIND.finalizer not in twin.finalizers:
         return False
     return bool(twin.spec.get("bucketName") == bucket)

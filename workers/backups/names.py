@@ -57,7 +57,7 @@ def referenced(spec: Mapping[str, Any]) -> SecretName:
     for field in ("name", "namespace"):
         if not found.get(field):
             raise Malformed(f"spec.secretRef.{field} is empty: name the Secret with the bucket's credentials")
-    return _possible("spec.secretRef", str(found["namespace"]), str(found["name"]))
+    return _checked("spec.secretRef", str(found["namespace"]), str(found["name"]))
 
 
 def generated(bucket: Object) -> SecretName:
@@ -65,10 +65,10 @@ def generated(bucket: Object) -> SecretName:
     reported = bucket.status.get("generatedSecretRef") or {}
     namespace = reported.get("namespace") or bucket.annotations.get(GENERATED_IN) or "garden"
     name = reported.get("name") or f"generated-bucket-{bucket.name}"
-    return _possible(f"annotation {GENERATED_IN}", str(namespace), str(name))
+    return _checked(f"annotation {GENERATED_IN}", str(namespace), str(name))
 
 
-def _possible(where: str, namespace: str, name: str) -> SecretName:
+def _checked(where: str, namespace: str, name: str) -> SecretName:
     """The name of a Secret that there may be. `where` is what gave it."""
     try:
         SECRETS.path(namespace, name)

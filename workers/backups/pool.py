@@ -16,7 +16,7 @@ from workers.backups.sharing import Sharers
 from workers.serving import Common, Serving
 
 
-class _Home(NamedTuple):
+class _NamespaceKey(NamedTuple):
     cluster: str
     namespace: str
 
@@ -44,18 +44,18 @@ def _entries(common: Common) -> Serving:
     actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
     if not common.work.ignore_operation_annotation:
         return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run})
-    homes: View[_Home] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
+    owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
     return Serving(
         entries.KIND,
         actuator,
-        owners=lambda namespace: homes.refs(_Home(namespace.cluster, namespace.name)),
-        known=homes.complete.wait,
-        tasks={"sharers": sharers.run, "homes": homes.run},
+        owners=lambda namespace: owner_index.refs(_NamespaceKey(namespace.cluster, namespace.name)),
+        known=owner_index.complete.wait,
+        tasks={"sharers": sharers.run, "owner index": owner_index.run},
     )
 
 
-def _home(entry: ObjectRef, _: Object) -> _Home | None:
+def _home(entry: ObjectRef, _: Object) -> _NamespaceKey | None:
     try:
-        return _Home(entry.cluster, names.entry(entry.name).technical_id)
+        return _NamespaceKey(entry.cluster, names.entry(entry.name).technical_id)
     except Malformed:
         return None

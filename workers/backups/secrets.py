@@ -20,7 +20,7 @@ T = TypeVar("T")
 _CONFLICTS = 5
 
 
-async def hold(place: TargetCluster, secret: SecretName, finalizer: str) -> None:
+async def add_finalizer(target: TargetCluster, secret: SecretName, finalizer: str) -> None:
     """Keep the Secret from vanishing while an object depends on it."""
 
     async def act(kube: Kube) -> bool:
@@ -34,10 +34,10 @@ async def hold(place: TargetCluster, secret: SecretName, finalizer: str) -> None
         await _set_finalizers(kube, secret, found, [*found.finalizers, finalizer])
         return True
 
-    await _insisting(place, "hold", {"secret": str(secret), "finalizer": finalizer}, act)
+    await _retrying_conflicts(target, "hold", {"secret": str(secret), "finalizer": finalizer}, act)
 
 
-async def let_go(place: TargetCluster, secret: SecretName, finalizer: str) -> None:
+async def remove_finalizer(target: TargetCluster, secret: SecretName, finalizer: str) -> None:
     """The same, over. It may be gone."""
 
     async def act(kube: Kube) -> bool:
@@ -48,18 +48,18 @@ async def let_go(place: TargetCluster, secret: SecretName, finalizer: str) -> No
         await _set_finalizers(kube, secret, found, left)
         return True
 
-    await _insisting(place, "let go", {"secret": str(secret), "finalizer": finalizer}, act)
+    await _retrying_conflicts(target, "let go", {"secret": str(secret), "finalizer": finalizer}, act)
 
 
-async def there(place: TargetCluster, secret: SecretName) -> bool:
+async def exists(target: TargetCluster, secret: SecretName) -> bool:
     async def act() -> bool:
-        return await _found(await place.reaching.api(), secret) is not None
+        return await _found(await target.connection.api(), secret) is not None
 
-    return bool(await place.recorder.call("look", {"secret": str(secret)}, act))
+    return bool(await target.recorder.call("look", {"secret": str(secret)}, act))
 
 
-async def tell(
-    place: TargetCluster,
+async def write(
+    target: TargetCluster,
     secret: SecretName,
     source: SecretName,
     content: Callable[[Object, Object | None], Content],
@@ -80,10 +80,10 @@ async def tell(
             await kube.merge(SECRETS, secret.namespace, secret.name, patch)
         return patch is not None
 
-    await _insisting(place, "tell", {"secret": str(secret), "of": str(source)}, act)
+    await _retrying_conflicts(target, "tell", {"secret": str(secret), "of": str(source)}, act)
 
 
-async def take_back(place: TargetCluster, secret: SecretName, entry: str) -> None:
+async def remove_if_ours(target: TargetCluster, secret: SecretName, entry: str) -> None:
     """Remove the Secret, unless it is another entry's by now."""
 
     async def act(kube: Kube) -> bool:
@@ -92,16 +92,16 @@ async def take_back(place: TargetCluster, secret: SecretName, entry: str) -> Non
             return False
         return await kube.remove(SECRETS, secret.namespace, secret.name)
 
-    await _insisting(place, "take back", {"secret": str(secret), "of": entry}, act)
+    await _retrying_conflicts(target, "take back", {"secret": str(secret), "of": entry}, act)
 
 
-async def _insisting(
-    place: TargetCluster, door: str, request: dict[str, str], act: Callable[[Kube], Awaitable[bool]]
+async def _retrying_conflicts(
+    target: TargetCluster, door: str, request: dict[str, str], act: Callable[[Kube], Awaitable[bool]]
 ) -> bool:
     """Do it, and again on what others have written meanwhile: clients touch these Secrets often."""
 
-    async def insist() -> bool:
-        kube = await place.reaching.api()
+    async def retry() -> bool:
+        kube = await target.connection.api()
         for _ in range(_CONFLICTS):
             try:
                 return await act(kube)
@@ -109,7 +109,7 @@ async def _insisting(
                 continue
         raise TransientError(f"Secret {request['secret']}: changed by others again and again")
 
-    return bool(await place.recorder.call(door, request, insist, effect=True))
+    return bool(await target.recorder.call(door, request, retry, effect=True))
 
 
 async def _found(kube: Kube, secret: SecretName) -> Object | None:

@@ -28,10 +28,10 @@ class Share(Enum):
 
 
 def share(mine: Object, others: Iterable[Object], finalizer: str) -> Share:
-    left = [other for other in others if not _over(other, finalizer)]
-    if any(not _going(other) for other in left):
+    left = [other for other in others if not _has_released(other, finalizer)]
+    if any(not _is_leaving(other) for other in left):
         return Share.LEAVE
-    if any(_since(other) < _since(mine) for other in left):
+    if any(_leaving_since(other) < _leaving_since(mine) for other in left):
         return Share.WAIT
     return Share.LEAVE if left else Share.RELEASE
 
@@ -48,7 +48,7 @@ class Sharers:
         """Follow them, for ever."""
         await self._view.run()
 
-    async def of(self, run: Run, secret: SecretName) -> list[Object]:
+    async def others(self, run: Run, secret: SecretName) -> list[Object]:
         """The other objects that refer to this Secret, as the bus has them now."""
 
         async def act() -> list[str]:
@@ -62,15 +62,15 @@ class Sharers:
         return [one for one in objects if one and _refers(one, secret)]
 
 
-async def release(run: Run, place: TargetCluster, kind: Kind, sharers: Sharers) -> None:
+async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers) -> None:
     """Let go of the Secret that the object refers to, if it was the last that needs it."""
     try:
         secret = names.referenced(run.object.spec)
     except Malformed:
         return  # it has never held on to any
-    match share(run.object, await sharers.of(run, secret), kind.finalizer):
+    match share(run.object, await sharers.others(run, secret), kind.finalizer):
         case Share.RELEASE:
-            await secrets.let_go(place, secret, kind.finalizer)
+            await secrets.remove_finalizer(target, secret, kind.finalizer)
         case Share.WAIT:
             raise Waiting(f"waiting for others that refer to Secret {secret} to be gone")
         case Share.LEAVE:
@@ -89,17 +89,17 @@ def _refers(object: Object, secret: SecretName) -> bool:
     return (found.get("namespace"), found.get("name")) == secret
 
 
-def _going(object: Object) -> bool:
+def _is_leaving(object: Object) -> bool:
     return object.deleting or object.annotations.get(OPERATION) == "migrate"
 
 
-def _over(object: Object, finalizer: str) -> bool:
+def _has_released(object: Object, finalizer: str) -> bool:
     """Whether it has let go already: it vanishes, or was handed over."""
     last = object.last_operation
     handed_over = (last.get("type"), last.get("state")) == ("Migrate", "Succeeded")
-    return finalizer not in object.finalizers and (_going(object) or handed_over)
+    return finalizer not in object.finalizers and (_is_leaving(object) or handed_over)
 
 
-def _since(object: Object) -> tuple[str, str]:
+def _leaving_since(object: Object) -> tuple[str, str]:
     asked = object.metadata.get("deletionTimestamp") or object.annotations.get(TIMESTAMP)
     return str(asked or ""), object.uid

@@ -34,21 +34,23 @@ from workers.bastion import images, sources, wanted
 from workers.bastion.wanted import Site
 from workers.lifecycle import specs
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
-from workers.lifecycle.statuses import Phrases, Words
+from workers.lifecycle.statuses import Descriptions, OperationTexts
 from workers.owned import balancers, ownerindex, predicates
 from workers.owned.manifests import Manifest
 from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 
 logger = logging.getLogger(__name__)
 
-_RECONCILE = Phrases(
+_RECONCILE = OperationTexts(
     "Reconciling the Bastion", "Successfully reconciled Bastion", "Error reconciling Bastion"
 )
 
-WORDS = Words(
+DESCRIPTIONS = Descriptions(
     reconcile=_RECONCILE,
     # The same success as above: so it has always been.
-    delete=Phrases("Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"),
+    delete=OperationTexts(
+        "Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"
+    ),
     # Nobody hands Bastions over to other seeds.
     migrate=_RECONCILE,
     restore=_RECONCILE,
@@ -58,17 +60,17 @@ KIND = Kind(
     resource=BASTIONS,
     pool="bastion",
     finalizer="extensions.gardener.cloud/bastion",
-    words=WORDS,
+    descriptions=DESCRIPTIONS,
     classes=frozenset({"shoot"}),
     deadline=1200.0,
-    heeds_failure=False,
+    stops_on_failed_shoot=False,
     migrates=False,
 )
 
 _CREDENTIALS = "cloudprovider"
-_LINGERING = (PODS, SERVICES)
+_WITH_FINALIZERS = (PODS, SERVICES)
 """What somebody else has to let go of first."""
-_OVER = ("Failed", "Succeeded")
+_TERMINATED = ("Failed", "Succeeded")
 
 
 class BastionActuator(Actuator):
@@ -78,19 +80,22 @@ class BastionActuator(Actuator):
         self._targets = targets
 
     async def reconcile(self, run: Run) -> Status:
-        spec, at = specs.parsed(BastionSpec, run.object), wanted.site(ownerindex.home(run), run.ref.name)
+        spec, at = (
+            specs.parsed(BastionSpec, run.object),
+            wanted.site(ownerindex.machine_namespace(run), run.ref.name),
+        )
         secret = wanted.secret(at, spec.user_data)
         service = wanted.service(at, sources.sources(spec.ingress))
         profile = await _profile(run)
-        async with self._provider(run) as place:
-            pod = wanted.pod(at, await _image(run, place, at, profile))
-            await _make(place, at, secret, pod, service)
-            return {"ingress": await _reachable(place, at)}
+        async with self._provider(run) as target:
+            pod = wanted.pod(at, await _image(run, target, at, profile))
+            await _make(target, at, secret, pod, service)
+            return {"ingress": await _ready_ingress(target, at)}
 
     async def delete(self, run: Run) -> None:
-        at = Site(ownerindex.home(run), run.ref.name)
-        async with self._provider(run) as place:
-            left = await _remove(place, at)
+        at = Site(ownerindex.machine_namespace(run), run.ref.name)
+        async with self._provider(run) as target:
+            left = await _remove(target, at)
         if left:
             raise Waiting(f"waiting for {' and '.join(left)} {at.name} to be gone")
 
@@ -99,8 +104,8 @@ class BastionActuator(Actuator):
 
     async def force_delete(self, run: Run) -> None:
         try:
-            async with self._provider(run) as place:
-                await _remove(place, Site(ownerindex.home(run), run.ref.name))
+            async with self._provider(run) as target:
+                await _remove(target, Site(ownerindex.machine_namespace(run), run.ref.name))
         except Superseded:
             raise
         except WindowboxError as error:
@@ -117,62 +122,62 @@ async def _profile(run: Run) -> CloudProfileSpec:
     return cloudprofile.profile(cluster.spec)
 
 
-async def _image(run: Run, place: TargetCluster, at: Site, profile: CloudProfileSpec) -> str:
+async def _image(run: Run, target: TargetCluster, at: Site, profile: CloudProfileSpec) -> str:
     now = await clock.now(run.recorder)
-    standing = images.of_pod(await place.seen(PODS, at.namespace, at.name))
+    standing = images.of_pod(await target.cached(PODS, at.namespace, at.name))
     return images.image(profile, now, standing)
 
 
-async def _make(place: TargetCluster, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
-    home = await place.seen(NAMESPACES, "", at.namespace)
+async def _make(target: TargetCluster, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
+    home = await target.cached(NAMESPACES, "", at.namespace)
     if home and home.deleting:
         raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
     try:
         # They do not depend on one another.
         await concurrently(
-            place.ensure_secret(secret),
-            _machine(place, at, pod),
-            place.ensure(SERVICES, service),
-            place.ensure(NETWORK_POLICIES, wanted.policy(at)),
+            target.ensure_secret(secret),
+            _machine(target, at, pod),
+            target.ensure(SERVICES, service),
+            target.ensure(NETWORK_POLICIES, wanted.policy(at)),
         )
     except Missing as error:
         raise Waiting(f"waiting for namespace {at.namespace}, which the Infrastructure makes") from error
 
 
-async def _machine(place: TargetCluster, at: Site, pod: Manifest) -> None:
+async def _machine(target: TargetCluster, at: Site, pod: Manifest) -> None:
     """The Pod; one that has ended for good makes way for another."""
-    found = await place.seen(PODS, at.namespace, at.name)
-    if found and not found.deleting and found.status.get("phase") in _OVER:
-        await place.remove(PODS, at.namespace, at.name)
+    found = await target.cached(PODS, at.namespace, at.name)
+    if found and not found.deleting and found.status.get("phase") in _TERMINATED:
+        await target.remove(PODS, at.namespace, at.name)
         raise Waiting("waiting for the Bastion Pod that has ended to be gone")
     try:
-        await place.ensure(PODS, pod)
+        await target.ensure(PODS, pod)
     except Forbidden as error:
         # That may pass by itself: a quota is used up, or a namespace just made has no service account yet.
         raise TransientError(str(error), codes=error.codes) from error
 
 
-async def _reachable(place: TargetCluster, at: Site) -> dict[str, Any]:
+async def _ready_ingress(target: TargetCluster, at: Site) -> dict[str, Any]:
     """Where clients connect to, once somebody answers there."""
-    ingress = balancers.ingress(await place.seen(SERVICES, at.namespace, at.name))
+    ingress = balancers.ingress(await target.cached(SERVICES, at.namespace, at.name))
     if not ingress:
         raise Waiting("waiting for Bastion LoadBalancer to get ready")
-    pod = await place.seen(PODS, at.namespace, at.name)
+    pod = await target.cached(PODS, at.namespace, at.name)
     if pod is None or pod.deleting or not predicates.ready(pod):
         raise Waiting("waiting for Bastion Pod to get ready")
     # What the address before this one had, and this has not, is taken off.
     return {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}
 
 
-async def _remove(place: TargetCluster, at: Site) -> list[str]:
+async def _remove(target: TargetCluster, at: Site) -> list[str]:
     """Delete all four at once. Returns the kinds of those that take their time."""
     left: list[str] = []
 
     async def remove(resource: Resource) -> None:
-        found = await place.seen(resource, at.namespace, at.name) if resource in _LINGERING else None
+        found = await target.cached(resource, at.namespace, at.name) if resource in _WITH_FINALIZERS else None
         leaving = found is not None and found.deleting
-        if leaving or await place.remove(resource, at.namespace, at.name):
+        if leaving or await target.remove(resource, at.namespace, at.name):
             left.append(resource.kind)
 
     await concurrently(*(remove(resource) for resource in (SERVICES, PODS, SECRETS, NETWORK_POLICIES)))
-    return sorted(kind for kind in left if kind in {resource.kind for resource in _LINGERING})
+    return sorted(kind for kind in left if kind in {resource.kind for resource in _WITH_FINALIZERS})

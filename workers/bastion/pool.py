@@ -13,18 +13,20 @@ from workers.serving import Common, Serving
 
 
 def serving(common: Common, row: Served) -> Serving:
-    homes = OwnerIndex(common.bus, common.world, row.resource)
+    owner_index = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         if ref.kind == NAMESPACES.id:
-            yield from homes.behind(ref.name)
+            yield from owner_index.of_machine_namespace(ref.name)
         elif name := wanted.bastion(ref.name):
-            yield from (owner for owner in homes.behind(ref.namespace) if owner.name == name)
+            yield from (
+                owner for owner in owner_index.of_machine_namespace(ref.namespace) if owner.name == name
+            )
 
     return Serving(
         KIND,
         BastionActuator(common.targets),
         owners=owners,
-        known=homes.complete,
-        tasks={"homes": homes.run},
+        known=owner_index.complete,
+        tasks={"owner index": owner_index.run},
     )

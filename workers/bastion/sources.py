@@ -21,7 +21,7 @@ from windowbox.models.bastion import BastionIngress, IPBlock
 Network = IPv4Network | IPv6Network
 
 _CIDR = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9]\d{0,2})", re.ASCII)
-_MOST = 5000
+_MAX_SOURCES = 5000
 
 
 class Span(NamedTuple):
@@ -42,9 +42,11 @@ def sources(ingress: Sequence[BastionIngress]) -> list[str]:
     left: list[Span] = []
     for index, entry in enumerate(ingress):
         left += _left(entry.ip_block, f"spec.ingress[{index}].ipBlock")
-    found = [str(network) for network in islice(_networks(_joined(left)), _MOST + 1)]
-    if len(found) > _MOST:
-        raise Malformed(f"spec.ingress comes to more than {_MOST} prefixes: give fewer blocks and exceptions")
+    found = [str(network) for network in islice(_networks(_joined(left)), _MAX_SOURCES + 1)]
+    if len(found) > _MAX_SOURCES:
+        raise Malformed(
+            f"spec.ingress comes to more than {_MAX_SOURCES} prefixes: give fewer blocks and exceptions"
+        )
     return found
 
 

@@ -25,7 +25,7 @@ KIND = Kind(
     resource=DNSRECORDS,
     pool="dnsrecord",
     finalizer="extensions.gardener.cloud/dnsrecord",
-    words=statuses.words_for_kind("DNSRecord"),
+    descriptions=statuses.descriptions_for("DNSRecord"),
     classes=frozenset({"garden", "seed", "shoot"}),
     deadline=180.0,
     shoot=Need.OPTIONAL,
@@ -72,8 +72,8 @@ class DNSRecordActuator(Actuator):
                 await self._remove(run)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
-        kept = self._places(successor) if successor and not successor.deleting else []
-        for zone, record in self._places(run.object):
+        kept = self._locations(successor) if successor and not successor.deleting else []
+        for zone, record in self._locations(run.object):
             if (zone, record) not in kept:
                 await self._delete(run, zone, record)
 
@@ -89,22 +89,22 @@ class DNSRecordActuator(Actuator):
         return statuses.created_condition(before, flow, succeeded, now) or None
 
     async def _remove(self, run: Run) -> None:
-        for zone, record in self._places(run.object):
+        for zone, record in self._locations(run.object):
             await self._delete(run, zone, record)
 
-    def _places(self, object: Object) -> list[tuple[ZoneSettings, RecordKey]]:
+    def _locations(self, object: Object) -> list[tuple[ZoneSettings, RecordKey]]:
         """Where the record is by the last report, and where a run that could not report may have put it."""
-        places: list[tuple[ZoneSettings, RecordKey]] = []
+        locations: list[tuple[ZoneSettings, RecordKey]] = []
         with contextlib.suppress(Malformed):  # what we refused to write is not there
             spec = specs.parsed(DNSRecordSpec, object)
             former = self._former_zone(object)
             if former:
                 with contextlib.suppress(Malformed):
-                    places.append((former, records.key(spec, former.name)))
+                    locations.append((former, records.key(spec, former.name)))
             zone = self._zone(spec, object)
             if zone != former:
-                places.append((zone, records.key(spec, zone.name)))
-        return places
+                locations.append((zone, records.key(spec, zone.name)))
+        return locations
 
     async def _delete(self, run: Run, zone: ZoneSettings, record: RecordKey) -> None:
         twin = await self._twin(run, zone, record)
@@ -140,7 +140,7 @@ class DNSRecordActuator(Actuator):
     async def _twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> str | None:
         async def act() -> str | None:
             await self._claims.complete()
-            twin = self._claims.other(run.ref, zone.name, record)
+            twin = self._claims.twin(run.ref, zone.name, record)
             return str(twin) if twin else None
 
         request = {"zone": zone.name, "name": record.name, "type": record.type}

@@ -35,10 +35,10 @@ def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
     try:
         spec = specs.parsed(DNSRecordSpec, object)
         zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
-        resting = (
+        idle = (
             not predicates.wants_run(object) and object.status.get("observedGeneration") == object.generation
         )
-        return Claim(records.key(spec, zone), zone, records.wanted(spec, zone) if resting else None)
+        return Claim(records.key(spec, zone), zone, records.wanted(spec, zone) if idle else None)
     except Malformed:
         return None
 
@@ -62,7 +62,7 @@ class Claims:
         """Wait until everything that was there at the start has been seen."""
         await self._view.complete.wait()
 
-    def other(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+    def twin(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone.
 
         Its own cluster has to be listed: a twin that the bus has forgotten would lose its name.
@@ -70,7 +70,7 @@ class Claims:
         self._view.require_listed(ref.cluster)
         return next((other for other in self._view.refs((zone, record)) if other != ref), None)
 
-    def at_rest(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
+    def idle(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
         """By zone, what ought to be there right now."""
         zones: dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]] = defaultdict(dict)
         for ref, found in self._view.items():

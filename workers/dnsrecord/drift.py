@@ -51,11 +51,11 @@ class DriftCheck:
             back.set()
 
     async def _check(self) -> None:
-        for zone, resting in self._claims.at_rest().items():
+        for zone, idle in self._claims.idle().items():
             try:
-                drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in resting.values()])
+                drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in idle.values()])
                 for record in drifted:
-                    await self._queue.remind(subjects.key(resting[record][0]), Wish(reason=Reason.DRIFT))
+                    await self._queue.remind(subjects.key(idle[record][0]), Wish(reason=Reason.DRIFT))
             except WindowboxError as error:
                 logger.info("zone %s cannot be compared: %s", zone, error)
                 continue

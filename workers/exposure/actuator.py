@@ -10,7 +10,7 @@ from windowbox.errors import Missing, PermanentError, TransientError, Waiting
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES
 from workers.exposure import specs, wanted
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
-from workers.lifecycle.statuses import Phrases, Words
+from workers.lifecycle.statuses import Descriptions, OperationTexts
 from workers.owned import balancers, ownerindex
 from workers.owned.manifests import Manifest
 from workers.owned.targets import TargetCluster, TargetClusters
@@ -19,23 +19,25 @@ logger = logging.getLogger(__name__)
 
 _DONE = "Successfully reconciled SelfHostedShootExposure"
 
-_RECONCILE = Phrases(
+_RECONCILE = OperationTexts(
     "Reconciling the SelfHostedShootExposure", _DONE, "Error reconciling SelfHostedShootExposure"
 )
 # What has been deleted was "reconciled", too: so the contract has it.
-_DELETE = Phrases("Deleting the SelfHostedShootExposure", _DONE, "Error deleting SelfHostedShootExposure")
+_DELETE = OperationTexts(
+    "Deleting the SelfHostedShootExposure", _DONE, "Error deleting SelfHostedShootExposure"
+)
 
 # They are never handed over: the last two are not said.
-WORDS = Words(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE)
+DESCRIPTIONS = Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE)
 
 KIND = Kind(
     resource=EXPOSURES,
     pool="exposure",
     finalizer="extensions.gardener.cloud/selfhostedshootexposure",
-    words=WORDS,
+    descriptions=DESCRIPTIONS,
     classes=frozenset({"shoot"}),
     deadline=1200.0,
-    heeds_failure=False,
+    stops_on_failed_shoot=False,
     migrates=False,
 )
 
@@ -48,41 +50,43 @@ class ExposureActuator(Actuator):
 
     async def reconcile(self, run: Run) -> Status:
         shoot, spec, name = shoot_of(run), specs.parsed(run.object.spec), run.ref.name
-        home = ownerindex.infrastructure_namespace(shoot.technical_id)
-        service = wanted.service(name, home, spec)
-        slices = wanted.slices(name, home, spec, shoot.ip_families)
-        async with self._provider(run) as place:
-            await self._make(place, home, service, slices)
+        namespace = ownerindex.infrastructure_namespace(shoot.technical_id)
+        service = wanted.service(name, namespace, spec)
+        slices = wanted.slices(name, namespace, spec, shoot.ip_families)
+        async with self._provider(run) as target:
+            await self._make(target, namespace, service, slices)
             for family in wanted.FAMILIES:
                 if family not in shoot.ip_families:
-                    await _drop(place, home, wanted.slice_name(name, family))
-            return {"ingress": await _ingress(place, home, name)}
+                    await _remove_slice(target, namespace, wanted.slice_name(name, family))
+            return {"ingress": await _ingress(target, namespace, name)}
 
     async def delete(self, run: Run) -> None:
-        home, service = ownerindex.home(run), wanted.service_name(run.ref.name)
-        async with self._provider(run) as place:
-            if await place.remove(SERVICES, home, service):
+        namespace, service = ownerindex.machine_namespace(run), wanted.service_name(run.ref.name)
+        async with self._provider(run) as target:
+            if await target.remove(SERVICES, namespace, service):
                 raise Waiting(f"waiting for Service {service} to be gone")
-            await _remove_slices(place, home, run.ref.name)
+            await _remove_slices(target, namespace, run.ref.name)
 
     async def force_delete(self, run: Run) -> None:
         """All of it is asked to go, and nothing is waited for. What nobody lets us remove stays behind."""
         try:
-            home, service = ownerindex.home(run), wanted.service_name(run.ref.name)
-            async with self._provider(run) as place:
-                await place.remove(SERVICES, home, service)
-                await _remove_slices(place, home, run.ref.name)
+            namespace, service = ownerindex.machine_namespace(run), wanted.service_name(run.ref.name)
+            async with self._provider(run) as target:
+                await target.remove(SERVICES, namespace, service)
+                await _remove_slices(target, namespace, run.ref.name)
         except PermanentError as error:
             logger.warning("%s: forced to go, so what it made is left behind: %s", run.ref, error)
 
-    async def _make(self, place: TargetCluster, home: str, service: Manifest, slices: list[Manifest]) -> None:
+    async def _make(
+        self, target: TargetCluster, namespace: str, service: Manifest, slices: list[Manifest]
+    ) -> None:
         try:
-            await _balance(place, service)
+            await _ensure_service(target, service)
             for one in slices:
-                await place.ensure(ENDPOINT_SLICES, one)
+                await target.ensure(ENDPOINT_SLICES, one)
         except Missing as error:
             raise TransientError(
-                f"namespace {home}, which the Shoot's Infrastructure makes, is not there yet"
+                f"namespace {namespace}, which the Shoot's Infrastructure makes, is not there yet"
             ) from error
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
@@ -90,29 +94,29 @@ class ExposureActuator(Actuator):
         return self._targets.provider(run, namespace, specs.credentials(run.object.spec, namespace))
 
 
-async def _balance(place: TargetCluster, service: Manifest) -> None:
-    home, name = service["metadata"]["namespace"], service["metadata"]["name"]
-    found = await place.seen(SERVICES, home, name)
+async def _ensure_service(target: TargetCluster, service: Manifest) -> None:
+    namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+    found = await target.cached(SERVICES, namespace, name)
     if found and not found.deleting and (patch := wanted.excess(found, service)):
-        await place.merge(SERVICES, home, name, patch)
-    await place.correct(SERVICES, found, service)
+        await target.merge(SERVICES, namespace, name, patch)
+    await target.update(SERVICES, found, service)
 
 
-async def _ingress(place: TargetCluster, home: str, exposure: str) -> list[dict[str, Any]]:
+async def _ingress(target: TargetCluster, namespace: str, exposure: str) -> list[dict[str, Any]]:
     """Where the load balancer answers. None at all is never reported: the former value stays."""
     name = wanted.service_name(exposure)
-    ingress = balancers.ingress(await place.seen(SERVICES, home, name))
+    ingress = balancers.ingress(await target.cached(SERVICES, namespace, name))
     if not ingress:
         raise Waiting(f"waiting for an address of Service {name}")
     return ingress
 
 
-async def _drop(place: TargetCluster, home: str, name: str) -> None:
+async def _remove_slice(target: TargetCluster, namespace: str, name: str) -> None:
     """Remove the slice of a family that the Shoot has no more."""
-    if await place.seen(ENDPOINT_SLICES, home, name):
-        await place.remove(ENDPOINT_SLICES, home, name)
+    if await target.cached(ENDPOINT_SLICES, namespace, name):
+        await target.remove(ENDPOINT_SLICES, namespace, name)
 
 
-async def _remove_slices(place: TargetCluster, home: str, exposure: str) -> None:
+async def _remove_slices(target: TargetCluster, namespace: str, exposure: str) -> None:
     for family in wanted.FAMILIES:
-        await place.remove(ENDPOINT_SLICES, home, wanted.slice_name(exposure, family))
+        await target.remove(ENDPOINT_SLICES, namespace, wanted.slice_name(exposure, family))

@@ -13,17 +13,21 @@ from workers.serving import Common, Serving
 
 
 def serving(common: Common, row: Served) -> Serving:
-    homes = OwnerIndex(common.bus, common.world, row.resource)
+    owner_index = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(made: ObjectRef) -> Iterator[ObjectRef]:
-        return (ref for ref in homes.behind(made.namespace) if made.name in _names(made.kind, ref.name))
+        return (
+            ref
+            for ref in owner_index.of_machine_namespace(made.namespace)
+            if made.name in _names(made.kind, ref.name)
+        )
 
     return Serving(
         KIND,
         ExposureActuator(common.targets),
         owners=owners,
-        known=homes.complete,
-        tasks={"homes": homes.run},
+        known=owner_index.complete,
+        tasks={"owner index": owner_index.run},
     )
 
 

@@ -15,7 +15,7 @@ Address = IPv4Address | IPv6Address
 _NAMES = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
 _IPS = frozenset({"InternalIP", "ExternalIP"})
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.IGNORECASE)
-_MOST = 1000
+_MAX_ENDPOINTS = 1000
 """As many endpoints as one EndpointSlice may have."""
 
 
@@ -36,8 +36,8 @@ def parsed(spec: Mapping[str, Any]) -> ExposureSpec:
     if not isinstance(endpoints, list) or not endpoints:
         raise Malformed("spec.endpoints is empty: name at least one node that the API server runs on")
     found = dict.fromkeys(one for index, endpoint in enumerate(endpoints) for one in _node(index, endpoint))
-    if len(found) > _MOST:
-        raise Malformed(f"spec.endpoints: {len(found)} addresses are too many; give at most {_MOST}")
+    if len(found) > _MAX_ENDPOINTS:
+        raise Malformed(f"spec.endpoints: {len(found)} addresses are too many; give at most {_MAX_ENDPOINTS}")
     return ExposureSpec(port, tuple(found))
 
 
@@ -70,7 +70,7 @@ def _node(index: int, endpoint: Any) -> Iterator[Address]:
         if kind in _IPS:
             found = _ip(f"{at}.address", value)
             if kind == "InternalIP":
-                yield _reached(f"{at}.address", found)
+                yield _reachable(f"{at}.address", found)
         elif kind not in _NAMES:
             known = ", ".join(sorted(_IPS | _NAMES))
             raise Malformed(f"{at}.type: {kind!r} is no type of a node address; give one of {known}")
@@ -85,7 +85,7 @@ def _ip(at: str, value: str) -> Address:
         raise Malformed(f"{at}: {value!r} is no IP address; correct it") from error
 
 
-def _reached(at: str, address: Address) -> Address:
+def _reachable(at: str, address: Address) -> Address:
     """The address, if others can reach a node at it. Of those that are not used, nobody demands that."""
     if address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast:
         raise Malformed(f"{at}: {address} leads to no node; give the address that other machines reach it at")

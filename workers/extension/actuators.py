@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from windowbox.models.refs import EXTENSIONS, NETWORK_POLICIES
 from workers.extension import wanted
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
-from workers.lifecycle.statuses import Phrases, Words
+from workers.lifecycle.statuses import Descriptions, OperationTexts
 from workers.owned import managedresources
 from workers.owned.managedresources import Bundle
 from workers.owned.targets import TargetCluster, TargetClusters
@@ -15,23 +15,23 @@ from workers.owned.targets import TargetCluster, TargetClusters
 _HOUR = 3600.0
 
 
-WORDS = Words(
-    reconcile=Phrases(
+DESCRIPTIONS = Descriptions(
+    reconcile=OperationTexts(
         "Reconciling the Extension",
         "Successfully reconciled Extension",
         "Error reconciling Extension",
     ),
-    delete=Phrases(
+    delete=OperationTexts(
         "Deleting the Extension",
         "Successfully deleted the Extension",
         "Error deleting the Extension",
     ),
-    migrate=Phrases(
+    migrate=OperationTexts(
         "Migrate Extension resource.",
         "Successfully migrated Extension resource",
         "Error migrating Extension resource",
     ),
-    restore=Phrases(
+    restore=OperationTexts(
         "Restoring Extension resource",
         "Successfully restored Extension resource",
         "Unable to restore Extension resource",
@@ -44,7 +44,7 @@ def _kind(type_: str, *classes: str, shoot: Need = Need.OPTIONAL) -> Kind:
         resource=EXTENSIONS,
         pool=type_,
         finalizer=wanted.finalizer(type_),
-        words=WORDS,
+        descriptions=DESCRIPTIONS,
         classes=frozenset(classes),
         deadline=180.0,
         types=frozenset({type_}),
@@ -65,7 +65,7 @@ KINDS = {
 
 
 @dataclass
-class _Handing(Actuator):
+class _ManagedResourceActuator(Actuator):
     """What all types do alike."""
 
     targets: TargetClusters
@@ -78,30 +78,30 @@ class _Handing(Actuator):
         await self._remove(run)
 
     async def _remove(self, run: Run, *, keep: bool = False) -> None:
-        bundle, place = self.bundle(run), self.targets.own(run)
-        await managedresources.remove(place, bundle.namespace, bundle.name, bundle.secret_name, keep=keep)
+        bundle, target = self.bundle(run), self.targets.own_cluster(run)
+        await managedresources.remove(target, bundle.namespace, bundle.name, bundle.secret_name, keep=keep)
 
 
-class SeedActuator(_Handing):
+class SeedActuator(_ManagedResourceActuator):
     """For what runs in the seed. It does not move along with a Shoot: the next seed has its own."""
 
     async def reconcile(self, run: Run) -> Status:
-        await managedresources.ensure_healthy(self.targets.own(run), self.bundle(run))
+        await managedresources.ensure_healthy(self.targets.own_cluster(run), self.bundle(run))
         return {}
 
     async def migrate(self, run: Run) -> None:
         await self._remove(run)
 
 
-class ShootActuator(_Handing):
+class ShootActuator(_ManagedResourceActuator):
     """For what runs in the Shoot, and stays there while its control plane moves. Nobody waits for it."""
 
     async def reconcile(self, run: Run) -> Status:
-        place = self.targets.own(run)
-        await managedresources.ensure(place, self.bundle(run))
+        target = self.targets.own_cluster(run)
+        await managedresources.ensure(target, self.bundle(run))
         if run.shoot and run.shoot.test_force_delete and not run.drift:
             for _ in range(2):
-                await place.create(NETWORK_POLICIES, wanted.leftover(run.ref.namespace))
+                await target.create(NETWORK_POLICIES, wanted.leftover(run.ref.namespace))
         return {}
 
     async def migrate(self, run: Run) -> None:
@@ -109,27 +109,27 @@ class ShootActuator(_Handing):
 
     async def force_delete(self, run: Run) -> None:
         """Let go of what a test has left over. Of the ManagedResource the client takes care itself."""
-        place = self.targets.own(run)
-        names = await place.labelled(NETWORK_POLICIES, run.ref.namespace, wanted.labels(self.type))
+        target = self.targets.own_cluster(run)
+        names = await target.names_labelled(NETWORK_POLICIES, run.ref.namespace, wanted.labels(self.type))
         for name in names:
-            await _let_go(place, run.ref.namespace, name)
+            await _remove_leftover(target, run.ref.namespace, name)
 
 
-class AfterWorkerActuator(_Handing):
+class AfterWorkerActuator(_ManagedResourceActuator):
     """For what needs machines: while the Shoot sleeps, there are none to wait for."""
 
     async def reconcile(self, run: Run) -> Status:
-        place, bundle = self.targets.own(run), self.bundle(run)
+        target, bundle = self.targets.own_cluster(run), self.bundle(run)
         if run.shoot and run.shoot.hibernation_enabled:
-            await managedresources.ensure(place, bundle)
+            await managedresources.ensure(target, bundle)
         else:
-            await managedresources.ensure_healthy(place, bundle)
+            await managedresources.ensure_healthy(target, bundle)
         return {}
 
     async def migrate(self, run: Run) -> None:
         await self._remove(run, keep=True)
 
 
-async def _let_go(place: TargetCluster, namespace: str, name: str) -> None:
-    await place.merge(NETWORK_POLICIES, namespace, name, {"metadata": {"finalizers": None}})
-    await place.remove(NETWORK_POLICIES, namespace, name)
+async def _remove_leftover(target: TargetCluster, namespace: str, name: str) -> None:
+    await target.merge(NETWORK_POLICIES, namespace, name, {"metadata": {"finalizers": None}})
+    await target.remove(NETWORK_POLICIES, namespace, name)

@@ -16,7 +16,7 @@ from workers.owned.targets import TargetClusters
 from workers.serving import Common, Serving
 
 
-class _Home(NamedTuple):
+class _NamespaceKey(NamedTuple):
     cluster: str
     namespace: str
 
@@ -29,18 +29,18 @@ _ACTUATORS: dict[str, Callable[[TargetClusters, str], Actuator]] = {
 
 
 def serving(common: Common, row: Served) -> Serving:
-    def extract(ref: ObjectRef, extension: Object) -> _Home | None:
-        return _Home(ref.cluster, ref.namespace) if extension.spec.get("type") == row.type else None
+    def extract(ref: ObjectRef, extension: Object) -> _NamespaceKey | None:
+        return _NamespaceKey(ref.cluster, ref.namespace) if extension.spec.get("type") == row.type else None
 
     def owners(ref: ObjectRef) -> list[ObjectRef]:
         # The type is the name of the ManagedResource. An Extension may have any name.
-        return homes.refs(_Home(ref.cluster, ref.namespace)) if ref.name == row.type else []
+        return owner_index.refs(_NamespaceKey(ref.cluster, ref.namespace)) if ref.name == row.type else []
 
-    homes: View[_Home] = View(common.bus, EXTENSIONS.id, extract, index=lambda home: home)
+    owner_index: View[_NamespaceKey] = View(common.bus, EXTENSIONS.id, extract, index=lambda home: home)
     return Serving(
         KINDS[row.type],
         _ACTUATORS[row.type](common.targets, row.type),
         owners=owners,
-        known=homes.complete.wait,
-        tasks={"homes": homes.run},
+        known=owner_index.complete.wait,
+        tasks={"owner index": owner_index.run},
     )

@@ -8,12 +8,12 @@ from bus.intents import PATCH
 from windowbox.kinds import POOLS
 
 
-async def trouble(bus: Bus, patience: float) -> str:
+async def problem(bus: Bus, limit: float) -> str:
     """What is wrong with patchers or workers; nothing if they are well."""
-    return await _absent(bus) or await _late(bus, patience)
+    return await _patcher_missing(bus) or await _overdue(bus, limit)
 
 
-async def _absent(bus: Bus) -> str:
+async def _patcher_missing(bus: Bus) -> str:
     """Whether somebody is there to write status: one who has nothing to do asks the bus for something."""
     try:
         info = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}")
@@ -23,11 +23,11 @@ async def _absent(bus: Bus) -> str:
     return "" if busy or int(info["num_waiting"]) > 0 else "no patcher asks for work"
 
 
-async def _late(bus: Bus, patience: float) -> str:
+async def _overdue(bus: Bus, limit: float) -> str:
     """Whether something has been owed for too long: then those of its pool are stuck, or not there."""
     now = await bus.now()
     for pool in (PATCH, *POOLS):
         oldest = await bus.first(streams.TRIGGERS, subjects.wish(pool, ">"))
-        if oldest is not None and now - instant(oldest.time) > patience:
+        if oldest is not None and now - instant(oldest.time) > limit:
             return f"something in the queue of {pool} has waited for {now - instant(oldest.time):.0f} s"
     return ""

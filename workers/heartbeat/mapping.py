@@ -19,7 +19,7 @@ from workers.heartbeat import wanted
 logger = logging.getLogger(__name__)
 
 _AGAIN = 1.0
-_BEATS = 5
+_MISSED_INTERVALS = 5
 """After so many intervals somebody asks, should the bus have lost the wish that was to come back."""
 
 
@@ -39,13 +39,13 @@ class HeartbeatMapping:
         if change.operation != "MODIFIED" or change.omitted:
             return [key]
         old = await before.object()
-        return [key] if old is None or wanted.touched(old, change.object()) else []
+        return [key] if old is None or wanted.changed_by_others(old, change.object()) else []
 
     def unfinished(self, object: Object) -> bool:
         return object.ref(self._lease.cluster, self._lease.kind) == self._lease
 
 
-async def begin(bus: Bus, queue: Queue, lease: ObjectRef, interval: float) -> None:
+async def request_first_run(bus: Bus, queue: Queue, lease: ObjectRef, interval: float) -> None:
     """Make the first wish: at the start, and whenever the bus may have forgotten it. For ever."""
     back = asyncio.Event()
     with bus.on_reconnect(back.set):
@@ -58,5 +58,5 @@ async def begin(bus: Bus, queue: Queue, lease: ObjectRef, interval: float) -> No
                 await asyncio.sleep(_AGAIN)
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_BEATS * interval):
+                async with asyncio.timeout(_MISSED_INTERVALS * interval):
                     await back.wait()

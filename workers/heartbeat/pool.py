@@ -8,8 +8,8 @@ from bus.routing import Router
 from windowbox.kinds import Served
 from workers.handler import ReconcilingHandler
 from workers.heartbeat import wanted
-from workers.heartbeat.mapping import HeartbeatMapping, begin
-from workers.heartbeat.runs import Beats
+from workers.heartbeat.mapping import HeartbeatMapping, request_first_run
+from workers.heartbeat.runs import HeartbeatRuns
 from workers.serving import Common, Parts
 
 
@@ -22,10 +22,10 @@ async def assembled(common: Common, row: Served) -> Parts:
     settings = common.kinds.heartbeat
     assert settings.namespace
     bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, row.pool)
-    beats = Beats(bus, common.clusters, common.world, settings)
-    handler = ReconcilingHandler(bus, common.clusters, beats)
+    runs = HeartbeatRuns(bus, common.clusters, common.world, settings)
+    handler = ReconcilingHandler(bus, common.clusters, runs)
     return Parts(
         pool=Pool(bus, row.pool, handler, concurrency=1, ack_wait=common.work.ack_wait),
         router=Router(bus, queue, HeartbeatMapping(lease)),
-        tasks={"first beat": lambda: begin(bus, queue, lease, settings.interval)},
+        tasks={"first run": lambda: request_first_run(bus, queue, lease, settings.interval)},
     )

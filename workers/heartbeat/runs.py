@@ -22,13 +22,13 @@ from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 4
+_MAX_OVERDUE = 4
 """Intervals that something may be owed to somebody without us being called unwell."""
-_SOON = 5.0
+_RETRY_SECONDS = 5.0
 """Seconds until another look, at most, while something is wrong."""
 
 
-class Beats:
+class HeartbeatRuns:
     """Renewals of the Lease. That one is run shows that bus and worker are well; it looks at the rest.
 
     The Lease is watched. So a watcher that has shown the last renewal lives, and where one watcher lives, it
@@ -50,20 +50,20 @@ class Beats:
             return _outcome(Result.FRESH, left)
         try:
             live = await self._world.live(ref, recorder)
-            if trouble := wanted.behind(seen, live) or await self._trouble(recorder):
-                return self._held_back(trouble)
+            if problem := wanted.stale(seen, live) or await self._problem(recorder):
+                return self._not_renewed(problem)
             await self._renew(ref, live, now, recorder)
         except WindowboxError as error:
-            return self._held_back(str(error))
+            return self._not_renewed(str(error))
         return _outcome(Result.RENEWED, self._settings.interval)
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """There is nobody to tell: the Lease that is not renewed says it."""
         logger.error("%s: not renewed, because trying to has ended this process", ref)
 
-    async def _trouble(self, recorder: Recorder) -> str:
+    async def _problem(self, recorder: Recorder) -> str:
         async def act() -> str:
-            return await checks.trouble(self._bus, _PATIENCE * self._settings.interval)
+            return await checks.problem(self._bus, _MAX_OVERDUE * self._settings.interval)
 
         return str(await recorder.call("signs", None, act))
 
@@ -81,9 +81,9 @@ class Beats:
 
         await recorder.call("renew", {"metadata": version, "spec": spec}, act, effect=True)
 
-    def _held_back(self, reason: str) -> Outcome:
+    def _not_renewed(self, reason: str) -> Outcome:
         logger.warning("the heartbeat is not renewed: %s", reason)
-        return _outcome(Result.BLOCKED, min(self._settings.interval, _SOON), reason)
+        return _outcome(Result.BLOCKED, min(self._settings.interval, _RETRY_SECONDS), reason)
 
 
 def _outcome(result: Result, after: float, note: str = "") -> Outcome:

@@ -35,7 +35,7 @@ def remaining(lease: Object, settings: HeartbeatSettings, now: datetime) -> floa
     return min(max(0.0, left), settings.interval)
 
 
-def behind(seen: Object | None, live: Object | None) -> str:
+def stale(seen: Object | None, live: Object | None) -> str:
     """Why watchers cannot be well: they have not shown what was written long since. Empty if they have."""
     if live is None or (seen is not None and seen.resource_version == live.resource_version):
         return ""
@@ -43,12 +43,12 @@ def behind(seen: Object | None, live: Object | None) -> str:
     return f"watchers show {shown}, the API has version {live.resource_version}"
 
 
-def touched(old: Object, new: Object) -> bool:
+def changed_by_others(old: Object, new: Object) -> bool:
     """Whether more has become of the Lease than that it was renewed."""
-    return bool(_but_time(old) != _but_time(new))
+    return bool(_without_renew_time(old) != _without_renew_time(new))
 
 
-def _but_time(lease: Object) -> Any:
+def _without_renew_time(lease: Object) -> Any:
     return lease.uid, {name: value for name, value in lease.spec.items() if name != "renewTime"}
 
 

@@ -13,21 +13,21 @@ from workers.serving import Common, Serving
 
 
 def serving(common: Common, row: Served) -> Serving:
-    homes = OwnerIndex(common.bus, common.world, row.resource)
+    owner_index = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         match ref.kind:
             case NAMESPACES.id:
-                yield from homes.behind(ref.name)
+                yield from owner_index.of_machine_namespace(ref.name)
             case IP_POOLS.id:
-                yield from homes.of_shoot(wanted.technical_id(ref.name))
+                yield from owner_index.of_shoot(wanted.technical_id(ref.name))
             case _:
-                yield from homes.behind(ref.namespace)
+                yield from owner_index.of_machine_namespace(ref.namespace)
 
     return Serving(
         KIND,
         InfrastructureActuator(common.targets, common.kinds.infrastructure),
         owners=owners,
-        known=homes.complete,
-        tasks={"homes": homes.run},
+        known=owner_index.complete,
+        tasks={"owner index": owner_index.run},
     )

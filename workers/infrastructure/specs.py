@@ -7,7 +7,7 @@ from typing import NamedTuple
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 
-_TOLD = 5
+_MAX_FIELDS = 5
 """So many fields are named: the first few tell what is meant."""
 
 
@@ -29,7 +29,7 @@ def provider_secret(infrastructure: Object) -> ProviderSecret:
 def check_provider_config(infrastructure: Object) -> None:
     """Refuse what would be ignored: Infrastructures of type local cannot be configured."""
     if config := infrastructure.spec.get("providerConfig"):
-        fields = ", ".join(f"{name!s:.80}: {config[name]!r:.80}" for name in sorted(config)[:_TOLD])
+        fields = ", ".join(f"{name!s:.80}: {config[name]!r:.80}" for name in sorted(config)[:_MAX_FIELDS])
         raise Malformed(
             f"spec.providerConfig of an Infrastructure of type local has no fields, but there are {fields}; "
             "remove spec.provider.infrastructureConfig from the Shoot"

@@ -24,7 +24,7 @@ def made_before(infrastructure: Object) -> bool:
     return bool(infrastructure.status.get("networking"))
 
 
-def ours(namespace: Object, infrastructure: Object) -> bool:
+def is_ours(namespace: Object, infrastructure: Object) -> bool:
     """Whether the namespace of the Infrastructure was made for it, be it by another seed or program.
 
     Where it has succeeded once, it was; then somebody has taken our label off since.
@@ -33,7 +33,7 @@ def ours(namespace: Object, infrastructure: Object) -> bool:
 
 
 def check_ownership(namespace: Object, infrastructure: Object) -> None:
-    if not ours(namespace, infrastructure):
+    if not is_ours(namespace, infrastructure):
         raise Malformed(
             f"namespace {namespace.name} of the provider cluster belongs to somebody else: it has no label "
             f"{ROLE}={INFRA}; delete it, or give it this label to have it taken over"

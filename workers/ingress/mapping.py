@@ -75,13 +75,13 @@ async def _of_record(ref: ObjectRef, change: Announcement, before: PreviousVersi
         return sorted(map(subjects.key, ingresses))
     if name := wanted.ingress_name(ref.name):
         ingresses.add(ObjectRef(ref.cluster, INGRESSES.id, ref.namespace, name))
-    if not ingresses or not await _matters(change, before):
+    if not ingresses or not await _triggers(change, before):
         return []
     return sorted(map(subjects.key, ingresses))
 
 
-async def _matters(change: Announcement, before: PreviousVersion) -> bool:
-    if await predicates.matters(DNSRECORDS.id, change, before):
+async def _triggers(change: Announcement, before: PreviousVersion) -> bool:
+    if await predicates.triggers(DNSRECORDS.id, change, before):
         return True
     old, new = await before.object(), change.object()
     return old is not None and _confirmed(old) != _confirmed(new)

@@ -105,11 +105,11 @@ def _step(
     name = record["metadata"]["name"]
     if found is not None and not ours(found, ingress):
         yield LeaveAlone(name)
-    elif before := next((one for one in leaving if _in_the_way(one, record)), None):
+    elif before := next((one for one in leaving if _conflicts(one, record)), None):
         yield Await(before.name)
     elif found is None:
         yield Make(record)
-    elif _differs(found, record) or _neglected(found):
+    elif _differs(found, record) or _edited_by_hand(found):
         yield Correct(record)
 
 
@@ -121,7 +121,7 @@ def _stays(found: Object, record: Manifest | None, kept: Collection[str]) -> boo
     return all(found.spec.get(name) == record["spec"][name] for name in _NEVER_CHANGES)
 
 
-def _in_the_way(leaving: Object, record: Manifest) -> bool:
+def _conflicts(leaving: Object, record: Manifest) -> bool:
     """Whether one has to be gone before the other comes: a CNAME stands alone."""
     if leaving.name == record["metadata"]["name"]:
         return True
@@ -137,7 +137,7 @@ def _differs(found: Object, record: Manifest) -> bool:
     )
 
 
-def _neglected(found: Object) -> bool:
+def _edited_by_hand(found: Object) -> bool:
     """Whether the record has changed and nobody has been asked to act: somebody has edited it by hand."""
     asked = predicates.wants_run(found) or predicates.overdue(found)
     return not asked and found.status.get("observedGeneration") != found.generation

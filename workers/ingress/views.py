@@ -14,7 +14,7 @@ from workers.ingress import plans, wanted
 from workers.serving import Tasks
 
 
-class _Home(NamedTuple):
+class _NamespaceKey(NamedTuple):
     cluster: str
     namespace: str
 
@@ -24,8 +24,11 @@ class IngressViews:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._ingresses: View[_Home] = View(
-            bus, INGRESSES.id, lambda ref, _: _Home(ref.cluster, ref.namespace), index=lambda home: home
+        self._ingresses: View[_NamespaceKey] = View(
+            bus,
+            INGRESSES.id,
+            lambda ref, _: _NamespaceKey(ref.cluster, ref.namespace),
+            index=lambda home: home,
         )
 
     @property
@@ -37,7 +40,7 @@ class IngressViews:
         await self._ingresses.complete.wait()
 
     def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
-        return self._ingresses.refs(_Home(cluster, namespace))
+        return self._ingresses.refs(_NamespaceKey(cluster, namespace))
 
     async def records(self, ingress: ObjectRef) -> list[ObjectRef]:
         """As the bus knows them now: a view could be a moment behind the change that is acted upon, and

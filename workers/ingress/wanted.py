@@ -73,7 +73,7 @@ def ingress_name(record: str) -> str | None:
     return name if name and len(digest) == 8 and set(digest) <= set("0123456789abcdef") else None
 
 
-def asking(record: Manifest, now: datetime) -> Manifest:
+def with_request(record: Manifest, now: datetime) -> Manifest:
     """The same record, with the wish that it be acted upon: a new spec alone is none."""
     asked = {OPERATION: "reconcile", TIMESTAMP: now.isoformat(timespec="microseconds").replace("+00:00", "Z")}
     metadata = record["metadata"]

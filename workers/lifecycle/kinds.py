@@ -14,7 +14,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
 from workers.lifecycle.operations import Flow
 from workers.lifecycle.shoots import ShootFacts
-from workers.lifecycle.statuses import Words
+from workers.lifecycle.statuses import Descriptions
 from workers.recorder import Recorder
 
 Status = dict[str, Any]
@@ -37,25 +37,25 @@ class Kind:
     resource: Resource
     pool: str
     finalizer: str
-    words: Words
+    descriptions: Descriptions
     classes: frozenset[str]
     """Those it can serve; which it does serve is a setting."""
     deadline: float
     """Seconds for one run, and for waiting for one thing."""
     types: frozenset[str] = frozenset({"local"})
     shoot: Need = Need.REQUIRED
-    heeds_failure: bool = True
+    stops_on_failed_shoot: bool = True
     """Nothing is done while the Shoot has failed."""
     migrates: bool = True
     """It can be handed over to another seed, and taken over from one."""
-    migrates_only_held: bool = False
+    migrates_only_with_finalizer: bool = False
     """Of what was never held on to, nothing is handed over, nor is that said."""
-    strips: bool = True
+    strips_all_finalizers: bool = True
     """Handed over, an object loses the finalizers of all, not only ours."""
     resync: float | None = None
     """Seconds after a success until everything is looked at again."""
 
-    def heard(self, object: Object) -> Object:
+    def without_unknown_operation(self, object: Object) -> Object:
         """The object without a wish that this kind does not know."""
         if self.migrates or object.annotations.get(OPERATION) not in ("migrate", "restore"):
             return object

@@ -11,7 +11,7 @@ from windowbox.models.refs import CLUSTERS
 from workers.lifecycle import predicates
 from workers.lifecycle.kinds import Kind
 from workers.lifecycle.orphans import is_orphan
-from workers.lifecycle.predicates import Scope, Seen
+from workers.lifecycle.predicates import EventType, Scope
 
 
 class LifeCycleMapping:
@@ -36,14 +36,18 @@ class LifeCycleMapping:
             return await self._ended(key, change, before)
         if change.omitted:
             return [key]
-        new, seen = self.kind.heard(change.object()), Seen[change.operation]
+        new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
         old = await before.object() if predicates.needs_old(seen, new, self._scope) else None
         return [key] if predicates.triggers(seen, old, new, self._scope) else []
 
     async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
         """Have orphans cleaned up after. Of others only the report is forgotten."""
         last = await before.object()
-        if last and last.uid == change.uid and predicates.responsible(self.kind.heard(last), self._scope):
+        if (
+            last
+            and last.uid == change.uid
+            and predicates.responsible(self.kind.without_unknown_operation(last), self._scope)
+        ):
             reported = (await intents.last(self._bus, key)).intent
             if is_orphan(last, self.kind.finalizer, reported):
                 await intents.keep_orphan(self._bus, key, last)
@@ -52,7 +56,7 @@ class LifeCycleMapping:
         return []
 
     def unfinished(self, object: Object) -> bool:
-        object = self.kind.heard(object)
+        object = self.kind.without_unknown_operation(object)
         return predicates.responsible(object, self._scope) and (
             predicates.wants_run(object) or predicates.overdue(object)
         )

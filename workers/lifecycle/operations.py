@@ -38,7 +38,7 @@ class Flow(Enum):
 _REPEATED = (Operation.CREATE, Operation.MIGRATE, Operation.RESTORE)
 """These go on under their own name until they succeed, all others as Reconcile."""
 
-_SERVED = {Flow.MIGRATE: "migrate", Flow.RESTORE: "restore"}
+_ANNOTATIONS = {Flow.MIGRATE: "migrate", Flow.RESTORE: "restore"}
 """The annotation stays while these run, so that a crash in between finds it again."""
 
 
@@ -94,27 +94,31 @@ def begin_patch(obj: Object, finalizer: str, flow: Flow) -> Patch | None:
     return _locked(obj, change) if change else None
 
 
-def finish_patch(obj: Object, finalizer: str, flow: Flow, *, strips: bool = True) -> Patch | None:
+def finish_patch(
+    obj: Object, finalizer: str, flow: Flow, *, strips_all_finalizers: bool = True
+) -> Patch | None:
     """What to write after everything has succeeded and was reported, or None. `obj`: the newest version.
 
-    With `strips`, an object that is handed over loses the finalizers of others too.
+    With `strips_all_finalizers`, an object that is handed over loses the finalizers of others too.
     """
     match flow:
         case Flow.DELETE if finalizer in obj.finalizers:
             return _locked(obj, {"finalizers": [f for f in obj.finalizers if f != finalizer]})
         case Flow.MIGRATE | Flow.RESTORE:
-            return _handed_over(obj, finalizer, flow, strips)
+            return _migrate_or_restore_patch(obj, finalizer, flow, strips_all_finalizers)
         case _:
             return None
 
 
-def _handed_over(obj: Object, finalizer: str, flow: Flow, strips: bool) -> Patch | None:
+def _migrate_or_restore_patch(
+    obj: Object, finalizer: str, flow: Flow, strips_all_finalizers: bool
+) -> Patch | None:
     change: Patch = {}
-    left = [] if strips else [other for other in obj.finalizers if other != finalizer]
+    left = [] if strips_all_finalizers else [other for other in obj.finalizers if other != finalizer]
     if flow is Flow.MIGRATE and list(obj.finalizers) != left:
         change["finalizers"] = left or None
     # Another word than the one we served is a new wish of the client, and stays.
-    if obj.annotations.get(OPERATION) == _SERVED[flow]:
+    if obj.annotations.get(OPERATION) == _ANNOTATIONS[flow]:
         change["annotations"] = {OPERATION: None}
     if change.get("finalizers"):
         return _locked(obj, change)  # the list replaces the one that is there

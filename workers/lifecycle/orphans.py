@@ -56,7 +56,11 @@ class OrphanCleanup:
     ) -> int:
         """Remove what `reported.orphans` have left. Returns the sequence that the next report must expect."""
         live = await self._world.live(ref, recorder)
-        successor = live if live and predicates.responsible(self._kind.heard(live), self._scope) else None
+        successor = (
+            live
+            if live and predicates.responsible(self._kind.without_unknown_operation(live), self._scope)
+            else None
+        )
         shoot = None
         if self._kind.shoot is not Need.NEVER:
             shoot, _ = await self._world.shoot(ref, recorder, required=self._kind.shoot is Need.REQUIRED)

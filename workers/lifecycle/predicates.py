@@ -9,11 +9,11 @@ from windowbox.models.extensions import OPERATION, TIMESTAMP, instant
 from windowbox.models.objects import Object
 
 SHOOT_CLASS = frozenset({"shoot"})
-ASKING = frozenset({"reconcile", "migrate", "restore"})
+REQUESTS = frozenset({"reconcile", "migrate", "restore"})
 """Values of the operation annotation that ask for a run; all others are somebody else's."""
 
 
-class Seen(Enum):
+class EventType(Enum):
     """How a version of an object came to our notice."""
 
     ADDED = auto()
@@ -42,7 +42,7 @@ def responsible(obj: Object, scope: Scope) -> bool:
     return class_ in _effective(scope.classes) and obj.spec.get("type") in scope.types
 
 
-def triggers(seen: Seen, old: Object | None, new: Object, scope: Scope) -> bool:
+def triggers(event: EventType, old: Object | None, new: Object, scope: Scope) -> bool:
     """Whether the change from `old` to `new` starts a run.
 
     `old` matters only where `needs_old` says so. Where it does and is forgotten, the answer is yes:
@@ -50,31 +50,31 @@ def triggers(seen: Seen, old: Object | None, new: Object, scope: Scope) -> bool:
     """
     if not responsible(new, scope):
         return False
-    if seen is Seen.MODIFIED and old is not None and old.uid != new.uid:
-        seen = Seen.ADDED  # the name was given to another object while nobody looked
+    if event is EventType.MODIFIED and old is not None and old.uid != new.uid:
+        event = EventType.ADDED  # the name was given to another object while nobody looked
     if scope.ignore_operation_annotation:
-        return seen is not Seen.MODIFIED or old is None or old.generation != new.generation
-    match seen:
-        case Seen.ADDED:
+        return event is not EventType.MODIFIED or old is None or old.generation != new.generation
+    match event:
+        case EventType.ADDED:
             return wants_run(new)
-        case Seen.LISTED:
+        case EventType.LISTED:
             return wants_run(new) or overdue(new)
-        case Seen.MODIFIED:
-            return _asks(new) or (new.deleting and (old is None or old.status == new.status))
-        case Seen.DELETED:
+        case EventType.MODIFIED:
+            return _requests_operation(new) or (new.deleting and (old is None or old.status == new.status))
+        case EventType.DELETED:
             return False
 
 
-def needs_old(seen: Seen, new: Object, scope: Scope) -> bool:
+def needs_old(event: EventType, new: Object, scope: Scope) -> bool:
     """Whether `triggers` wants to compare `new` with its predecessor."""
-    if seen is not Seen.MODIFIED or not responsible(new, scope):
+    if event is not EventType.MODIFIED or not responsible(new, scope):
         return False
-    return scope.ignore_operation_annotation or (new.deleting and not _asks(new))
+    return scope.ignore_operation_annotation or (new.deleting and not _requests_operation(new))
 
 
 def wants_run(obj: Object) -> bool:
     """Whether `obj`, as it is, has something left to do: the rule for objects seen for the first time."""
-    return _asks(obj) or obj.deleting or obj.last_operation.get("state") != "Succeeded"
+    return _requests_operation(obj) or obj.deleting or obj.last_operation.get("state") != "Succeeded"
 
 
 def overdue(obj: Object) -> bool:
@@ -101,5 +101,5 @@ def _effective(classes: frozenset[str]) -> frozenset[str]:
     return SHOOT_CLASS if classes <= {""} else classes
 
 
-def _asks(obj: Object) -> bool:
-    return obj.annotations.get(OPERATION) in ASKING
+def _requests_operation(obj: Object) -> bool:
+    return obj.annotations.get(OPERATION) in REQUESTS

@@ -16,14 +16,14 @@ from workers.recorder import Recorder
 
 @dataclass
 class Reporter:
-    """What this run says about the object, each time expecting that nobody else has spoken since."""
+    """What this run says about the object, each time expecting that nobody else has has_reported since."""
 
     world: World
     ref: ObjectRef
     recorder: Recorder
     object: Object
     sequence: int
-    spoken: bool = False
+    has_reported: bool = False
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
         version, patch = self.object.resource_version, self._not_before_the_last(patch)
@@ -37,7 +37,7 @@ class Reporter:
         await self.recorder.call(
             "report", intent.model_dump(exclude={"version"}, exclude_defaults=True), act, effect=effect
         )
-        self.spoken = True
+        self.has_reported = True
 
     def _not_before_the_last(self, patch: Patch) -> Patch:
         """The patch, with a time that is not before the report it builds on.

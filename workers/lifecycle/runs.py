@@ -13,7 +13,6 @@ from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter
 from windowbox.errors import (
     Conflict,
-    Forbidden,
     Missing,
     PermanentError,
     Refused,
@@ -27,7 +26,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
 from workers.conflictbackoff import ConflictBackoff
-from workers.lifecycle import operations, predicates, statuses
+from workers.lifecycle import operations, predicates, requeue, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow, Patch
 from workers.lifecycle.orphans import OrphanCleanup
@@ -42,10 +41,9 @@ SLOW_SECONDS = 1.0
 """A run that takes longer announces that it is processing; a shorter one has only its end to tell."""
 
 _CONFLICTS = 4
-_LOOK_AGAIN = 30.0
+_REQUEUE_AFTER = 30.0
 """Seconds after which what is waited for is looked at, should nobody have told that it is there."""
-_LONG_SINCE = timedelta(seconds=5)
-_FIRST_RETRY_OF_MALFORMED = 30.0
+_UNWRITTEN_AFTER = timedelta(seconds=5)
 
 
 class LifeCycle:
@@ -71,15 +69,13 @@ class LifeCycle:
             object = with_report(found, reported)
             reporter = Reporter(self._world, ref, recorder, object, sequence)
             outcome = await self._decide_on_newest(Run(ref, object, None, recorder), wish, reporter, reported)
-            if reported and not reporter.spoken and object.status != found.status:
+            if reported and not reporter.has_reported and object.status != found.status:
                 await self._remind(ref, reported, recorder)
             return outcome
         except TransientError as error:
             # The API is away, or busy. Left to be delivered again, the item would look like one that
             # takes its worker down.
-            again = self._retry(wish, error)
-            insisting = again.wish.model_copy(update={"insist": True})
-            return Outcome(Result.WAITING, RequeueAfter(insisting, again.after), str(error))
+            return Outcome(Result.WAITING, requeue.insist(wish, error, self._world.jitter()), str(error))
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Report that the object is left alone, since its runs took their process down."""
@@ -95,7 +91,7 @@ class LifeCycle:
             "it is taken up again when the object changes, or in ten minutes"
         )
         now = await clock.now(recorder)
-        patch = statuses.failed(operation, self.kind.words.of(flow), error, object.generation, now)
+        patch = statuses.failed(operation, self.kind.descriptions.of(flow), error, object.generation, now)
         event = EventIntent(type="Warning", reason="SetAside", note=str(error))
         await Reporter(self._world, ref, recorder, object, sequence).report(patch, event)
 
@@ -117,11 +113,11 @@ class LifeCycle:
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
         """Have a report written that should long be there: its worker may have died before it could ask."""
         said = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
-        if said and await clock.now(recorder) - said > _LONG_SINCE:
+        if said and await clock.now(recorder) - said > _UNWRITTEN_AFTER:
             await self._world.remind(ref, recorder)
 
     async def _decide(self, run: Run, wish: Wish, reporter: Reporter, live: bool) -> Outcome:
-        object = self.kind.heard(run.object)
+        object = self.kind.without_unknown_operation(run.object)
         if not predicates.responsible(object, self._scope):
             return Outcome(Result.NOT_OURS)
         flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
@@ -130,20 +126,24 @@ class LifeCycle:
         shoot, blocked = await self._shoot(run.ref, run.recorder)
         if blocked is Blocked.FAILED:
             # Its owner's retry asks anew for all that was asked, but knows nothing of what has drifted.
-            again = self._later(wish, PermanentError(blocked)) if wish.drift else None
+            again = (
+                requeue.same_wish(wish, PermanentError(blocked), self._world.jitter()) if wish.drift else None
+            )
             return Outcome(Result.BLOCKED, again, blocked)
         if blocked is Blocked.UNKNOWN:
-            return Outcome(Result.WAITING, self._retry(wish, TransientError(blocked)), blocked)
+            return Outcome(
+                Result.WAITING, requeue.retry(wish, TransientError(blocked), self._world.jitter()), blocked
+            )
         run = dataclasses.replace(run, object=object, shoot=shoot)
         has_finalizer = self.kind.finalizer in object.finalizers
-        if flow is Flow.MIGRATE and self.kind.migrates_only_held and not has_finalizer:
+        if flow is Flow.MIGRATE and self.kind.migrates_only_with_finalizer and not has_finalizer:
             return Outcome(Result.NOTHING_TO_DO)
         if seconds := await self._backed_off(run, wish):
             note = "somebody changes it back again and again; two programs want it to be different"
             return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), seconds), note)
         if not self._needs_run(object, wish):
             if wish.verify and flow is Flow.RECONCILE:
-                _require(live, run)
+                _require_live(live, run)
                 return await self._repair(run, wish, reporter)
             return Outcome(Result.NOTHING_TO_DO)
         begun = await self._begin(run, flow, live)
@@ -177,7 +177,7 @@ class LifeCycle:
         if self.kind.shoot is Need.NEVER:
             return None, None
         found, hold = await self._world.shoot(ref, recorder, required=self.kind.shoot is Need.REQUIRED)
-        return found, None if hold is Blocked.FAILED and not self.kind.heeds_failure else hold
+        return found, None if hold is Blocked.FAILED and not self.kind.stops_on_failed_shoot else hold
 
     def _needs_run(self, object: Object, wish: Wish) -> bool:
         if wish.insist or predicates.wants_run(object) or predicates.overdue(object):
@@ -192,22 +192,22 @@ class LifeCycle:
         patch = operations.begin_patch(run.object, self.kind.finalizer, flow)
         if patch is None:
             if flow is not Flow.SKIP:
-                _require(live, run)
+                _require_live(live, run)
             return run
         try:
             metadata = await self._world.patch(run.ref, patch, run.recorder)
         except Missing:
             return None
-        held = self.kind.heard(Object({**run.object.raw, "metadata": metadata}))
+        held = self.kind.without_unknown_operation(Object({**run.object.raw, "metadata": metadata}))
         return dataclasses.replace(run, object=held)
 
     async def _act(self, run: Run, flow: Flow, wish: Wish, reporter: Reporter) -> Outcome:
         operation = (
             operations.operation(run.object) if flow is not Flow.DELETE else operations.Operation.DELETE
         )
-        phrases = self.kind.words.of(flow)
+        phrases = self.kind.descriptions.of(flow)
         try:
-            async with self._announced(operation, phrases, run.object, reporter):
+            async with self._reporting_progress(operation, phrases, run.object, reporter):
                 extra = await self._actuate(run, flow, wish)
         except Superseded:
             raise
@@ -216,7 +216,7 @@ class LifeCycle:
         except WindowboxError as error:
             return await self._fail(run, flow, operation, error, wish, reporter)
         if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
-            now = statuses.moment(run.object, await clock.now(run.recorder))
+            now = statuses.report_time(run.object, await clock.now(run.recorder))
             patch = {**statuses.succeeded(operation, phrases, run.object.generation, now), **extra}
             patch |= self._conditions(run.object, flow, True, now)
             await reporter.report(patch)
@@ -252,8 +252,12 @@ class LifeCycle:
                 self._conflicts.repaired(run.ref)
 
     @contextlib.asynccontextmanager
-    async def _announced(
-        self, operation: operations.Operation, phrases: statuses.Phrases, object: Object, reporter: Reporter
+    async def _reporting_progress(
+        self,
+        operation: operations.Operation,
+        phrases: statuses.OperationTexts,
+        object: Object,
+        reporter: Reporter,
     ) -> AsyncIterator[None]:
         """Tell those who watch that something is being done, if it takes a while and they do not know."""
         last = object.last_operation
@@ -290,13 +294,13 @@ class LifeCycle:
         reporter: Reporter,
     ) -> Outcome:
         """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
-        now, phrases = await clock.now(run.recorder), self.kind.words.of(flow)
+        now, phrases = await clock.now(run.recorder), self.kind.descriptions.of(flow)
         patch = statuses.waiting(operation, phrases, str(waiting), now)
         last, tell = run.object.last_operation, patch["lastOperation"]
         told = all(last.get(name) == tell[name] for name in ("type", "state", "description"))
         since = instant(last.get("lastUpdateTime")) if told else None
         text = f"{waiting}, for more than {self.kind.deadline:.0f} s"
-        error = TransientError(text, retry_after=_LOOK_AGAIN, codes=waiting.codes)
+        error = TransientError(text, retry_after=_REQUEUE_AFTER, codes=waiting.codes)
         failed = statuses.failed(operation, phrases, error, run.object.generation, now)
         # What has become an error stays one until the words change, or the client asks anew.
         stays = same_failure(run.object, failed) and not predicates.overdue(run.object)
@@ -305,7 +309,7 @@ class LifeCycle:
         if not told:
             await reporter.report(patch)
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
-        return Outcome(Result.WAITING, RequeueAfter(again, _LOOK_AGAIN), str(waiting))
+        return Outcome(Result.WAITING, RequeueAfter(again, _REQUEUE_AFTER), str(waiting))
 
     async def _fail(
         self,
@@ -316,22 +320,24 @@ class LifeCycle:
         wish: Wish,
         reporter: Reporter,
     ) -> Outcome:
-        now = statuses.moment(run.object, await clock.now(run.recorder))
-        phrases = self.kind.words.of(flow)
+        now = statuses.report_time(run.object, await clock.now(run.recorder))
+        phrases = self.kind.descriptions.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
         patch |= self._conditions(run.object, flow, False, now)
-        if reporter.spoken or not same_failure(run.object, patch) or predicates.overdue(run.object):
+        if reporter.has_reported or not same_failure(run.object, patch) or predicates.overdue(run.object):
             note = patch["lastError"]["description"]
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)
         logger.info("%s: %s", run.ref, patch["lastError"]["description"])
-        return Outcome(Result.ERROR, self._retry(wish, error), str(error))
+        return Outcome(Result.ERROR, requeue.retry(wish, error, self._world.jitter()), str(error))
 
     async def _finish(self, run: Run, flow: Flow) -> None:
         """Let go of the object, now that everything is done and durably reported."""
         object = run.object
         for _ in range(_CONFLICTS):
-            patch = operations.finish_patch(object, self.kind.finalizer, flow, strips=self.kind.strips)
+            patch = operations.finish_patch(
+                object, self.kind.finalizer, flow, strips_all_finalizers=self.kind.strips_all_finalizers
+            )
             if patch is None:
                 return
             try:
@@ -356,40 +362,25 @@ class LifeCycle:
         try:
             extra = await self._actuate(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
-            return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), _LOOK_AGAIN), str(waiting))
+            return Outcome(
+                Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), _REQUEUE_AFTER), str(waiting)
+            )
         except (TransientError, PermanentError) as error:
             logger.info("%s: could not be put right: %s", run.ref, error)
-            return Outcome(Result.ERROR, self._later(wish, error), str(error))
+            return Outcome(Result.ERROR, requeue.same_wish(wish, error, self._world.jitter()), str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
-            now = statuses.moment(run.object, await clock.now(run.recorder))
-            phrases = self.kind.words.of(Flow.RECONCILE)
+            now = statuses.report_time(run.object, await clock.now(run.recorder))
+            phrases = self.kind.descriptions.of(Flow.RECONCILE)
             said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**said, **extra})
         return Outcome(Result.REPAIRED, self._resync())
-
-    def _retry(self, wish: Wish, error: WindowboxError) -> RequeueAfter:
-        return RequeueAfter(Wish(reason=Reason.RETRY, attempt=wish.attempt + 1), self._delay(wish, error))
-
-    def _later(self, wish: Wish, error: WindowboxError) -> RequeueAfter:
-        """The same wish once more."""
-        same = wish.model_copy(update={"attempt": wish.attempt + 1, "insist": False})
-        return RequeueAfter(same, self._delay(wish, error))
-
-    def _delay(self, wish: Wish, error: WindowboxError) -> float:
-        delay = statuses.retry_delay(wish.attempt, self._world.jitter())
-        if isinstance(error, TransientError):
-            return error.retry_after if error.retry_after is not None else delay
-        if isinstance(error, Forbidden):
-            return delay  # after a series of failures, an API server that comes back may say so once
-        # What a person has to mend is not mended in milliseconds.
-        return min(1000.0, max(delay, _FIRST_RETRY_OF_MALFORMED * 2.0 ** min(wish.attempt, 6)))
 
     def _conditions(self, object: Object, flow: Flow, succeeded: bool, now: datetime) -> Patch:
         conditions = self._actuator.conditions(object, flow, succeeded, now)
         return {} if conditions is None else {"conditions": conditions}
 
 
-def _require(live: bool, run: Run) -> None:
+def _require_live(live: bool, run: Run) -> None:
     """See to it that nobody acts on what the bus remembers without the API having agreed.
 
     A patch carries the version that was read; where there is none to write, the object has to be read. A bus

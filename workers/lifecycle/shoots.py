@@ -34,7 +34,7 @@ class ShootFacts:
     """An annotation by which tests of Gardener have something left over."""
 
     @classmethod
-    def noted(cls, facts: Mapping[str, Any]) -> Self:
+    def from_record(cls, facts: Mapping[str, Any]) -> Self:
         """The facts as a run's record has them: JSON knows no tuples."""
         known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
         return cls(**known)
@@ -42,11 +42,11 @@ class ShootFacts:
 
 def facts(cluster: Object) -> ShootFacts:
     """What `cluster` tells about its Shoot. Whatever is missing in it is not so."""
-    shoot = Object(_mapping(cluster.spec.get("shoot")))
-    hibernation = _mapping(shoot.spec.get("hibernation"))
+    shoot = Object(_as_mapping(cluster.spec.get("shoot")))
+    hibernation = _as_mapping(shoot.spec.get("hibernation"))
     enabled = hibernation.get("enabled") is True
-    networking = _mapping(shoot.spec.get("networking"))
-    assigned = _mapping(shoot.status.get("networking"))
+    networking = _as_mapping(shoot.spec.get("networking"))
+    assigned = _as_mapping(shoot.status.get("networking"))
     return ShootFacts(
         failed=shoot.last_operation.get("state") == "Failed",
         force_deletion=shoot.annotations.get(FORCE_DELETION) in _TRUE,
@@ -55,7 +55,7 @@ def facts(cluster: Object) -> ShootFacts:
         self_hosted=_self_hosted(shoot),
         managed_infrastructure=_managed(shoot),
         technical_id=str(shoot.status.get("technicalID") or ""),
-        ip_families=_texts(networking.get("ipFamilies")) or ("IPv4",),
+        ip_families=_as_texts(networking.get("ipFamilies")) or ("IPv4",),
         nodes=_cidrs("nodes", networking, assigned),
         pods=_cidrs("pods", networking, assigned),
         services=_cidrs("services", networking, assigned),
@@ -93,10 +93,10 @@ def blocked(
 
 
 def _self_hosted(shoot: Object) -> bool:
-    workers = _mapping(shoot.spec.get("provider")).get("workers")
+    workers = _as_mapping(shoot.spec.get("provider")).get("workers")
     if not isinstance(workers, list):
         return False
-    return any(_mapping(worker).get("controlPlane") is not None for worker in workers)
+    return any(_as_mapping(worker).get("controlPlane") is not None for worker in workers)
 
 
 def _managed(shoot: Object) -> bool:
@@ -105,14 +105,14 @@ def _managed(shoot: Object) -> bool:
 
 def _cidrs(name: str, networking: Mapping[str, Any], assigned: Mapping[str, Any]) -> tuple[str, ...]:
     """What the Shoot asks for, and what it was given besides, each once."""
-    return tuple(dict.fromkeys((*_texts(networking.get(name)), *_texts(assigned.get(name)))))
+    return tuple(dict.fromkeys((*_as_texts(networking.get(name)), *_as_texts(assigned.get(name)))))
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def _as_texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,) if value else ()
     return tuple(str(one) for one in value) if isinstance(value, list) else ()
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _as_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -20,7 +20,7 @@ _SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Phrases:
+class OperationTexts:
     """What `description` says in one flow."""
 
     processing: str
@@ -30,15 +30,15 @@ class Phrases:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Descriptions:
     """What `description` says of one kind."""
 
-    reconcile: Phrases
-    delete: Phrases
-    migrate: Phrases
-    restore: Phrases
+    reconcile: OperationTexts
+    delete: OperationTexts
+    migrate: OperationTexts
+    restore: OperationTexts
 
-    def of(self, flow: Flow) -> Phrases:
+    def of(self, flow: Flow) -> OperationTexts:
         match flow:
             case Flow.DELETE:
                 return self.delete
@@ -50,13 +50,15 @@ class Words:
                 return self.reconcile
 
 
-def words_for_kind(kind: str) -> Words:
+def descriptions_for(kind: str) -> Descriptions:
     """The words of all kinds that have none of their own: DNSRecord, ControlPlane, Network …"""
 
-    def phrases(doing: str, done: str) -> Phrases:
-        return Phrases(f"{doing} the {kind}", f"Successfully {done} {kind}", f"Error {doing.lower()} {kind}")
+    def phrases(doing: str, done: str) -> OperationTexts:
+        return OperationTexts(
+            f"{doing} the {kind}", f"Successfully {done} {kind}", f"Error {doing.lower()} {kind}"
+        )
 
-    return Words(
+    return Descriptions(
         reconcile=phrases("Reconciling", "reconciled"),
         delete=phrases("Deleting", "deleted"),
         migrate=phrases("Migrating", "migrated"),
@@ -64,12 +66,12 @@ def words_for_kind(kind: str) -> Words:
     )
 
 
-def processing(operation: Operation, phrases: Phrases, now: datetime) -> Patch:
+def processing(operation: Operation, phrases: OperationTexts, now: datetime) -> Patch:
     """A run has begun. An old error stays to be seen, and so does the generation it belongs to."""
     return {"lastOperation": _last_operation(operation, "Processing", 1, phrases.processing, now)}
 
 
-def waiting(operation: Operation, phrases: Phrases, what: str, now: datetime) -> Patch:
+def waiting(operation: Operation, phrases: OperationTexts, what: str, now: datetime) -> Patch:
     """All that is ours has been done, and others are at it."""
     description = f"{phrases.processing.rstrip('.')}: {what}"
     return {
@@ -78,7 +80,7 @@ def waiting(operation: Operation, phrases: Phrases, what: str, now: datetime) ->
     }
 
 
-def succeeded(operation: Operation, phrases: Phrases, generation: int, now: datetime) -> Patch:
+def succeeded(operation: Operation, phrases: OperationTexts, generation: int, now: datetime) -> Patch:
     return {
         "observedGeneration": generation,
         "lastOperation": _last_operation(operation, "Succeeded", 100, phrases.success, now),
@@ -87,7 +89,7 @@ def succeeded(operation: Operation, phrases: Phrases, generation: int, now: date
 
 
 def failed(
-    operation: Operation, phrases: Phrases, error: BaseException, generation: int, now: datetime
+    operation: Operation, phrases: OperationTexts, error: BaseException, generation: int, now: datetime
 ) -> Patch:
     headline = getattr(error, "headline", "") or phrases.error
     description = _capitalized(f"{headline}: {text(error)}")
@@ -104,7 +106,7 @@ def failed(
     }
 
 
-def moment(obj: Object, now: datetime) -> datetime:
+def report_time(obj: Object, now: datetime) -> datetime:
     """The time to report for a run on `obj`: now, but never earlier than the client asked.
 
     A client whose clock is a little ahead of ours would otherwise take our answer for an old one.

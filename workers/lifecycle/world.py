@@ -97,14 +97,14 @@ class World:
             return None, None
 
         async def act() -> dict[str, Any]:
-            labels, found = await self._surroundings(ref, required)
+            labels, found = await self._namespace_and_shoot(ref, required)
             return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
         answer = await recorder.call("shoot", None, act)
-        found = ShootFacts.noted(answer["facts"]) if answer["facts"] else None
+        found = ShootFacts.from_record(answer["facts"]) if answer["facts"] else None
         return found, blocked(ref.namespace, answer["labels"], found, required)
 
-    async def _surroundings(
+    async def _namespace_and_shoot(
         self, ref: ObjectRef, required: bool
     ) -> tuple[dict[str, Any] | None, ShootFacts | None]:
         """The labels of the object's namespace, and what is known of its Shoot.
@@ -114,14 +114,14 @@ class World:
         namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
         cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
         labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
-        if labels is None and (live := await self._looked_up(namespace)):
+        if labels is None and (live := await self._get_live(namespace)):
             labels = _role(live)
         if blocked(ref.namespace, labels, found, required):
-            live = await self._looked_up(cluster)
+            live = await self._get_live(cluster)
             found = facts(live) if live else None
         return labels, found
 
-    async def _looked_up(self, ref: ObjectRef) -> Object | None:
+    async def _get_live(self, ref: ObjectRef) -> Object | None:
         kube = await self._clusters.get(ref.cluster)
         try:
             return await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)

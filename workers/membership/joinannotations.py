@@ -28,7 +28,7 @@ class Unusable:
     why: str
 
 
-def asked(namespace: Object, secret: str) -> Member | Unusable | None:
+def requested_member(namespace: Object, secret: str) -> Member | Unusable | None:
     """The cluster that the Namespace lets join; None if it lets none. `secret` is the usual name."""
     marked = namespace.annotations.get(KUBECONFIG)
     if namespace.deleting or (marked is None and namespace.labels.get(JOIN) != "true"):

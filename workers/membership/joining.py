@@ -54,14 +54,16 @@ class Joining:
     direct: Collection[str] = ()
     """Clusters (ids or patterns) whose Pods can be reached."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _told: dict[str, str] = field(default_factory=dict)
+    _warned: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.registry.on_change(self._changed.set)
 
     async def run(self) -> None:
         """Let clusters join and leave until cancelled."""
-        view: View[Member | Unusable] = View(self.bus, NAMESPACES.id, self._asked, changed=self._changed.set)
+        view: View[Member | Unusable] = View(
+            self.bus, NAMESPACES.id, self._requested, changed=self._changed.set
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(view.run(), name="joining: namespaces")
             await view.complete.wait()
@@ -83,43 +85,43 @@ class Joining:
             await self._changed.wait()
 
     async def _reconcile(self, view: View[Member | Unusable]) -> None:
-        found = {ref.name: asked for ref, asked in view.items()}
-        self._tell(found)
-        wanted = {name: asked for name, asked in found.items() if isinstance(asked, Member)}
+        found = {ref.name: requested for ref, requested in view.items()}
+        self._warn(found)
+        wanted = {name: requested for name, requested in found.items() if isinstance(requested, Member)}
         # Marks that cannot be followed are no reason to leave: somebody is about to correct them.
         known = {c: m for c, m in self.registry.members.items() if not isinstance(found.get(c), Unusable)}
         failed: list[WindowboxError] = []
         for change in changes(wanted, known, all_known=RUNTIME in view.listed):
             try:
                 await self.registry.exchange(change.cluster, change.before, change.after)
-                logger.info("cluster %s %s", change.cluster, _did(change))
+                logger.info("cluster %s %s", change.cluster, _described(change))
             except WindowboxError as error:
                 failed.append(error)  # the other clusters must not suffer from it
         if failed:
             raise failed[0]
 
-    def _tell(self, found: Mapping[str, Member | Unusable]) -> None:
+    def _warn(self, found: Mapping[str, Member | Unusable]) -> None:
         """Say what is wrong with marks, once."""
-        wrong = {name: asked.why for name, asked in found.items() if isinstance(asked, Unusable)}
+        wrong = {name: requested.why for name, requested in found.items() if isinstance(requested, Unusable)}
         for name, member in found.items():
             taken = self.registry.members.get(name)
             if isinstance(member, Member) and taken and taken.origin == "person":
                 wrong[name] = "a person has let a cluster of this name join: that is left as it is"
         for name, why in wrong.items():
-            if self._told.get(name) != why:
+            if self._warned.get(name) != why:
                 logger.warning("namespace %s: %s", name, why)
-        self._told = wrong
+        self._warned = wrong
 
-    def _asked(self, ref: ObjectRef, namespace: Object) -> Member | Unusable | None:
+    def _requested(self, ref: ObjectRef, namespace: Object) -> Member | Unusable | None:
         if ref.cluster != RUNTIME:
             return None
-        asked = joinannotations.asked(namespace, self.settings.secret)
-        if isinstance(asked, Member):
-            return joinannotations.with_kinds(asked, direct=matches(asked.id, self.direct))
-        return asked
+        requested = joinannotations.requested_member(namespace, self.settings.secret)
+        if isinstance(requested, Member):
+            return joinannotations.with_kinds(requested, direct=matches(requested.id, self.direct))
+        return requested
 
 
-def _did(change: Change) -> str:
+def _described(change: Change) -> str:
     if change.before is None:
         return "joins"
     return "is reached in another way" if change.after else "leaves"

@@ -49,7 +49,7 @@ class ProviderMembership:
     providers: Providers
     interval: float
     _views: list[View[SecretKey]] = field(default_factory=list)
-    _leads: dict[SecretKey, str | None] = field(default_factory=dict)
+    _clusters: dict[SecretKey, str | None] = field(default_factory=dict)
     """Where each Secret led when it was last looked at."""
     _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_AT_ONCE))
     _unneeded: set[Member] = field(default_factory=set)
@@ -67,44 +67,44 @@ class ProviderMembership:
             await self.registry.complete.wait()
             while True:
                 try:
-                    await self._look()
+                    await self._reconcile()
                 except WindowboxError as error:
                     logger.info("provider clusters: %s; again in %.0f s", error, self.interval)
                 await asyncio.sleep(self.interval)
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         needed: set[SecretKey] = {secret for view in self._views for _, secret in view.items()}
-        self._leads = {secret: found for secret, found in self._leads.items() if secret in needed}
-        await asyncio.gather(*(self._look_at(secret) for secret in needed - self._leads.keys()))
+        self._clusters = {secret: found for secret, found in self._clusters.items() if secret in needed}
+        await asyncio.gather(*(self._resolve(secret) for secret in needed - self._clusters.keys()))
         members = [m for m in self.registry.members.values() if m.origin == "provider"]
         for member in members:
-            await self._keep(member, needed)
+            await self._check_member(member, needed)
         self._unneeded.intersection_update(members)
-        for cluster in {found for found in self._leads.values() if found} - self.registry.members.keys():
-            if secret := await self._way_to(cluster):
+        for cluster in {found for found in self._clusters.values() if found} - self.registry.members.keys():
+            if secret := await self._secret_for(cluster):
                 await self._exchange(cluster, None, providers.member(cluster, secret))
 
-    async def _look_at(self, secret: SecretKey) -> None:
+    async def _resolve(self, secret: SecretKey) -> None:
         """Note where it leads, if that can be told."""
         async with self._at_once:
             with contextlib.suppress(TransientError):
-                self._leads[secret] = await self.providers.leads_to(secret)
+                self._clusters[secret] = await self.providers.leads_to(secret)
 
-    async def _lets_watch(self, secret: SecretKey, cluster: str) -> bool | None:
+    async def _is_watchable(self, secret: SecretKey, cluster: str) -> bool | None:
         """Whether it leads there now and lets us watch; None if that cannot be told."""
         try:
-            self._leads[secret] = found = await self.providers.leads_to(secret, watched=True)
+            self._clusters[secret] = found = await self.providers.leads_to(secret, watched=True)
         except TransientError as error:
             logger.debug("provider clusters: %s", error)
             return None
         return found == cluster
 
-    async def _keep(self, member: Member, needed: set[SecretKey]) -> None:
+    async def _check_member(self, member: Member, needed: set[SecretKey]) -> None:
         assert member.secret
-        if member.secret in needed and await self._lets_watch(member.secret, member.id) is not False:
+        if member.secret in needed and await self._is_watchable(member.secret, member.id) is not False:
             self._unneeded.discard(member)
             return
-        if secret := await self._way_to(member.id):
+        if secret := await self._secret_for(member.id):
             self._unneeded.discard(member)
             await self._exchange(member.id, member, providers.member(member.id, secret))
         elif member not in self._unneeded:
@@ -113,11 +113,11 @@ class ProviderMembership:
             self._unneeded.discard(member)
             await self._exchange(member.id, member, None)
 
-    async def _way_to(self, cluster: str) -> SecretKey | None:
+    async def _secret_for(self, cluster: str) -> SecretKey | None:
         """A Secret that leads there now. Those that led there before are asked first."""
-        for secret in sorted(self._leads, key=lambda one: (self._leads[one] != cluster, str(one))):
-            known = self._leads.get(secret)
-            if known in (None, cluster) and await self._lets_watch(secret, cluster):
+        for secret in sorted(self._clusters, key=lambda one: (self._clusters[one] != cluster, str(one))):
+            known = self._clusters.get(secret)
+            if known in (None, cluster) and await self._is_watchable(secret, cluster):
                 return secret
         return None
 

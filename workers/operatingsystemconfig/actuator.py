@@ -18,10 +18,10 @@ KIND = Kind(
     resource=OPERATING_SYSTEM_CONFIGS,
     pool="operatingsystemconfig",
     finalizer="extensions.gardener.cloud/operatingsystemconfigs",
-    words=statuses.words_for_kind("OperatingSystemConfig"),
+    descriptions=statuses.descriptions_for("OperatingSystemConfig"),
     classes=frozenset({"shoot"}),
     deadline=180.0,
-    migrates_only_held=True,
+    migrates_only_with_finalizer=True,
 )
 
 _NOT_STORED = "Could not apply secret for generated cloud config"
@@ -47,7 +47,7 @@ class OperatingSystemConfigActuator(Actuator):
         """Nothing: the Secret has an owner."""
 
     async def _secrets(self, run: Run, spec: OperatingSystemConfigSpec) -> dict[str, Mapping[str, bytes]]:
-        """The data of all Secrets that files refer to. Nothing in them when a run is simulated back."""
+        """The data of all Secrets that files refer to. Nothing in them when a run is played back."""
         found: dict[str, Mapping[str, bytes]] = {}
         for name in _referenced(spec):
             ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, name)
@@ -56,7 +56,7 @@ class OperatingSystemConfigActuator(Actuator):
 
     async def _store(self, run: Run, secret: Manifest) -> None:
         try:
-            await self._targets.own(run).ensure_secret(secret)
+            await self._targets.own_cluster(run).ensure_secret(secret)
         except WindowboxError as error:
             error.headline = _NOT_STORED
             raise

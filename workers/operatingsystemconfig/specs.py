@@ -10,13 +10,13 @@ from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec
 from workers.lifecycle import specs
 from workers.operatingsystemconfig.validation import problems
 
-_TOLD = 5
+_MAX_PROBLEMS = 5
 """So many problems are told at once; the rest after these are mended."""
 
 
 def parsed(object: Object) -> OperatingSystemConfigSpec:
     """The spec. Malformed if anything is wrong with it: nothing has been made of it then."""
     spec = specs.parsed(OperatingSystemConfigSpec, object)
-    if found := list(islice(problems(spec), _TOLD)):
+    if found := list(islice(problems(spec), _MAX_PROBLEMS)):
         raise Malformed("; ".join(found))
     return spec

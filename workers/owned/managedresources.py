@@ -28,8 +28,8 @@ REFERENCE = "reference.resources.gardener.cloud/secret-"
 _NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
 _SEED_COMPONENT = {"gardener.cloud/role": "seed-system-component"}
 _INVALID = re.compile("error during apply of object .* is invalid:", re.IGNORECASE)
-_STUCK = ("DeletionFailed", "DeletionPending")
-_QUESTIONS = ("ResourcesApplied", "ResourcesHealthy")
+_DELETION_FAILED = ("DeletionFailed", "DeletionPending")
+_HEALTH_CONDITIONS = ("ResourcesApplied", "ResourcesHealthy")
 
 
 @dataclass(frozen=True)
@@ -116,20 +116,20 @@ def unhealthy(found: Object) -> str:
     """What is wrong with what a ManagedResource holds, or not known yet; nothing if all is well."""
     if found.status.get("observedGeneration") != found.generation:
         return "the resource manager has not looked at it yet"
-    for question in _QUESTIONS:
-        said = _condition(found, question)
-        if said.get("status") != "True":
-            return f"{question} is {said.get('status') or 'not reported yet'}{_because(said)}"
+    for type_ in _HEALTH_CONDITIONS:
+        condition = _condition(found, type_)
+        if condition.get("status") != "True":
+            return f"{type_} is {condition.get('status') or 'not reported yet'}{_message(condition)}"
     return ""
 
 
-def hindrance(found: Object) -> tuple[str, tuple[str, ...]]:
+def deletion_problem(found: Object) -> tuple[str, tuple[str, ...]]:
     """What keeps a ManagedResource from going, as far as its resource manager tells; and its codes."""
-    said = _condition(found, "ResourcesApplied")
-    if said.get("status") == "True" or said.get("reason") not in _STUCK:
+    condition = _condition(found, "ResourcesApplied")
+    if condition.get("status") == "True" or condition.get("reason") not in _DELETION_FAILED:
         return "", ()
-    codes = ("ERR_CONFIGURATION_PROBLEM",) if _INVALID.search(str(said.get("message"))) else ()
-    return _because(said), codes
+    codes = ("ERR_CONFIGURATION_PROBLEM",) if _INVALID.search(str(condition.get("message"))) else ()
+    return _message(condition), codes
 
 
 def _condition(found: Object, type_: str) -> Mapping[str, Any]:
@@ -138,81 +138,81 @@ def _condition(found: Object, type_: str) -> Mapping[str, Any]:
     return next((one for one in conditions if isinstance(one, Mapping) and one.get("type") == type_), {})
 
 
-def _because(condition: Mapping[str, Any]) -> str:
+def _message(condition: Mapping[str, Any]) -> str:
     return f": {condition['message']}" if condition.get("message") else ""
 
 
-def _called(namespace: str, name: str) -> str:
+def _named(namespace: str, name: str) -> str:
     return f"ManagedResource {namespace}/{name}"
 
 
-async def ensure(place: TargetCluster, bundle: Bundle) -> Object | None:
+async def ensure(target: TargetCluster, bundle: Bundle) -> Object | None:
     """See to it that the objects are handed over. Returns what has become of them; None: it was just done.
 
     The Secrets used so far are marked before nobody refers to them any more, so that none is forgotten.
     """
     wanted = managed_resource(bundle)
-    await _ensure_secret(place, bundle)
-    found = await place.seen(MANAGED_RESOURCES, bundle.namespace, bundle.name)
+    await _ensure_secret(target, bundle)
+    found = await target.cached(MANAGED_RESOURCES, bundle.namespace, bundle.name)
     differs = found is None or manifests.differs(MANAGED_RESOURCES, found, wanted)
     if found and differs:
-        await _mark(place, bundle, secrets_of(found))
-    await place.ensure(MANAGED_RESOURCES, wanted)
+        await _make_collectable(target, bundle, secrets_of(found))
+    await target.ensure(MANAGED_RESOURCES, wanted)
     if found and differs:
-        await _forget(place, bundle, found)
+        await _remove_old_references(target, bundle, found)
     return None if differs else found
 
 
-async def _ensure_secret(place: TargetCluster, bundle: Bundle) -> None:
+async def _ensure_secret(target: TargetCluster, bundle: Bundle) -> None:
     wanted = secret(bundle)
     try:
-        await place.ensure_secret(wanted)
+        await target.ensure_secret(wanted)
     except Refused:
         # Somebody has given the name to something else, which cannot be changed.
-        await place.remove(SECRETS, bundle.namespace, bundle.secret_name)
-        await place.ensure_secret(wanted)
+        await target.remove(SECRETS, bundle.namespace, bundle.secret_name)
+        await target.ensure_secret(wanted)
 
 
-async def _mark(place: TargetCluster, bundle: Bundle, names: Iterable[str]) -> None:
+async def _make_collectable(target: TargetCluster, bundle: Bundle, names: Iterable[str]) -> None:
     for name in names:
         if name != bundle.secret_name:
             patch = {"metadata": {"labels": COLLECTABLE}}
-            await place.merge(SECRETS, bundle.namespace, name, patch)
+            await target.merge(SECRETS, bundle.namespace, name, patch)
 
 
-async def _forget(place: TargetCluster, bundle: Bundle, found: Object) -> None:
+async def _remove_old_references(target: TargetCluster, bundle: Bundle, found: Object) -> None:
     """Take off references that another program has left: they would keep its Secrets for ever."""
     ours = reference(bundle.secret_name)
     old = {key: None for key in found.annotations if key.startswith(REFERENCE) and key not in ours}
     if old:
-        await place.merge(
+        await target.merge(
             MANAGED_RESOURCES, bundle.namespace, bundle.name, {"metadata": {"annotations": old}}
         )
 
 
-async def ensure_healthy(place: TargetCluster, bundle: Bundle) -> None:
+async def ensure_healthy(target: TargetCluster, bundle: Bundle) -> None:
     """The same, and wait until all is applied and well."""
-    found = await ensure(place, bundle)
+    found = await ensure(target, bundle)
     problem = unhealthy(found) if found else "the resource manager has not looked at it yet"
     if problem:
-        raise Waiting(f"waiting for {_called(bundle.namespace, bundle.name)} to be healthy: {problem}")
+        raise Waiting(f"waiting for {_named(bundle.namespace, bundle.name)} to be healthy: {problem}")
 
 
-async def remove(place: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
+async def remove(target: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
     """Take the ManagedResource away with its Secrets, and wait until it is gone; also `secrets`, if left.
 
     With `keep`, the objects it holds stay where they are.
     """
-    found = await place.found(MANAGED_RESOURCES, namespace, name)
+    found = await target.live(MANAGED_RESOURCES, namespace, name)
     if found is None:
         for secret_name in (*secrets, PREFIX + name):
-            await place.remove(SECRETS, namespace, secret_name)
+            await target.remove(SECRETS, namespace, secret_name)
         return
     if keep and found.spec.get("keepObjects") is not True:
-        await place.merge(MANAGED_RESOURCES, namespace, name, {"spec": {"keepObjects": True}})
+        await target.merge(MANAGED_RESOURCES, namespace, name, {"spec": {"keepObjects": True}})
     if not found.deleting:
         for secret_name in dict.fromkeys((*secrets_of(found), PREFIX + name)):
-            await place.remove(SECRETS, namespace, secret_name)
-        await place.remove(MANAGED_RESOURCES, namespace, name)
-    why, codes = hindrance(found)
-    raise Waiting(f"waiting for {_called(namespace, name)} to be gone{why}", codes=codes)
+            await target.remove(SECRETS, namespace, secret_name)
+        await target.remove(MANAGED_RESOURCES, namespace, name)
+    why, codes = deletion_problem(found)
+    raise Waiting(f"waiting for {_named(namespace, name)} to be gone{why}", codes=codes)

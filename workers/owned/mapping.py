@@ -46,7 +46,7 @@ class OwnerMapping:
         owners = [subjects.key(owner) for owner in self._owners(ref)]
         # Only of what others make it is news that it has appeared.
         appeared = ref.kind in self._awaited and change.operation == "ADDED"
-        return owners if owners and (appeared or await predicates.matters(ref.kind, change, before)) else []
+        return owners if owners and (appeared or await predicates.triggers(ref.kind, change, before)) else []
 
     def unfinished(self, object: Object) -> bool:
         return self._own.unfinished(object)

@@ -19,12 +19,12 @@ def infrastructure_namespace(technical_id: str) -> str:
     return INFRASTRUCTURE + technical_id
 
 
-def home(run: Run) -> str:
+def machine_namespace(run: Run) -> str:
     """The namespace that the run's Shoot has in its provider cluster."""
     return infrastructure_namespace(shoot_of(run).technical_id)
 
 
-class _Home(NamedTuple):
+class _NamespaceKey(NamedTuple):
     cluster: str
     namespace: str
 
@@ -34,8 +34,11 @@ class OwnerIndex:
 
     def __init__(self, bus: Bus, world: World, resource: Resource) -> None:
         self._world = world
-        self._view: View[_Home] = View(
-            bus, resource.id, lambda ref, _: _Home(ref.cluster, ref.namespace), index=lambda home: home
+        self._view: View[_NamespaceKey] = View(
+            bus,
+            resource.id,
+            lambda ref, _: _NamespaceKey(ref.cluster, ref.namespace),
+            index=lambda home: home,
         )
 
     async def run(self) -> None:
@@ -47,14 +50,14 @@ class OwnerIndex:
         await self._view.complete.wait()
 
     def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
-        return self._view.refs(_Home(cluster, namespace))
+        return self._view.refs(_NamespaceKey(cluster, namespace))
 
     def of_shoot(self, technical_id: str) -> Iterator[ObjectRef]:
         """Those whose Shoot is called so; in whatever cluster its control plane is."""
         for shoot in self._world.shoots.refs(technical_id):
             yield from self.in_namespace(shoot.cluster, shoot.name)
 
-    def behind(self, infrastructure_namespace: str) -> Iterator[ObjectRef]:
+    def of_machine_namespace(self, infrastructure_namespace: str) -> Iterator[ObjectRef]:
         """Those whose Shoot has this namespace in a provider cluster."""
         if infrastructure_namespace.startswith(INFRASTRUCTURE):
             yield from self.of_shoot(infrastructure_namespace.removeprefix(INFRASTRUCTURE))

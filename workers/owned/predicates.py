@@ -15,13 +15,13 @@ def ready(pod: Object) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in _conditions(pod))
 
 
-def _verdicts(object: Object) -> Any:
+def _conditions_and_generation(object: Object) -> Any:
     said = [(c.get("type"), c.get("status"), c.get("reason"), c.get("message")) for c in _conditions(object)]
     return said, object.status.get("observedGeneration")
 
 
-_TELLING: dict[str, Callable[[Object], Any]] = {
-    MANAGED_RESOURCES.id: _verdicts,
+_AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
+    MANAGED_RESOURCES.id: _conditions_and_generation,
     PODS.id: ready,
     SERVICES.id: lambda service: service.status.get("loadBalancer"),
 }
@@ -30,7 +30,7 @@ _TELLING: dict[str, Callable[[Object], Any]] = {
 _HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
 
 
-async def matters(kind: str, change: Announcement, before: PreviousVersion) -> bool:
+async def triggers(kind: str, change: Announcement, before: PreviousVersion) -> bool:
     """Whether somebody has changed what we made, or it has come to what was waited for.
 
     That something has appeared is no news: it was most likely we who made it.
@@ -45,10 +45,10 @@ async def matters(kind: str, change: Announcement, before: PreviousVersion) -> b
 
 def essence(kind: str, object: Object) -> Any:
     """What of an object its owner cares about."""
-    telling = _TELLING.get(kind)
+    awaited = _AWAITED_STATUS.get(kind)
     body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
     head = [object.metadata.get(name) for name in _HEAD]
-    return body, head, telling(object) if telling else None
+    return body, head, awaited(object) if awaited else None
 
 
 def _conditions(object: Object) -> list[Mapping[str, Any]]:

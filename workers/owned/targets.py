@@ -30,29 +30,29 @@ class TargetClusters:
         self._clusters = clusters
         self.providers = providers
 
-    def own(self, run: Run) -> TargetCluster:
+    def own_cluster(self, run: Run) -> TargetCluster:
         """The cluster that the run's object is in."""
-        return TargetCluster(run.ref.cluster, run.recorder, _Reaching(self._clusters, run.ref.cluster))
+        return TargetCluster(run.ref.cluster, run.recorder, _LazyApi(self._clusters, run.ref.cluster))
 
     @contextlib.asynccontextmanager
     async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[TargetCluster]:
         """The cluster that the kubeconfig in a Secret of the object's cluster leads to."""
         async with contextlib.AsyncExitStack() as stack:
-            reaching = _Reaching(self._clusters, run.ref.cluster)
+            connection = _LazyApi(self._clusters, run.ref.cluster)
 
             async def act() -> str:
                 opened = self.providers.opened(run.ref.cluster, namespace, name)
                 provider = await stack.enter_async_context(opened)
-                reaching.kube = provider.kube
+                connection.kube = provider.kube
                 return provider.cluster
 
             cluster = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
-            yield TargetCluster(cluster, run.recorder, reaching)
+            yield TargetCluster(cluster, run.recorder, connection)
 
 
 @dataclass
-class _Reaching:
-    """The API of a place, looked up when it is first needed."""
+class _LazyApi:
+    """The API of a target, looked up when it is first needed."""
 
     clusters: Clusters
     cluster: str
@@ -70,22 +70,22 @@ class TargetCluster:
 
     cluster: str
     recorder: Recorder
-    reaching: _Reaching
+    connection: _LazyApi
 
     def ref(self, resource: Resource, namespace: str, name: str) -> ObjectRef:
         return ObjectRef(self.cluster, resource.id, namespace, name)
 
-    async def seen(self, resource: Resource, namespace: str, name: str) -> Object | None:
+    async def cached(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object as the bus knows it. Only of kinds that are watched."""
         return await self.recorder.read(self.ref(resource, namespace, name))
 
-    async def found(self, resource: Resource, namespace: str, name: str) -> Object | None:
+    async def live(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object as the API has it. Not for Secrets: what is asked for here is noted."""
 
         async def act() -> Any:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             found = await kube.find(resource, namespace, name)
-            return _noted(found) if found else None
+            return _without_managed_fields(found) if found else None
 
         raw = await self.recorder.call("look", str(self.ref(resource, namespace, name)), act)
         return Object(raw) if raw else None
@@ -96,10 +96,10 @@ class TargetCluster:
         Only for kinds that are watched; of them, only what the bus does not know to be right is written.
         """
         metadata = wanted["metadata"]
-        found = await self.seen(resource, metadata.get("namespace", ""), metadata["name"])
-        return await self.correct(resource, found, wanted)
+        found = await self.cached(resource, metadata.get("namespace", ""), metadata["name"])
+        return await self.update(resource, found, wanted)
 
-    async def correct(self, resource: Resource, found: Object | None, wanted: Manifest) -> str:
+    async def update(self, resource: Resource, found: Object | None, wanted: Manifest) -> str:
         """Make what was found what is wanted. Returns its uid."""
         if found and found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
@@ -113,7 +113,7 @@ class TargetCluster:
         namespace, name = metadata.get("namespace", ""), metadata["name"]
 
         async def act() -> str:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             applied = await kube.apply(resource, namespace, name, wanted, owner=MANAGER)
             if (patch := manifests.excess(resource, applied, wanted)) is not None:
                 await kube.merge(resource, namespace, name, patch)
@@ -127,65 +127,69 @@ class TargetCluster:
         metadata = wanted["metadata"]
 
         async def act() -> bool:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             found = await kube.find(SECRETS, metadata["namespace"], metadata["name"])
             if found and not manifests.differs(SECRETS, found, wanted):
                 return False
             await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=MANAGER)
             return True
 
-        await self._write(_unspoken(wanted), act)
+        await self._write(_without_data(wanted), act)
 
-    async def _write(self, said: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
-        return await self.recorder.call("apply", {"cluster": self.cluster, "object": said}, act, effect=True)
+    async def _write(self, request: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
+        return await self.recorder.call(
+            "apply", {"cluster": self.cluster, "object": request}, act, effect=True
+        )
 
-    async def claim(self, resource: Resource, wanted: Manifest) -> str | None:
+    async def create_if_absent(self, resource: Resource, wanted: Manifest) -> str | None:
         """Make the object and return its uid. None if there is one, perhaps another's."""
         metadata = wanted["metadata"]
 
         async def act() -> str | None:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             try:
                 made = await kube.create(resource, metadata.get("namespace", ""), wanted, owner=MANAGER)
             except Conflict:
                 return None
             return made.uid
 
-        said = {"cluster": self.cluster, "object": wanted}
-        uid: str | None = await self.recorder.call("claim", said, act, effect=True)
+        request = {"cluster": self.cluster, "object": wanted}
+        uid: str | None = await self.recorder.call("claim", request, act, effect=True)
         return uid
 
     async def create(self, resource: Resource, wanted: Manifest) -> str:
         """Make one more object, whose name the API chooses. Returns the name."""
 
         async def act() -> str:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             return (await kube.create(resource, wanted["metadata"].get("namespace", ""), wanted)).name
 
-        said = {"cluster": self.cluster, "object": wanted}
-        return str(await self.recorder.call("create", said, act, effect=True))
+        request = {"cluster": self.cluster, "object": wanted}
+        return str(await self.recorder.call("create", request, act, effect=True))
 
     async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> bool:
         """A JSON merge patch, which is noted, so it must hold no secrets. False if the object is gone."""
 
         async def act() -> bool:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             try:
                 await kube.merge(resource, namespace, name, patch)
             except Missing:
                 return False
             return True
 
-        said = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
-        return bool(await self.recorder.call("merge", said, act, effect=True))
+        request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
+        return bool(await self.recorder.call("merge", request, act, effect=True))
 
-    async def labelled(self, resource: Resource, namespace: str, labels: Mapping[str, str]) -> list[str]:
+    async def names_labelled(
+        self, resource: Resource, namespace: str, labels: Mapping[str, str]
+    ) -> list[str]:
         """The names of the objects with these labels, as the API has them."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         selected = resource._replace(selector=selector, within=namespace)
 
         async def act() -> list[str]:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             names: list[str] = []
             page = await kube.page(selected, metadata_only=True)
             while True:
@@ -194,14 +198,14 @@ class TargetCluster:
                     return names
                 page = await kube.page(selected, more=page.more, metadata_only=True)
 
-        said = {"kind": resource.id, "namespace": namespace, "selector": selector}
-        return list(await self.recorder.call("list", said, act))
+        request = {"kind": resource.id, "namespace": namespace, "selector": selector}
+        return list(await self.recorder.call("list", request, act))
 
     async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
         """Delete the object. False if it was gone already."""
 
         async def act() -> bool:
-            kube = await self.reaching.api()
+            kube = await self.connection.api()
             return await kube.remove(resource, namespace, name)
 
         ref = self.ref(resource, namespace, name)
@@ -217,12 +221,12 @@ async def concurrently(*acts: Awaitable[object]) -> None:
         raise error
 
 
-def _noted(object: Object) -> dict[str, Any]:
+def _without_managed_fields(object: Object) -> dict[str, Any]:
     metadata = {name: value for name, value in object.metadata.items() if name != "managedFields"}
     return {**object.raw, "metadata": metadata}
 
 
-def _unspoken(secret: Mapping[str, Any]) -> dict[str, Any]:
+def _without_data(secret: Mapping[str, Any]) -> dict[str, Any]:
     """A Secret as it may be noted: by the names of what it holds."""
     kept = {name: value for name, value in secret.items() if name != "data"}
     return kept | {"keys": sorted(secret.get("data", {}))}

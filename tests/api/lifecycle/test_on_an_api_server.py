@@ -19,7 +19,7 @@ from workers.lifecycle import statuses
 from workers.lifecycle.operations import Flow, Operation, begin_patch, finish_patch, flow
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
-WORDS = statuses.words_for_kind("DNSRecord")
+DESCRIPTIONS = statuses.descriptions_for("DNSRecord")
 
 
 class Record:
@@ -105,12 +105,12 @@ def test_a_deleted_object_goes_when_we_let_go(control_plane: ControlPlane) -> No
 @rule("U-1", "U-2", "U-3", "S-1")
 def test_an_error_is_reported_and_then_taken_back(control_plane: ControlPlane) -> None:
     record = Record(control_plane)
-    error = statuses.failed(Operation.CREATE, WORDS.reconcile, Refused("no", codes=("A",)), 1, NOW)
+    error = statuses.failed(Operation.CREATE, DESCRIPTIONS.reconcile, Refused("no", codes=("A",)), 1, NOW)
     said = statuses.created_condition([], Flow.RECONCILE, False, NOW)
     after_error = record.patch({"status": error | {"conditions": said}}, "/status").status
     assert after_error == statuses.merge({"conditions": said}, error)
 
-    success = statuses.succeeded(Operation.CREATE, WORDS.reconcile, 1, NOW)
+    success = statuses.succeeded(Operation.CREATE, DESCRIPTIONS.reconcile, 1, NOW)
     after_success = record.patch({"status": success}, "/status").status
     assert after_success == statuses.merge(after_error, success)
     assert "lastError" not in after_success
@@ -119,7 +119,7 @@ def test_an_error_is_reported_and_then_taken_back(control_plane: ControlPlane) -
 @rule("U-2")
 def test_an_error_without_codes_has_no_field_for_them(control_plane: ControlPlane) -> None:
     record = Record(control_plane)
-    error = statuses.failed(Operation.CREATE, WORDS.reconcile, Refused("no"), 1, NOW)
+    error = statuses.failed(Operation.CREATE, DESCRIPTIONS.reconcile, Refused("no"), 1, NOW)
     assert "codes" not in record.patch({"status": error}, "/status").status["lastError"]
 
 

@@ -58,6 +58,7 @@ async def create_and_delete(create: Callable[[int], Awaitable[Delete]]) -> None:
     async def one(number: int) -> None:
         async with free:
             delete = await create(number)
+            # The deletion has to meet the run at every stage.
             await asyncio.sleep(chance.uniform(0, LATEST))
             with contextlib.suppress(WindowboxError):
                 await delete()

@@ -13,7 +13,7 @@ import pytest
 from bus import intents
 from bus.connection import WrongSequence
 from bus.messages import EventIntent, StatusIntent
-from patchers.status import Pace
+from patchers.status import RateLimiter
 from tests.api.patchers.conftest import EVENTS, Desk
 from tests.support.rules import rule
 from windowbox.errors import Missing, Superseded
@@ -205,7 +205,7 @@ async def test_a_report_that_the_api_refuses_makes_way_for_the_next(desk: Desk) 
 
 
 async def test_the_pace_lets_the_others_wait(desk: Desk) -> None:
-    pace = Pace(0.01)
+    pace = RateLimiter(0.01)
     waiting = [asyncio.create_task(pace.wait()) for _ in range(3)]
     done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert (len(done), len(pending)) == (1, 2)
@@ -214,7 +214,7 @@ async def test_the_pace_lets_the_others_wait(desk: Desk) -> None:
 
 
 async def test_without_a_limit_nobody_waits() -> None:
-    pace = Pace(0)
+    pace = RateLimiter(0)
     for _ in range(1000):
         await pace.wait()
 

@@ -42,8 +42,8 @@ async def roles(roles: RoleServer) -> RoleServer:
 
 async def until(bus: Bus, said: str, patience: float = LONG) -> None:
     async def look() -> bool:
-        trouble = await checks.trouble(bus, patience)
-        return said in trouble if said else not trouble
+        problem = await checks.problem(bus, patience)
+        return said in problem if said else not problem
 
     await eventually(look)
 
@@ -53,7 +53,7 @@ async def test_idle_and_stopped_patchers_are_told_apart(
     roles: RoleServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(roles.access("worker")) as bus:
-        assert "no patcher has come yet" in await checks.trouble(bus, LONG)
+        assert "no patcher has come yet" in await checks.problem(bus, LONG)
         async with connected(roles.access("patcher")) as other, running(Pool(other, PATCH, Patcher()).run()):
             await until(bus, "")
         await until(bus, "no patcher asks for work")
@@ -69,5 +69,5 @@ async def test_what_has_waited_for_too_long_is_told_with_its_pool(roles: RoleSer
     ):
         await until(bus, "")
         await Queue(bus, "bastion").wish(KEY, Wish(reason=Reason.EVENT))
-        assert await checks.trouble(bus, LONG) == ""
+        assert await checks.problem(bus, LONG) == ""
         await until(bus, "something in the queue of bastion has waited", patience=0.01)

@@ -23,7 +23,7 @@ PREFIX = "10.0.0.16/30"
 ROOM = 4
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
 
-ASKING = st.tuples(
+REQUESTS = st.tuples(
     st.just("take"),
     st.sampled_from(NAMES),
     st.fixed_dictionaries(
@@ -32,7 +32,7 @@ ASKING = st.tuples(
 )
 NOTHING: dict[str, object] = {}
 LEAVING = st.tuples(st.sampled_from(["release", "keep", "expire"]), st.sampled_from(NAMES), st.just(NOTHING))
-STEPS = st.lists(st.one_of(ASKING, LEAVING), min_size=5, max_size=40)
+STEPS = st.lists(st.one_of(REQUESTS, LEAVING), min_size=5, max_size=40)
 
 
 @dataclass

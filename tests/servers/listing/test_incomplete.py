@@ -97,6 +97,7 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
                 leaving = await announce(made, one, spec, deleting=True)
                 run = Run(one, leaving, None, Recorder(made))
                 deleting = asyncio.create_task(until_decided(lambda run=run: actuator.delete(run)))  # type: ignore[misc]
+                # The announcement has to meet the run at every stage.
                 await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
                 assert not deleting.done()
                 await announce(made, other, spec)
@@ -124,7 +125,8 @@ async def test_the_sharers_of_a_secret_are_only_told_of_listed_clusters(made: Bu
             one, other = (ObjectRef(cluster, BACKUP_BUCKETS.id, "", n) for n in ("one", "other"))
             leaving = await announce(made, one, spec, deleting=True)
             run = Run(one, leaving, None, Recorder(made))
-            asking = asyncio.create_task(until_decided(lambda run=run: sharers.of(run, secret)))  # type: ignore[misc]
+            asking = asyncio.create_task(until_decided(lambda run=run: sharers.others(run, secret)))  # type: ignore[misc]
+            # The announcement has to meet the run at every stage.
             await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
             assert not asking.done()
             await announce(made, other, spec)

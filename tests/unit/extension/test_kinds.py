@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from workers.extension.actuators import KINDS, WORDS
+from workers.extension.actuators import DESCRIPTIONS, KINDS
 from workers.lifecycle.kinds import Need
-from workers.lifecycle.statuses import Phrases
+from workers.lifecycle.statuses import OperationTexts
 
 
 @pytest.mark.parametrize(
@@ -28,18 +28,18 @@ def test_kinds(type_: str, classes: set[str], shoot: Need) -> None:
 
 @rule("U-1", "F-6")
 def test_words() -> None:
-    assert WORDS.reconcile == Phrases(
+    assert DESCRIPTIONS.reconcile == OperationTexts(
         "Reconciling the Extension", "Successfully reconciled Extension", "Error reconciling Extension"
     )
-    assert WORDS.delete == Phrases(
+    assert DESCRIPTIONS.delete == OperationTexts(
         "Deleting the Extension", "Successfully deleted the Extension", "Error deleting the Extension"
     )
-    assert WORDS.migrate == Phrases(
+    assert DESCRIPTIONS.migrate == OperationTexts(
         "Migrate Extension resource.",
         "Successfully migrated Extension resource",
         "Error migrating Extension resource",
     )
-    assert WORDS.restore == Phrases(
+    assert DESCRIPTIONS.restore == OperationTexts(
         "Restoring Extension resource",
         "Successfully restored Extension resource",
         "Unable to restore Extension resource",

@@ -161,4 +161,4 @@ CONFIGURATION = ("ERR_CONFIGURATION_PROBLEM",)
     ],
 )
 def test_why_it_does_not_go(found: Object, why: tuple[str, tuple[str, ...]]) -> None:
-    assert managedresources.hindrance(found) == why
+    assert managedresources.deletion_problem(found) == why

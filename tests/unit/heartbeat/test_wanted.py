@@ -71,9 +71,11 @@ def test_the_time_that_remains(found: Object, seconds: float) -> None:
 def test_watchers_are_well_if_they_have_shown_the_last_renewal(
     seen: Object | None, live: Object | None, said: str
 ) -> None:
-    assert wanted.behind(seen, live) == said
+    assert wanted.stale(seen, live) == said
 
 
 def test_a_renewal_alone_is_no_reason_for_a_look() -> None:
-    assert not wanted.touched(lease("2026-09-01T10:15:00.000000Z"), lease("2026-09-01T10:15:30.000000Z"))
-    assert wanted.touched(lease("2026-09-01T10:15:00.000000Z"), lease(None, holderIdentity="other"))
+    assert not wanted.changed_by_others(
+        lease("2026-09-01T10:15:00.000000Z"), lease("2026-09-01T10:15:30.000000Z")
+    )
+    assert wanted.changed_by_others(lease("2026-09-01T10:15:00.000000Z"), lease(None, holderIdentity="other"))

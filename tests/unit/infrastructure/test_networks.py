@@ -114,7 +114,7 @@ NEW, OLD = Object({}), Object({"status": {"networking": {"nodes": [V4]}}})
     ],
 )
 def test_whose_a_namespace_is(namespace: Object, infrastructure: Object, ours: bool) -> None:
-    assert wanted.ours(namespace, infrastructure) is ours
+    assert wanted.is_ours(namespace, infrastructure) is ours
 
 
 def test_the_secret_defaults_to_the_infrastructure_namespace() -> None:

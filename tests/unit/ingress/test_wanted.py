@@ -108,7 +108,7 @@ def test_a_name_does_not_lead_to_itself() -> None:
 
 def test_who_wants_a_record_acted_upon_says_so_and_when() -> None:
     [record] = wanted.records(ingress(HOST, at=[{"ip": "10.0.0.1"}]))
-    asked = wanted.asking(record, datetime(2026, 9, 1, 10, 0, 0, 250000, tzinfo=UTC))
+    asked = wanted.with_request(record, datetime(2026, 9, 1, 10, 0, 0, 250000, tzinfo=UTC))
     assert asked["metadata"]["annotations"] == {
         "confirmation.gardener.cloud/deletion": "true",
         "gardener.cloud/operation": "reconcile",

@@ -118,7 +118,7 @@ def test_a_migration_ends_with_all_finalizers_and_the_annotation_off_without_loc
 @rule("N-1", "N-2")
 def test_an_infrastructure_keeps_the_finalizers_of_others_when_it_migrates() -> None:
     obj = record("migrate", finalizers=("other/one", FINALIZER))
-    assert finish_patch(obj, FINALIZER, Flow.MIGRATE, strips=False) == {
+    assert finish_patch(obj, FINALIZER, Flow.MIGRATE, strips_all_finalizers=False) == {
         "metadata": {
             "uid": "5b0c7e52",
             "resourceVersion": "77",
@@ -127,7 +127,7 @@ def test_an_infrastructure_keeps_the_finalizers_of_others_when_it_migrates() -> 
         }
     }
     alone = record(finalizers=("other/one",))
-    assert finish_patch(alone, FINALIZER, Flow.MIGRATE, strips=False) is None
+    assert finish_patch(alone, FINALIZER, Flow.MIGRATE, strips_all_finalizers=False) is None
 
 
 @pytest.mark.parametrize(

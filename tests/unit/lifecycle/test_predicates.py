@@ -8,8 +8,8 @@ from tests.support.lifecycleobjects import record
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from workers.lifecycle.predicates import (
+    EventType,
     Scope,
-    Seen,
     classes_for,
     needs_old,
     overdue,
@@ -22,7 +22,7 @@ LOCAL = frozenset({"local"})
 OURS = Scope(LOCAL, frozenset({"shoot"}))
 IGNORING = Scope(LOCAL, frozenset({"shoot"}), ignore_operation_annotation=True)
 DONE = "Create/Succeeded"
-ADDED, LISTED, MODIFIED, DELETED = Seen
+ADDED, LISTED, MODIFIED, DELETED = EventType
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ ADDED, LISTED, MODIFIED, DELETED = Seen
     ],
 )
 def test_what_starts_a_run(
-    seen: Seen, old: Object | None, new: Object, default: bool, ignoring: bool
+    seen: EventType, old: Object | None, new: Object, default: bool, ignoring: bool
 ) -> None:
     assert triggers(seen, old, new, OURS) is default
     assert triggers(seen, old, new, IGNORING) is ignoring
@@ -143,7 +143,9 @@ def test_an_object_seen_for_the_first_time_or_again_after_a_gap(obj: Object, wan
         pytest.param(ADDED, record(deleting=True), False, id="T-3-new"),
     ],
 )
-def test_the_predecessor_is_asked_for_only_where_it_matters(seen: Seen, new: Object, needed: bool) -> None:
+def test_the_predecessor_is_asked_for_only_where_it_matters(
+    seen: EventType, new: Object, needed: bool
+) -> None:
     assert needs_old(seen, new, OURS) is needed
 
 
@@ -159,9 +161,9 @@ _records = st.builds(record, _annotations, _lasts, deleting=st.booleans(), gener
 
 
 @rule("T-3", "T-5")
-@given(st.sampled_from(Seen), _records, _records, st.sampled_from([OURS, IGNORING]))
+@given(st.sampled_from(EventType), _records, _records, st.sampled_from([OURS, IGNORING]))
 def test_a_predecessor_that_was_not_asked_for_changes_nothing(
-    seen: Seen, old: Object, new: Object, scope: Scope
+    seen: EventType, old: Object, new: Object, scope: Scope
 ) -> None:
     if not needs_old(seen, new, scope):
         assert triggers(seen, old, new, scope) == triggers(seen, None, new, scope)

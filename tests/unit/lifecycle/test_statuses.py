@@ -14,11 +14,11 @@ from windowbox.errors import Conflict, Malformed, Refused, Unreachable
 from windowbox.models.dnsrecord import DNSRecordStatus
 from workers.lifecycle import statuses
 from workers.lifecycle.operations import Flow, Operation
-from workers.lifecycle.statuses import Condition, Phrases
+from workers.lifecycle.statuses import Condition, OperationTexts
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, 999999, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)
-RECONCILING = statuses.words_for_kind("DNSRecord").reconcile
+RECONCILING = statuses.descriptions_for("DNSRecord").reconcile
 
 
 @rule("U-1", "V-6")
@@ -73,7 +73,7 @@ def test_failure_tells_the_same_in_both_places() -> None:
     ids=["ascii", "capital", "two-bytes", "two-letters"],
 )
 def test_only_a_first_letter_of_one_byte_is_made_a_capital(headline: str, begins: str) -> None:
-    phrases = Phrases("", "", headline)
+    phrases = OperationTexts("", "", headline)
     found = statuses.failed(Operation.CREATE, phrases, Refused("no"), 1, NOW)
     assert found["lastError"]["description"] == f"{begins}: no"
 
@@ -155,8 +155,8 @@ def test_errors_without_words_and_errors_of_several_are_told() -> None:
     ],
 )
 def test_words(kind: str, flow: Flow, processing: str, success: str, error: str) -> None:
-    found = statuses.words_for_kind(kind).of(flow)
-    assert found == Phrases(processing + kind, success + kind, error + kind)
+    found = statuses.descriptions_for(kind).of(flow)
+    assert found == OperationTexts(processing + kind, success + kind, error + kind)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_words(kind: str, flow: Flow, processing: str, success: str, error: str)
     ],
 )
 def test_the_time_reported_is_not_before_the_client_asked(asked: str | None, reported: str) -> None:
-    moment = statuses.moment(record(timestamp=asked), NOW)
+    moment = statuses.report_time(record(timestamp=asked), NOW)
     success = statuses.succeeded(Operation.CREATE, RECONCILING, 1, moment)
     assert success["lastOperation"]["lastUpdateTime"] == reported
 

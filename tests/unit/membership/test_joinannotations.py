@@ -55,7 +55,7 @@ def member(secret: str = "kubeconfig", key: str = "kubeconfig", machines: str = 
     ],
 )
 def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
-    assert joinannotations.asked(found, "usual") == asked
+    assert joinannotations.requested_member(found, "usual") == asked
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
     ],
 )
 def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) -> None:
-    asked = joinannotations.asked(found, "usual")
+    asked = joinannotations.requested_member(found, "usual")
     assert isinstance(asked, Unusable)
     assert why in asked.why
     assert len(asked.why) < 200

@@ -1,4 +1,4 @@
-"""What one run gets to see when it is simulated back."""
+"""What one run gets to see when it is played back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Missing, TransientError, Unreachable, WindowboxError
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.owned.targets import concurrently
-from workers.recorder import described
+from workers.recorder import error_record
 from workers.recorder_live import LiveRecorder
 from workers.replay import ReplayRecorder, Unanswered, Unforeseen
 
@@ -34,8 +34,8 @@ def playing(*calls: Call) -> ReplayRecorder:
 
 
 async def raised(error: BaseException) -> Exception:
-    """What a door raises when simulated back, at which `error` was raised."""
-    noted = Call.model_validate_json(Call(door="dns", request={}, error=described(error)).encoded())
+    """What a door raises when played back, at which `error` was raised."""
+    noted = Call.model_validate_json(Call(door="dns", request={}, error=error_record(error)).encoded())
     with pytest.raises(Exception) as caught:
         await playing(noted).call("dns", {}, nothing)
     return caught.value
@@ -143,7 +143,7 @@ async def test_a_secret_is_not_played_back_but_its_absence_is() -> None:
     ref = ObjectRef("runtime", "secrets", "demo", "key")
     there = playing(Call(door="secret", request=asked, answer="«secret demo/key»"))
     assert await there.secret(ref, lambda data: data) is None
-    away = playing(Call(door="secret", request=asked, error=described(Missing("no Secret"))))
+    away = playing(Call(door="secret", request=asked, error=error_record(Missing("no Secret"))))
     with pytest.raises(Missing):
         await away.secret(ref, lambda data: data)
 

@@ -1,0 +1,38 @@
+"""When an object is reconciled again after a run that did not succeed."""
+
+from __future__ import annotations
+
+from bus.messages import Reason, Wish
+from bus.pool import RequeueAfter
+from windowbox.errors import Forbidden, TransientError, WindowboxError
+from workers.lifecycle import statuses
+
+_FIRST_RETRY_OF_MALFORMED = 30.0
+_LONGEST = 1000.0
+
+
+def retry(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
+    return RequeueAfter(Wish(reason=Reason.RETRY, attempt=wish.attempt + 1), delay(wish, error, jitter))
+
+
+def insist(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
+    """Retry even if the object looks as if nothing were left to do: the run may have been cut off."""
+    again = Wish(reason=Reason.RETRY, attempt=wish.attempt + 1, insist=True)
+    return RequeueAfter(again, delay(wish, error, jitter))
+
+
+def same_wish(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
+    """Once more for the same reason: a check of drift does not become what a client has asked for."""
+    again = wish.model_copy(update={"attempt": wish.attempt + 1, "insist": False})
+    return RequeueAfter(again, delay(wish, error, jitter))
+
+
+def delay(wish: Wish, error: WindowboxError, jitter: float) -> float:
+    """Seconds of back-off."""
+    backoff = statuses.retry_delay(wish.attempt, jitter)
+    if isinstance(error, TransientError):
+        return error.retry_after if error.retry_after is not None else backoff
+    if isinstance(error, Forbidden):
+        return backoff  # after a series of failures, an API server that comes back may say so once
+    # What a person has to correct is not corrected in milliseconds.
+    return min(_LONGEST, max(backoff, _FIRST_RETRY_OF_MALFORMED * 2.0 ** min(wish.attempt, 6)))
