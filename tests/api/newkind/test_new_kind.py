@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support import servers
 from tests.support.commandline import ROOT, CommandLine
@@ -73,8 +74,6 @@ def test_the_diff_is_a_package_a_model_and_a_row() -> None:
         pytest.param("docs/kinds.md", "| `Pond` | `local` | `pond` | its frogs, in a ConfigMap |", id="page"),
         pytest.param("docs/settings.md", "configmaps, ", id="watched-owned-kind"),
         pytest.param("docs/settings.md", "ponds.extensions.gardener.cloud", id="watched-kind"),
-        pytest.param("deploy/rbac.yaml", "- ponds/status", id="rights-of-the-patcher"),
-        pytest.param("deploy/rbac.yaml", "- configmaps", id="rights-to-owned-objects"),
         pytest.param("deploy/nats/roles.conf", '"trigger.pond.>"', id="wishes"),
         pytest.param("deploy/nats/roles.conf", "CONSUMER.CREATE.OBJECTS.route-pond", id="routing"),
         pytest.param("deploy/crds/ponds.yaml", "kind: Pond", id="definition"),
@@ -82,6 +81,29 @@ def test_the_diff_is_a_package_a_model_and_a_row() -> None:
 )
 def test_what_is_generated_knows_it(windowbox: CommandLine, file: str, said: str) -> None:
     assert said in (windowbox.cwd / file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("role", "resource", "verbs"),
+    [
+        ("watcher", "ponds", {"list", "watch"}),
+        ("watcher", "configmaps", {"list", "watch"}),
+        ("worker", "ponds", {"get", "patch"}),
+        ("worker", "configmaps", {"get", "create", "patch", "delete"}),
+        ("patcher", "ponds/status", {"patch"}),
+        ("patcher", "configmaps", set()),
+        ("provider", "configmaps", set()),
+    ],
+)
+def test_each_role_has_its_rights(windowbox: CommandLine, role: str, resource: str, verbs: set[str]) -> None:
+    found = yaml.safe_load_all((windowbox.cwd / "deploy" / "rbac.yaml").read_text())
+    rules = [
+        rule
+        for one in found
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", f"system:windowbox:{role}")
+        for rule in one["rules"]
+    ]
+    assert {verb for rule in rules if resource in rule["resources"] for verb in rule["verbs"]} == verbs
 
 
 async def test_a_sandbox_serves_it(windowbox: CommandLine) -> None:
