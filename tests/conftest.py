@@ -63,13 +63,9 @@ def nats(tmp_path: Path) -> Iterator[NatsServer]:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server with our kinds and rights, controllers and an audit log: use a namespace of your own.
-
-    All tests of a worker share it, so remove what the tests of others would serve.
-    """
-    _need("etcd", "kube-apiserver", "kube-controller-manager")
-    folder = tmp_path_factory.mktemp("control-plane")
-    with servers.control_plane(folder, controllers=True, audit=True) as plane:
+    """etcd and an API server with our kinds and rights, shared by all tests: use a namespace of your own."""
+    _need("etcd", "kube-apiserver")
+    with servers.control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
 
 

@@ -10,12 +10,16 @@ from tests.support import servers
 from tests.support.servers import ControlPlane
 
 
-@pytest.fixture(scope="session")
-def plane(control_plane: ControlPlane) -> ControlPlane:
-    """The API server that all tests share, where windowbox serves it: use a Shoot of your own."""
-    if reason := servers.missing("nats-server"):
+@pytest.fixture(scope="package")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """For kinds that make objects, with controllers and an audit log: use a Shoot of your own.
+
+    Tests of load balancers have `control_plane`: they look at all Services and nodes, and these leave some.
+    """
+    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
         pytest.skip(reason)
-    return control_plane
+    with servers.control_plane(tmp_path_factory.mktemp("plane"), controllers=True, audit=True) as made:
+        yield made
 
 
 @pytest.fixture(scope="package")
