@@ -69,7 +69,8 @@ async def edge(made: Process) -> None:
     settings = made.settings.loadbalancer
     if not settings.ranges:
         raise Malformed("the edge needs loadbalancer.ranges: set it as for `windowbox work`")
-    store, states = AddressStore(made.bus, settings.ranges), States(Bucket(made.bus, streams.EDGES))
+    store = AddressStore(made.bus, settings.ranges, settings.quota)
+    states = States(Bucket(made.bus, streams.EDGES))
     made.tasks |= {"addresses": store.run, "edge states": states.bucket.run}
     await _add_edge(made, store, states)
 

@@ -55,6 +55,9 @@ class LoadBalancerSettings(BaseModel):
     grace: float = Field(
         300.0, ge=0, description="Seconds an address is kept for a Service that is no LoadBalancer for now."
     )
+    quota: int | None = Field(
+        None, ge=1, description="Addresses of each family that Services of one cluster get at most."
+    )
     attachment: Literal["process", "docker-host", "docker-routed", "docker-per-service"] = Field(
         "process", description="Where Envoy runs, and how its addresses arrive."
     )

@@ -87,3 +87,5 @@ class LoadBalancer:
     listeners: tuple[Listener, ...]
     digest: str = field(default="", compare=False)
     """Of what the Service asks for: see `listeners.digest`."""
+    addresses: tuple[str, ...] = ()
+    """Those that are allocated to the Service, with or without listeners."""

@@ -24,6 +24,7 @@ from workers.edge.nodehealth import NodeHealth
 from workers.edge.reporter import NodeReport, StateReporter
 from workers.edge.retries import pause_after, until_reached
 from workers.edge.routes import Machines
+from workers.edge.testimony import Testimony
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 
@@ -103,7 +104,7 @@ class EdgeController:
         with contextlib.ExitStack() as stack:
             stack.callback(parts.registry.on_change(self._changed.set))
             stack.callback(parts.store.on_change(self._changed.set))
-            stack.callback(states.on_change(self.reporter.on_state))
+            stack.callback(parts.states.on_state(self.reporter.on_state))
             stack.callback(states.on_regress(self.reporter.observe_all_again))
             yield
 
@@ -116,6 +117,8 @@ class EdgeController:
         for name, task in {**self._desired.tasks, "machines": self._machines.run}.items():
             self._group.create_task(task(), name=f"edge: {name}")
         await until_reached(self.edges.resume)
+        testimony = Testimony(self._parts.states, self.reporter, await until_reached(self.edges.owners))
+        self._group.create_task(testimony.run(), name="edge: testimony")
         await self._synced()
         failures = 0
         while True:

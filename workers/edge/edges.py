@@ -8,9 +8,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from windowbox.clients.envoy import resources
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.docker import boxes
 from windowbox.clients.envoy.edge import Edge
+from windowbox.clients.envoy.resources import Owner
 from windowbox.errors import WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
@@ -65,6 +67,12 @@ class Edges:
         """Have what was served before served again, should its Envoy have died while nobody owned it."""
         if not self._isolated and await self._attachment.kept(_SHARED):
             self._keep(_SHARED, ())
+
+    async def owners(self) -> list[Owner]:
+        """Whose the addresses are that Envoys serve, or served last, by their files."""
+        names = {_SHARED, *await self._attachment.names()}
+        kept = [resources.parsed(await self._attachment.kept(name)) for name in sorted(names)]
+        return [owner for one in kept for owner in one.owners]
 
     async def write(self, load_balancers: LoadBalancers) -> list[tuple[Edge, list[LoadBalancer]]]:
         """Have all of it carried, and nothing else. Returns who carries what."""

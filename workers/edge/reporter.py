@@ -97,9 +97,8 @@ class StateReporter:
         self._observed.clear()
         self._changed()
 
-    def on_state(self, key: str, state: bytes | None) -> None:
+    def on_state(self, ref: ObjectRef, state: bytes | None) -> None:
         """See that the bucket holds the states that were reported last and no others, whoever wrote it."""
-        ref = subjects.ref(key)
         reported = self._reported.get(ref)
         outdated = state and reported and not EdgeState.model_validate_json(state).same(reported)
         if outdated or (ref in self.served) != bool(state):
@@ -156,4 +155,5 @@ def _state(applied: Applied, nodes: NodeReport) -> EdgeState:
         backends=tuple(names),
         lacking="" if names or not balancer.listeners else nodes.no_backends(cluster),
         refused_nodes=nodes.refused(cluster)[:_MOST_NODES],
+        addresses=balancer.addresses,
     )

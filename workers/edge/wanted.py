@@ -35,6 +35,7 @@ def load_balancer(
         demand.uid,
         tuple(_with_endpoints(one, *by_place[one.place], pods) for one in asked),
         listeners.digest(demand.uid, asked),
+        tuple(addresses[of] for of in sorted(addresses)),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bus import leases, subjects
 from bus.buckets import Bucket
 from bus.messages import Message
@@ -9,6 +11,9 @@ from windowbox.models.refs import ObjectRef
 
 POOL = "loadbalancer"
 """The pool whose runs read the states."""
+
+
+_TESTIFIED = "testified"
 
 
 class EdgeState(Message):
@@ -27,6 +32,8 @@ class EdgeState(Message):
     """Why there are no nodes, in plain words."""
     refused_nodes: tuple[str, ...] = ()
     """Nodes with an address that is refused, and why: `node m1: …`."""
+    addresses: tuple[str, ...] = ()
+    """Those that are served for it."""
 
     def same(self, other: EdgeState | None) -> bool:
         """Whether both say the same, whenever."""
@@ -56,6 +63,24 @@ class States:
         entry = self.bucket.entries.get(subjects.key(ref))
         return EdgeState.model_validate_json(entry.value) if entry and entry.value else None
 
+    async def testify(self) -> None:
+        """Say that the states of all Services are here whose addresses an edge knows."""
+        leases.check()
+        await self.bucket.put(_TESTIFIED, b"{}", None)
+
+    def testified(self) -> bool:
+        """Whether that was said, and not forgotten since."""
+        return self.bucket.complete.is_set() and _TESTIFIED in self._values()
+
+    def _values(self) -> dict[str, bytes]:
+        return {key: entry.value for key, entry in self.bucket.entries.items() if entry.value}
+
     def known(self) -> set[ObjectRef]:
         """Whose states there are, as far as this process has heard."""
-        return {subjects.ref(key) for key, entry in self.bucket.entries.items() if entry.value}
+        return {subjects.ref(key) for key in self._values() if key != _TESTIFIED}
+
+    def on_state(self, act: Callable[[ObjectRef, bytes | None], None]) -> Callable[[], None]:
+        """Call `act` with each state that is another than before. Returns what ends that."""
+        return self.bucket.on_change(
+            lambda key, value: act(subjects.ref(key), value) if key != _TESTIFIED else None
+        )

@@ -38,12 +38,12 @@ def enabled(common: Common) -> bool:
 async def assembled(common: Common, row: Served) -> BalancerParts:
     bus, clusters, settings, work = common.bus, common.clusters, common.loadbalancer, common.work
     queue = Queue(bus, row.pool)
-    store = AddressStore(bus, settings.ranges)
+    store = AddressStore(bus, settings.ranges, settings.quota)
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
     handler = ReconcilingHandler(bus, clusters, runs, store.complete.wait)
-    upkeep = AddressUpkeep(bus, clusters, common.registry, store, settings, queue)
+    upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)
 
     async def measure() -> None:
         for usage in store.usage():

@@ -12,8 +12,9 @@ from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.ipam import allocator
+from workers.loadbalancer.ipam.adopting import Claim
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer
-from workers.loadbalancer.ipam.store import AddressStore, Claim
+from workers.loadbalancer.ipam.store import AddressStore
 
 V4: tuple[Family, ...] = ("IPv4",)
 BOTH: tuple[Family, ...] = ("IPv4", "IPv6")
@@ -28,9 +29,9 @@ def range_of(*prefixes: str, clusters: tuple[str, ...] = ("*",)) -> Range:
 
 
 @contextlib.asynccontextmanager
-async def opened(bus: Bus, *ranges: Range) -> AsyncIterator[AddressStore]:
+async def opened(bus: Bus, *ranges: Range, quota: int | None = None) -> AsyncIterator[AddressStore]:
     """A book as a process has it, whether or not it may be relied on."""
-    store = AddressStore(bus, ranges)
+    store = AddressStore(bus, ranges, quota)
     async with running(store.run()):
         await soon(store.complete.wait())
         yield store
@@ -49,7 +50,9 @@ async def allocate(
 ) -> Answer:
     """Ask for a Service whose uid is its name, unless told otherwise."""
     asked = {"uid": name, "ports": ["80/TCP"], **asked}
-    asked |= {field: tuple(asked[field]) for field in ("ports", "requested", "adopt") if field in asked}
+    asked |= {
+        field: tuple(asked[field]) for field in ("ports", "requested", "adopt", "shown") if field in asked
+    }
     request = AddressRequest(service(name, cluster), families=tuple(families), **asked)
     return await soon(allocator.allocate(store, request))
 
@@ -72,6 +75,6 @@ async def everybody(store: AddressStore) -> dict[str, list[str]]:
     return {address: sorted(names) for address, names in sorted(found.items())}
 
 
-def claims(status: Iterable[tuple[str, Iterable[str]]]) -> list[Claim]:
-    """What Services have, by their status."""
-    return [Claim(service(name), name, tuple(addresses), ("80/TCP",)) for name, addresses in status]
+def claims(served: Iterable[tuple[str, Iterable[str]]]) -> list[Claim]:
+    """What Services have, by what an edge says."""
+    return [Claim(service(name), name, tuple(addresses), ("80/TCP",)) for name, addresses in served]

@@ -20,7 +20,11 @@ def test_an_address_is_claimed_with_its_ports() -> None:
     found = claim(RUNTIME, service(ports=[without_node_port], annotations=word, status=SHOWN), DIRECT)
     assert found is not None
     assert found.ref == ObjectRef(RUNTIME, SERVICES.id, "default", "web")
-    assert (found.addresses, found.ports, found.share) == (("10.0.0.20",), ("80/TCP",), "word")
+    assert (found.addresses, found.ports, found.share) == ((), ("80/TCP",), "word")
+    assert (found.shown, found.families) == (("10.0.0.20",), ("IPv4",))
+    known = claim(RUNTIME, service(status=SHOWN), DIRECT, ("10.0.0.20",))
+    assert known is not None
+    assert (known.addresses, known.shown) == (("10.0.0.20",), ())
 
 
 @pytest.mark.parametrize(

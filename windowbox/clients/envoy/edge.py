@@ -300,7 +300,7 @@ class Edge:
 
     def _is_new(self, steps: Sequence[Mapping[str, bytes]]) -> bool:
         """Whether there are endpoints that have not been asked yet."""
-        return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS} for step in steps)
+        return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS, bootstrap.OWNERS} for step in steps)
 
     async def _calm_down(self) -> None:
         """Of many, Envoy asks each but seldom. Who missed the first question must not wait so long."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import orjson
 
@@ -24,6 +25,16 @@ _HEAD = b'{"version_info":"'
 _DIGEST = 16
 
 
+class Owner(NamedTuple):
+    """A Service, and its addresses."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    addresses: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Configuration:
     """What an Envoy is to serve: each resource as it stands in a file, by the name of its listener."""
@@ -34,6 +45,7 @@ class Configuration:
     """Of clusters that read theirs from a file of their own."""
     interval: int
     """Milliseconds between two checks of an endpoint, at least."""
+    owners: tuple[Owner, ...] = ()
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -43,6 +55,7 @@ class Configuration:
             **{bootstrap.endpoints_file(name): _file([e]) for name, e in self.endpoints.items()},
             bootstrap.CLUSTERS: _file(self.clusters.values()),
             bootstrap.LISTENERS: _file(self.listeners.values()),
+            bootstrap.OWNERS: _file(rendering.dumped(owner._asdict()) for owner in self.owners),
         }
 
     @property
@@ -55,7 +68,7 @@ NOTHING = Configuration({}, {}, {}, _INTERVALS[0])
 
 
 def configuration(
-    load_balancers: Iterable[LoadBalancer], *, folder: str, eds: Collection[str] = ()
+    load_balancers: Collection[LoadBalancer], *, folder: str, eds: Collection[str] = ()
 ) -> Configuration:
     """What serves these load balancers. `eds` names the listeners whose endpoints get a file of their own.
 
@@ -63,11 +76,17 @@ def configuration(
     ends its flows. Each such file costs Envoy an inotify instance, of which a host has few.
     """
     wanted = sorted((one for lb in load_balancers for one in lb.listeners), key=lambda one: one.name)
+    owners = (
+        Owner(lb.ref.cluster, lb.ref.namespace, lb.ref.name, lb.uid, lb.addresses)
+        for lb in load_balancers
+        if lb.addresses
+    )
     return Configuration(
         listeners={one.name: rendering.listener(one) for one in wanted},
         clusters={one.name: rendering.cluster(one, folder if one.name in eds else None) for one in wanted},
         endpoints={one.name: rendering.endpoints(one) for one in wanted if one.name in eds},
         interval=check_interval(sum(len(one.endpoints) for one in wanted if one.check)),
+        owners=tuple(sorted(owners)),
     )
 
 
@@ -83,6 +102,10 @@ def parsed(files: Mapping[str, bytes]) -> Configuration:
         clusters={one["name"]: rendering.dumped(one) for one in clusters},
         endpoints={name: rendering.dumped(one) for name, one in endpoints.items()},
         interval=interval or _INTERVALS[0],
+        owners=tuple(
+            Owner(**{**one, "addresses": tuple(one["addresses"])})
+            for one in _resources(files, bootstrap.OWNERS)
+        ),
     )
 
 
@@ -132,7 +155,8 @@ def file_names(clusters: bytes | None) -> list[str]:
     """The files that belong to this file of clusters, itself among them."""
     files = {bootstrap.CLUSTERS: clusters} if clusters else {}
     apart = [one["name"] for one in _resources(files, bootstrap.CLUSTERS) if one["type"] == "EDS"]
-    return [bootstrap.RUNTIME, *map(bootstrap.endpoints_file, apart), bootstrap.CLUSTERS, bootstrap.LISTENERS]
+    apart = [bootstrap.endpoints_file(name) for name in apart]
+    return [bootstrap.RUNTIME, *apart, bootstrap.CLUSTERS, bootstrap.LISTENERS, bootstrap.OWNERS]
 
 
 def version(file: bytes) -> str:

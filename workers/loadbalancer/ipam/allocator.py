@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator
 
@@ -98,9 +99,8 @@ class Allocation:
 
     def _best(self, mine: dict[str, Holder]) -> str:
         """Of several, which a crash may have left: the one that its status shows, else the older."""
-        return min(
-            mine, key=lambda address: (address not in self._request.adopt, mine[address].since, address)
-        )
+        shown = {*self._request.adopt, *self._request.shown}
+        return min(mine, key=lambda address: (address not in shown, mine[address].since, address))
 
     async def _stay(self, wanted: Family, address: str) -> bool:
         """Keep an address. False if it cannot be kept, and there is nothing against another."""
@@ -148,6 +148,8 @@ class Allocation:
         if other := conflict(holder, held.others(self._request.ref)):
             self._troubles.append(results.address_conflict(address, self._request, holder, other))
             self._wait_for(address)
+        elif not held.holders and self._exceeds_quota(wanted):
+            return
         elif not held.holders and not self._room(wanted):
             await self._wait(wanted)
         elif not await self._join(wanted, address):
@@ -164,8 +166,10 @@ class Allocation:
             await self._look(address)
             if await self._join(wanted, address):
                 return
+        if self._exceeds_quota(wanted):
+            return
         if self._room(wanted):
-            for address in self._free(wanted):
+            for address in itertools.chain(self._shown(wanted), self._free(wanted)):
                 if await self._join(wanted, address):
                     return
         await self._wait(wanted)
@@ -186,9 +190,23 @@ class Allocation:
             if not self._index.held(address).holders:
                 yield address
 
+    def _shown(self, wanted: Family) -> list[str]:
+        """What its status shows, though nothing else does: it is preferred among those that are free."""
+        fitting = (a for a in self._request.shown if family(a) == wanted)
+        gives = (a for a in fitting if self._index.gives(self._request.ref.cluster, a))
+        return [address for address in gives if not self._index.held(address).holders]
+
+    def _exceeds_quota(self, wanted: Family) -> bool:
+        """Whether its cluster has as many as it may have. It waits in no line: nobody else is held up."""
+        if self._index.below_quota(self._request.ref.cluster, wanted):
+            return False
+        assert self._index.quota is not None
+        self._troubles.append(results.quota_exceeded(wanted, self._index.quota))
+        return True
+
     def _room(self, wanted: Family) -> bool:
         """Whether there is more free than those want who have waited longer."""
-        return self._index.free(self._request.ref.cluster, wanted) > self._ahead(wanted)
+        return self._index.room(self._request.ref, wanted, self._since())
 
     def _ahead(self, wanted: Family) -> int:
         return self._index.ahead(self._request.ref, wanted, self._since())

@@ -36,8 +36,9 @@ class Usage(NamedTuple):
 class AddressIndex:
     """Who holds and who waits, as the bucket told last."""
 
-    def __init__(self, all_ranges: Sequence[Range]) -> None:
+    def __init__(self, all_ranges: Sequence[Range], quota: int | None = None) -> None:
         self._ranges = tuple(all_ranges)
+        self._quota = quota
         self._held: dict[str, Held] = {}
         self._of: dict[ObjectRef, set[str]] = defaultdict(set)
         self._used: dict[RangeKey, set[str]] = defaultdict(set)
@@ -95,6 +96,21 @@ class AddressIndex:
         """How many have waited longer for an address that `ref` could have too."""
         key = self._range_key(ref.cluster, of)
         return sum(1 for other in self._line(key) if other[1] != ref and other < (since, ref)) if key else 0
+
+    def room(self, ref: ObjectRef, of: Family, since: float) -> bool:
+        """Whether more is free than those want who have waited longer than `ref`."""
+        return self.free(ref.cluster, of) > self.ahead(ref, of, since)
+
+    def below_quota(self, cluster: str, of: Family) -> bool:
+        """Whether Services of this cluster may get one more address."""
+        if self._quota is None:
+            return True
+        theirs = {a for a, holder in self.holders() if holder.cluster == cluster and family(a) == of}
+        return len(theirs) < self._quota
+
+    @property
+    def quota(self) -> int | None:
+        return self._quota
 
     def servable(self, freed: Sequence[str] = (), besides: ObjectRef | None = None) -> list[ObjectRef]:
         """Those who wait in vain: there is an address for them.

@@ -14,6 +14,9 @@ _SHARE = "loadbalancer.windowbox/share"
 _FIXED = "annotation loadbalancer.windowbox/address (or spec.loadBalancerIP)"
 
 
+REBUILDING = "AddressBookIncomplete"
+
+
 @dataclass(frozen=True)
 class AddressRequest:
     """A Service that asks for addresses."""
@@ -28,7 +31,9 @@ class AddressRequest:
     ports: tuple[str, ...] = ()
     """`80/TCP` and so on."""
     adopt: tuple[str, ...] = ()
-    """What its own status shows: it has them, whatever the book has forgotten."""
+    """What we have reported that it has: it has them, whatever the book has forgotten."""
+    shown: tuple[str, ...] = ()
+    """What only its own status shows."""
     version: str = ""
     """The Service's resource version that bore our finalizer."""
 
@@ -108,9 +113,17 @@ def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
     )
 
 
+def quota_exceeded(family: Family, quota: int) -> Rejected:
+    return Rejected(
+        "AddressQuotaExceeded",
+        f"Services of this cluster have {quota} {family} addresses, the most that a cluster may have: delete "
+        "a Service that is no longer needed, or raise loadbalancer.quota in windowbox's settings",
+    )
+
+
 def rebuilding(since: float) -> Queued:
     return Queued(
-        "AddressBookIncomplete",
+        REBUILDING,
         "the address book is being rebuilt: a new address is given as soon as all that are in use are known",
         since,
         1,

@@ -16,23 +16,14 @@ from windowbox.errors import Conflict, Unreachable
 from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.ipam import entries
+from workers.loadbalancer.ipam import adopting, entries
+from workers.loadbalancer.ipam.adopting import Claim
 from workers.loadbalancer.ipam.entries import Held, Holder, Marker, Waiter
 from workers.loadbalancer.ipam.index import MARKER, AddressIndex, Usage
-from workers.loadbalancer.ipam.results import AddressRequest, Released
+from workers.loadbalancer.ipam.results import Released
 
 ATTEMPTS = 16
 """How often a write is tried that others came before."""
-
-
-class Claim(NamedTuple):
-    """What a Service has, by its own status."""
-
-    ref: ObjectRef
-    uid: str
-    addresses: tuple[str, ...]
-    ports: tuple[str, ...] = ()
-    share: str | None = None
 
 
 class Kept(NamedTuple):
@@ -46,9 +37,9 @@ class Kept(NamedTuple):
 class AddressStore:
     """Addresses belong to Services, not to what carries their traffic. `run` must be running."""
 
-    def __init__(self, bus: Bus, ranges: Sequence[Range]) -> None:
+    def __init__(self, bus: Bus, ranges: Sequence[Range], quota: int | None = None) -> None:
         self.bucket = Bucket(bus, streams.ADDRESSES)
-        self.index = AddressIndex(ranges)
+        self.index = AddressIndex(ranges, quota)
         self._listeners: list[Callable[[], None]] = []
         self._newest = 0.0
         self._doubt = 0.0
@@ -203,9 +194,12 @@ class AddressStore:
         await self.ready()
         await self.bucket.catch_up()
         readings, doubt = self.bucket.readings, self._doubt
-        displaced: list[Holder] = []
-        for address, claimed in self._by_address(claims).items():
+        claims, displaced = list(claims), list[Holder]()
+        for address, claimed in adopting.by_address(claims, self.index).items():
             displaced += await self._adopt(address, claimed)
+        await self.bucket.catch_up()
+        for claim, address in adopting.only_shown(claims, self.index):
+            await self._adopt_shown(claim, address)
         marker = await self.bucket.get(MARKER)
         if (self.bucket.readings, self._doubt) != (readings, doubt):
             raise Conflict("the address book was lost while it was rebuilt")
@@ -215,15 +209,24 @@ class AddressStore:
         wake = [*(holder.ref for holder in displaced), *self.index.waiters]
         return Released(wake=tuple(dict.fromkeys(wake)))
 
-    def _by_address(self, claims: Iterable[Claim]) -> dict[str, list[Holder]]:
-        now = time.time()
-        found: dict[str, list[Holder]] = {}
-        for claim in claims:
-            request = AddressRequest(claim.ref, claim.uid, (), share=claim.share, ports=claim.ports)
-            for address in claim.addresses:
-                if self.index.gives(claim.ref.cluster, address):
-                    found.setdefault(address, []).append(request.holder(now))
-        return found
+    async def _adopt_shown(self, claim: Claim, address: str) -> None:
+        """Give a Service the address that only its own status shows, if nothing speaks against it."""
+        of = family(address)
+        if any(family(one) == of for one in self.index.addresses(claim.ref)):
+            return
+        if self.settled() and not self.index.room(claim.ref, of, time.time()):
+            return  # as for any other newcomer, others may have waited longer
+        if not self.index.below_quota(claim.ref.cluster, of):
+            return
+        for _ in range(ATTEMPTS):
+            held, sequence = await self.read(address)
+            holder = claim.holder(time.time())
+            if entries.conflict(holder, held.holders):
+                return
+            with contextlib.suppress(WrongSequence):
+                await self.write(address, (*held.holders, holder), sequence)
+                await self.bucket.catch_up()
+                return
 
     async def _adopt(self, address: str, claimed: Sequence[Holder]) -> tuple[Holder, ...]:
         for _ in range(ATTEMPTS):

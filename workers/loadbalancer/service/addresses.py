@@ -43,6 +43,7 @@ class Addresses:
             "share": request.share,
             "ports": list(request.ports),
             "adopt": list(request.adopt),
+            **({"shown": list(request.shown)} if request.shown else {}),
         }
 
         async def act() -> dict[str, Any]:

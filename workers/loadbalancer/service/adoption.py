@@ -1,10 +1,12 @@
-"""Addresses in use, taken over from the status of Services: the bus may have forgotten whose they are."""
+"""Adoption of addresses in use: the bus may have forgotten whose they are."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus
@@ -15,29 +17,39 @@ from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer.ipam.store import AddressStore, Claim
+from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.ipam.adopting import Claim
+from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service import statuses
-from workers.loadbalancer.spec import selection
+from workers.loadbalancer.spec import fields, selection
 from workers.loadbalancer.spec.demands import demand_in
 
 logger = logging.getLogger(__name__)
 
+_EDGE_PATIENCE = 15.0
+"""Seconds that new addresses wait for an edge, where Services show addresses that the bus does not know."""
 _PATIENCE = 60.0
 """Seconds that new addresses wait for a cluster that nobody can tell anything of."""
 
 
-def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim | None:
-    """What a Service has, by its status; None if that is nothing of ours."""
-    addresses = statuses.addresses(service)
-    if not addresses or not selection.wants(service, settings.classes):
+def claim(
+    cluster: str, service: Object, settings: LoadBalancerSettings, served: Collection[str] = ()
+) -> Claim | None:
+    """What a Service has, by its status; None if that is nothing of ours. `served` are those addresses that
+    an edge names, for this very Service."""
+    shown = [address for address in statuses.addresses(service) if address not in served]
+    if not (served or shown) or not selection.wants(service, settings.classes):
         return None
     asked = demand_in(cluster, service, settings)
     return Claim(
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
-        addresses,
+        tuple(served),
         asked.places,
         asked.share,
+        tuple(shown),
+        asked.families,
+        fields.text(service.metadata.get("creationTimestamp")),
     )
 
 
@@ -50,12 +62,14 @@ class Adoption:
         store: AddressStore,
         clusters: Clusters,
         registry: Registry,
+        states: States,
         settings: LoadBalancerSettings,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clusters = clusters
         self._registry = registry
+        self._states = states
         self._settings = settings
         self._since: float | None = None
 
@@ -63,20 +77,41 @@ class Adoption:
         """Write down who has what, and that the book may be relied on. Returns whom to look at."""
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
-        claims: list[Claim] = []
-        for cluster in (RUNTIME, *self._registry.served()):
-            claims += await self._claims(cluster)
+        services = [
+            (cluster, service)
+            for cluster in (RUNTIME, *self._registry.served())
+            for service in await self._services(cluster)
+        ]
+        if self._store.needs_adoption() and any(statuses.addresses(service) for _, service in services):
+            await self._testified()
+        found_of = (claim(c, one, self._settings, self._served(c, one)) for c, one in services)
+        claims = [one for one in found_of if one]
         found = await self._store.adopt_all(claims)
         self._since = None
         return found.wake
 
-    async def _claims(self, cluster: str) -> list[Claim]:
+    async def _testified(self) -> None:
+        """Wait until an edge has said what it serves: what Services show, their owners may have written."""
+        said = asyncio.Event()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._states.bucket.on_change(lambda *_: said.set()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EDGE_PATIENCE):
+                    while not self._states.testified():
+                        said.clear()
+                        await said.wait()
+                    return
+        logger.warning("no edge says which addresses it serves: what Services show is believed")
+
+    def _served(self, cluster: str, service: Object) -> tuple[str, ...]:
+        state = self._states.of(ObjectRef(cluster, SERVICES.id, service.namespace, service.name))
+        return state.addresses if state and state.uid == service.uid else ()
+
+    async def _services(self, cluster: str) -> list[Object]:
         try:
-            services = [service async for service in self._listed(cluster)]
+            return [service async for service in self._listed(cluster)]
         except WindowboxError as error:
-            services = await self._remembered(cluster, error)
-        found = (claim(cluster, service, self._settings) for service in services)
-        return [one for one in found if one]
+            return await self._remembered(cluster, error)
 
     async def _listed(self, cluster: str) -> AsyncIterator[Object]:
         kube, more = await self._clusters.get(cluster), ""

@@ -15,7 +15,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
 from workers.loadbalancer.edgestate import EdgeState
-from workers.loadbalancer.ipam.results import AddressRequest
+from workers.loadbalancer.ipam.results import REBUILDING, AddressRequest
 from workers.loadbalancer.service import eventmessages, statuses
 from workers.loadbalancer.service.addresses import Addresses, Given
 from workers.loadbalancer.service.statuses import Standing
@@ -24,6 +24,7 @@ from workers.loadbalancer.spec import demands, fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand
 from workers.recorder import Recorder
 
+_RETRY = Wish(reason=Reason.RETRY, insist=True)
 _LOOK_AGAIN = 60.0
 """Seconds after which a Service that waits for an address asks again, should nobody have told it."""
 
@@ -47,8 +48,14 @@ class Seen:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses that its status shows, or will once our report is written."""
-        said = self.reported.patch if self.reported and self.memo else {}
-        return statuses.addresses(self.object) or statuses.addresses(Object({"status": said}))
+        return statuses.addresses(self.object) or self.said
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The addresses that we have reported: others in its status may be written by its owner."""
+        return statuses.addresses(
+            Object({"status": self.reported.patch if self.reported and self.memo else {}})
+        )
 
     @property
     def memo(self) -> dict[str, Any]:
@@ -120,6 +127,7 @@ class ServiceRuns:
             )
         version = await self._hold(seen, recorder)
         await self._addresses.release_others(seen.ref, demand.uid, recorder)
+        shown = statuses.addresses(seen.object)
         request = AddressRequest(
             seen.ref,
             demand.uid,
@@ -127,14 +135,17 @@ class ServiceRuns:
             requested=demand.requested,
             share=demand.share,
             ports=demand.places,
-            adopt=statuses.addresses(seen.object),
+            adopt=tuple(address for address in shown if address in seen.said),
+            shown=tuple(address for address in shown if address not in seen.said),
             version=version,
         )
         answer = await self._addresses.allocate(request, recorder)
         if answer.note:
+            if answer.reason == REBUILDING and seen.addresses:
+                # It is served as before, and is told nothing: in a moment all is known again.
+                return Outcome(Result.WAITING, RequeueAfter(_RETRY, _LOOK_AGAIN), answer.note)
             outcome = await self._explain(seen, demand, answer.note, recorder)
-            again = RequeueAfter(Wish(reason=Reason.RETRY, insist=True), _LOOK_AGAIN)
-            return Outcome(outcome.result, again, answer.note)
+            return Outcome(outcome.result, RequeueAfter(_RETRY, _LOOK_AGAIN), answer.note)
         state = await self._world.edge(seen.ref, recorder)
         digest = listeners.digest(demand.uid, listeners.listeners(demand, answer.addresses))
         if state is None or state.uid != demand.uid or state.digest != digest:

@@ -19,6 +19,7 @@ from windowbox.errors import WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.adoption import Adoption
 from workers.loadbalancer.spec import selection
@@ -40,6 +41,7 @@ class AddressUpkeep:
         clusters: Clusters,
         registry: Registry,
         store: AddressStore,
+        states: States,
         settings: LoadBalancerSettings,
         queue: Queue,
     ) -> None:
@@ -47,6 +49,7 @@ class AddressUpkeep:
         self._clusters = clusters
         self._registry = registry
         self._store = store
+        self._states = states
         self._settings = settings
         self._queue = queue
 
@@ -75,7 +78,9 @@ class AddressUpkeep:
 
         Clusters that do not answer take their time; nothing else waits for them.
         """
-        adoption = Adoption(self._bus, self._store, self._clusters, self._registry, self._settings)
+        adoption = Adoption(
+            self._bus, self._store, self._clusters, self._registry, self._states, self._settings
+        )
         incomplete.set()
         while True:
             await incomplete.wait()
