@@ -25,7 +25,7 @@ from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.errors import WindowboxError
+from windowbox.errors import Missing, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     BACKUP_BUCKETS,
@@ -60,12 +60,26 @@ async def create_and_delete(create: Callable[[int], Awaitable[Delete]]) -> None:
             delete = await create(number)
             # The deletion has to meet the run at every stage.
             await asyncio.sleep(chance.uniform(0, LATEST))
-            with contextlib.suppress(WindowboxError):
-                await delete()
+            await deleted(delete)
 
     async with asyncio.TaskGroup() as group:
         for number in range(NUMBER):
             group.create_task(one(number))
+
+
+async def deleted(delete: Delete) -> None:
+    """Delete for certain: an API server under load may not answer at first."""
+
+    async def attempt() -> bool:
+        try:
+            await delete()
+        except Missing:
+            pass
+        except TransientError:
+            return False
+        return True
+
+    await eventually(attempt)
 
 
 async def nothing_left(world: KindWorld, resource: Resource, ours: Callable[[Object], bool]) -> None:
@@ -73,7 +87,7 @@ async def nothing_left(world: KindWorld, resource: Resource, ours: Callable[[Obj
 
     async def look() -> bool:
         page = await world.kube.page(resource._replace(selector=""), limit=5000)
-        left[:] = [f"{one.namespace}/{one.name}" for one in map(Object, page.items) if ours(one)]
+        left[:] = [f"{one.namespace}/{one.name} {one.status}" for one in map(Object, page.items) if ours(one)]
         return not left
 
     with contextlib.suppress(TimeoutError):
