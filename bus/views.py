@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from bus import consumers, streams, subjects
 from bus.connection import Bus
 from bus.messages import OPERATION, Announcement
-from windowbox.errors import TransientError, WindowboxError
+from windowbox.errors import NotListed, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 
@@ -60,7 +60,7 @@ class View(Generic[T]):
         been listed.
         """
         if cluster not in self.listed:
-            raise TransientError(f"{self._kind} of {cluster} are not listed completely yet", retry_after=0.5)
+            raise NotListed(f"{self._kind} of {cluster} are not listed completely yet", retry_after=0.5)
 
     async def run(self) -> None:
         """Follow the stream for ever; after a gap, start afresh."""

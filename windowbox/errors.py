@@ -46,6 +46,10 @@ class Unreachable(TransientError):
     """The other side is away."""
 
 
+class NotListed(TransientError):
+    """The bus does not know all objects of a cluster yet, so nothing that is final can be decided."""
+
+
 class PermanentError(WindowboxError):
     """Trying again cannot help until a person changes something."""
 

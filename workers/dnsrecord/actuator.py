@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from windowbox.clients.nameserver import Nameserver, TsigKey, ask_resolver
-from windowbox.errors import Malformed, WindowboxError
+from windowbox.errors import Malformed, NotListed, WindowboxError
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.dnssettings import DnsSettings, ZoneSettings
 from windowbox.models.objects import Object
@@ -60,16 +60,21 @@ class DNSRecordActuator(Actuator):
     async def delete(self, run: Run) -> None:
         if statuses.never_created(run.object.status.get("conditions") or ()):
             # The first attempt failed, perhaps only by a lost answer: one more message costs nothing.
-            with contextlib.suppress(WindowboxError, TimeoutError):
-                async with asyncio.timeout(_LAST_TRY):
-                    await self._remove(run)
-            return
-        await self._remove(run)
+            await self._try_to_remove(run)
+        else:
+            await self._remove(run)
 
     async def force_delete(self, run: Run) -> None:
-        with contextlib.suppress(WindowboxError, TimeoutError):
+        await self._try_to_remove(run)
+
+    async def _try_to_remove(self, run: Run) -> None:
+        try:
             async with asyncio.timeout(_LAST_TRY):
                 await self._remove(run)
+        except NotListed:
+            raise  # known in a moment, and then the name can be removed
+        except (WindowboxError, TimeoutError):
+            pass
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
         kept = self._locations(successor) if successor and not successor.deleting else []
