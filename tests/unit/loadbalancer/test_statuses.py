@@ -56,6 +56,14 @@ def test_the_status_shows_address_mode_and_ports() -> None:
     }
 
 
+def test_an_address_that_the_service_has_no_longer_is_not_shown_though_its_new_one_does_not_serve() -> None:
+    taken = {"80/TCP": "the port is taken"}
+    moved = standing(addresses={"IPv4": "192.0.2.9"}, problems=taken)
+    assert statuses.patch(served(), moved, NOW, conditions=False) == {"loadBalancer": {"ingress": None}}
+    same = standing(problems=taken)
+    assert statuses.patch(served(), same, NOW, conditions=False) == {}
+
+
 @rule("LB-7-families")
 def test_the_status_shows_ipv4_first() -> None:
     found = demand(service(ipFamilies=["IPv6", "IPv4"]), direct=False)

@@ -56,7 +56,19 @@ def patch(service: Object, standing: Standing, now: datetime, *, conditions: boo
     """The status to show. The addresses appear when they serve, and stay from then on."""
     errors = dict.fromkeys(standing.problems, "NotServed")
     shown = {"loadBalancer": {"ingress": ingress(standing.demand, standing.addresses, errors)}}
-    return (shown if standing.serves else {}) | waiting(service, standing, now, conditions=conditions)
+    return (shown if standing.serves else _without_lost(service, standing)) | waiting(
+        service, standing, now, conditions=conditions
+    )
+
+
+def _without_lost(service: Object, standing: Standing) -> Patch:
+    """Without addresses that are the Service's no longer: another may have them now."""
+    lost = set(addresses(service)) - set(standing.addresses.values())
+    if not lost or not standing.addresses:
+        return {}
+    entries = fields.mappings(fields.mapping(service.status.get("loadBalancer")).get("ingress"))
+    kept = [entry for entry in entries if fields.address(entry.get("ip")) not in lost]
+    return {"loadBalancer": {"ingress": kept or None}}
 
 
 def waiting(service: Object, standing: Standing, now: datetime, *, conditions: bool) -> Patch:
