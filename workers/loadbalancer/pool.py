@@ -52,7 +52,7 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
 
     return BalancerParts(
         pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
-        router=Router(bus, queue, ServiceMapping(settings.classes)),
+        router=Router(bus, queue, ServiceMapping(settings.classes, store.has_address)),
         store=store,
         states=states,
         tasks={"addresses": store.run, "edge states": states.bucket.run},

@@ -86,6 +86,21 @@ async def test_an_interrupted_run_keeps_the_allocated_address(
         await world.told("web", "DeletedLoadBalancer")
 
 
+async def test_a_service_deleted_in_the_time_of_grace_gives_its_address_back(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        await world.service("fickle")
+        await world.served("fickle")
+        await world.merge("fickle", {"spec": {"type": "NodePort"}})
+        await no_longer_in_use(parts)
+        await world.until("fickle", lambda found: FINALIZER not in found.metadata.get("finalizers", []))
+        await world.delete("fickle")
+
+        async def free() -> bool:
+            return not parts.store.holders()
+
+        await eventually(free)
+
+
 async def test_who_waits_and_cannot_be_served_any_more_holds_up_nobody(world: BalancerWorld) -> None:
     async with world.worker() as parts:
         await eventually(lambda: settled(parts))

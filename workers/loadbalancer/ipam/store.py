@@ -140,6 +140,10 @@ class AddressStore:
         found = sorted((h.since, a) for a, h in self.held(ref) if h.uid == uid)
         return {family(address): address for _, address in reversed(found)}
 
+    def has_address(self, ref: ObjectRef) -> bool:
+        """Whether a Service of this name has an address, or one is kept for it."""
+        return bool(self.index.addresses(ref))
+
     def entries(self, ref: ObjectRef) -> tuple[tuple[str, Held], ...]:
         """Where the Service stands in the book. As long as nothing of that changes, the same objects."""
         return tuple((address, self.index.held(address)) for address in sorted(self.index.addresses(ref)))

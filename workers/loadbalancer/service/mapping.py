@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from bus import subjects
 from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object
-from windowbox.models.refs import SERVICES, is_provider_cluster
+from windowbox.models.refs import SERVICES, ObjectRef, is_provider_cluster
 from workers.loadbalancer.service import predicates
 from workers.loadbalancer.spec import selection
 
@@ -19,17 +19,20 @@ class ServiceMapping:
     kinds: tuple[str, ...] = (SERVICES.id,)
     owned: tuple[str, ...] = ()
 
-    def __init__(self, classes: Collection[str]) -> None:
+    def __init__(self, classes: Collection[str], has_address: Callable[[ObjectRef], bool]) -> None:
         self._classes = classes
+        self._has_address = has_address
 
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         key = subjects.without("object", change.stored.subject)
-        if is_provider_cluster(subjects.ref(key).cluster):
+        ref = subjects.ref(key)
+        if is_provider_cluster(ref.cluster):
             return []
         if change.omitted:
             return [key]
         if change.gone:
-            old = await before.object()
+            # One that is no load balancer any more may still have an address that is kept for it.
+            old = None if self._has_address(ref) else await before.object()
             return [key] if old is None or self._ours(old) else []
         new = change.object()
         if change.operation != "MODIFIED":
