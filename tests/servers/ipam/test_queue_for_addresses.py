@@ -236,3 +236,47 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
 
         monkeypatch.setattr(store, "join_line", late)
         assert isinstance(await allocate(store, "third"), Allocated)
+
+
+async def test_who_prefers_both_families_is_content_with_one(bus: Bus) -> None:
+    async with settled(bus, "10.0.0.16/28", "fd00::10/128") as store:
+        await allocated(store, "first", ["IPv6"])
+        answer = await allocate(store, "web", BOTH, content=True)
+        assert isinstance(answer, Allocated)
+        assert list(answer.addresses) == ["IPv4"]
+        assert isinstance(await allocate(store, "must", BOTH), Queued)
+        assert await gone(store, "first") == [service("web")]
+        assert len(await allocated(store, "web", BOTH, content=True)) == 2
+        await store.bucket.catch_up()
+        assert store.waiting().keys() == {service("must")}
+
+
+async def test_the_note_stays_the_same_while_the_line_moves(bus: Bus) -> None:
+    async with settled(bus, TWO) as store:
+        await full(store)
+        for name in ("third", "fourth", "fifth"):
+            await waits(store, name)
+        before = await allocate(store, "fifth")
+        await store.release(service("third"))
+        after = await allocate(store, "fifth")
+        assert isinstance(before, Queued)
+        assert isinstance(after, Queued)
+        assert (before.note, before.place, after.place) == (after.note, 3, 2)
+
+
+async def test_who_would_share_and_cannot_is_told_why(bus: Bus) -> None:
+    async with settled(bus, "10.0.0.16/28") as store:
+        one = await allocate(store, "one", share="word")
+        assert isinstance(one, Allocated)
+        assert one.notice == ""
+        for _ in range(2):  # also when it has one already
+            two = await allocate(store, "two", share="word")
+            assert isinstance(two, Allocated)
+            where = one.addresses["IPv4"]
+            assert two.notice == (
+                f"it has an address of its own: port 80/TCP of {where} belongs to Service shop/one; to share "
+                "that address, use other ports"
+            )
+        three = await allocate(store, "three", share="word", ports=["81/TCP"])
+        assert isinstance(three, Allocated)
+        assert three.notice == ""

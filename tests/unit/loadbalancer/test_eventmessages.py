@@ -84,7 +84,7 @@ CAUSES: dict[eventmessages.Doing, str] = {
             for doing, cause in CAUSES.items()
         ),
         pytest.param(
-            eventmessages.refused(Refusal("SCTPNotSupported", "port 9/SCTP is not served", (9, "SCTP"))),
+            eventmessages.refused([Refusal("SCTPNotSupported", "port 9/SCTP is not served", (9, "SCTP"))])[0],
             "Warning",
             "SCTPNotSupported",
             "port 9/SCTP is not served",
@@ -109,6 +109,16 @@ def test_of_many_nodes_twenty_are_named() -> None:
     note = eventmessages.update_failed([f"n{number:02}" for number in range(23)], "away").note
     assert " n19 <3 more>] [node names limited, total number of nodes: 23]" in note
     assert "n20" not in note
+
+
+def test_many_refusals_are_told_in_one_event_for_each_reason() -> None:
+    many = [Refusal("SCTPNotSupported", f"port {n}/SCTP is not served", (n, "SCTP")) for n in range(1, 251)]
+    few = [Refusal("InvalidPort", f"spec.ports[{n}].port is 0") for n in range(3)]
+    told = eventmessages.refused([*many, *few])
+    assert [event.reason for event in told] == ["SCTPNotSupported", *["InvalidPort"] * 3]
+    assert told[0].note == (
+        "port 1/SCTP is not served. So it is with 249 more (2/SCTP, 3/SCTP, 4/SCTP and 246 more)"
+    )
 
 
 def test_a_note_is_never_longer_than_the_api_takes() -> None:

@@ -16,6 +16,9 @@ from workers.loadbalancer.ipam.entries import Held, Holder, Waiter, conflict, po
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer, Queued, Rejected
 from workers.loadbalancer.ipam.store import ATTEMPTS, AddressStore
 
+_BEARABLE = {results.USED_UP, results.QUOTA_EXCEEDED}
+"""Why there is no address of one family: who prefers both is content with the other."""
+
 
 class StaleRead(Exception):
     """The store has changed since the attempt began."""
@@ -71,6 +74,8 @@ class Allocation:
 
     def _told(self, wake: tuple[ObjectRef, ...]) -> Answer:
         # A refusal needs a person, and so is told first.
+        if self._request.content and self._chosen and {one.reason for one in self._troubles} <= _BEARABLE:
+            return Allocated(dict(self._chosen), self._not_shared(), wake)
         ordered = sorted(self._troubles, key=lambda trouble: isinstance(trouble, Queued))
         match next(iter(ordered), None):
             case Rejected(reason, note):
@@ -78,7 +83,21 @@ class Allocation:
             case Queued(reason, note, since, place):
                 return Queued(reason, note, since, place, wake)
             case _:
-                return Allocated(dict(self._chosen), wake)
+                return Allocated(dict(self._chosen), self._not_shared(), wake)
+
+    def _not_shared(self) -> str:
+        """Why it has an address of its own though it would share one; nothing if it shares one."""
+        holder = self._request.holder(0.0)
+        mine = [self._index.held(address).others(self._request.ref) for address in self._chosen.values()]
+        if not self._request.share or any(mine):
+            return ""
+        clashes = (
+            (address, other)
+            for address, other in self._index.holders()
+            if other.ref != self._request.ref and port_conflicts(holder, other)
+        )
+        found = min(clashes, key=lambda one: (one[0], one[1].ref), default=None)
+        return results.not_shared(self._request, *found) if found else ""
 
     async def _serve(self, wanted: Family) -> None:
         requested = self._request.fixed.get(wanted)

@@ -15,6 +15,8 @@ _FIXED = "annotation loadbalancer.windowbox/address (or spec.loadBalancerIP)"
 
 
 REBUILDING = "AddressBookIncomplete"
+USED_UP = "AddressRangeUsedUp"
+QUOTA_EXCEEDED = "AddressQuotaExceeded"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class AddressRequest:
     """`80/TCP` and so on."""
     adopt: tuple[str, ...] = ()
     """What we have reported that it has: it has them, whatever the book has forgotten."""
+    content: bool = False
+    """One family is better than none (PreferDualStack)."""
     shown: tuple[str, ...] = ()
     """What only its own status shows."""
     version: str = ""
@@ -66,6 +70,8 @@ class Allocated:
     """It has all that it asked for."""
 
     addresses: Mapping[Family, str]
+    notice: str = ""
+    """What is not as it was asked for, in plain words."""
     wake: tuple[ObjectRef, ...] = ()
     """Who waited for what it gave back meanwhile: they are to be looked at."""
 
@@ -103,9 +109,10 @@ class Released:
 
 
 def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
-    waits = f"{ahead} Services have waited longer" if ahead else "it gets the next that is given back"
+    # Without a number: it would be told anew at each step of the line.
+    waits = "others have waited longer" if ahead else "it gets the next that is given back"
     return Queued(
-        "AddressRangeUsedUp",
+        USED_UP,
         f"all {total} {family} addresses of its range are in use; {waits}: "
         "delete a Service that is no longer needed, or widen loadbalancer.ranges in windowbox's settings",
         since,
@@ -115,7 +122,7 @@ def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
 
 def quota_exceeded(family: Family, quota: int) -> Rejected:
     return Rejected(
-        "AddressQuotaExceeded",
+        QUOTA_EXCEEDED,
         f"Services of this cluster have {quota} {family} addresses, the most that a cluster may have: delete "
         "a Service that is no longer needed, or raise loadbalancer.quota in windowbox's settings",
     )
@@ -184,6 +191,15 @@ def port_conflict(address: str, request: AddressRequest, holder: Holder, other: 
         "PortTaken",
         f"spec.ports: {_ports(port_conflicts(holder, other))} of {address} belongs to "
         f"{_name(request, other)}, which shares it: use another port, or take annotation {_SHARE} away",
+    )
+
+
+def not_shared(request: AddressRequest, address: str, other: Holder) -> str:
+    """Why a Service that would share an address has one of its own."""
+    ports = port_conflicts(request.holder(0.0), other)
+    return (
+        f"it has an address of its own: {_ports(ports)} of {address} belongs to {_name(request, other)}; to "
+        f"share that address, use other ports"
     )
 
 

@@ -26,6 +26,8 @@ class Given:
     reason: str = ""
     note: str = ""
     """Why it gave nothing, in plain words."""
+    notice: str = ""
+    """What is not as it was asked for, though it gave something."""
 
 
 class Addresses:
@@ -44,6 +46,7 @@ class Addresses:
             "ports": list(request.ports),
             "adopt": list(request.adopt),
             **({"shown": list(request.shown)} if request.shown else {}),
+            **({"content": True} if request.content else {}),
         }
 
         async def act() -> dict[str, Any]:
@@ -51,7 +54,8 @@ class Addresses:
             await self._wake(answer.wake)
             match answer:
                 case Allocated():
-                    return {"addresses": dict(answer.addresses)}
+                    notice = {"notice": answer.notice} if answer.notice else {}
+                    return {"addresses": dict(answer.addresses), **notice}
                 case Queued() | Rejected():
                     return {"addresses": {}, "reason": answer.reason, "note": answer.note}
                 case _:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from bus.messages import EventIntent
+from workers.loadbalancer.spec import fields
 from workers.loadbalancer.spec.refusals import Refusal
 
 Doing = Literal["ensure", "delete", "check", "hold", "let go", "status"]
@@ -19,6 +20,8 @@ _FAILED: dict[Doing, str] = {
     "status": "failed to update load balancer status",
 }
 _MOST_NAMES = 20
+_MOST_REFUSALS = 3
+"""For one reason; of more, one Event tells."""
 DRAINED = (
     "No new connections are taken, as its annotation loadbalancer.windowbox/drain asks; those that are open "
     "go on"
@@ -74,12 +77,29 @@ def deleted() -> EventIntent:
     return _normal("DeletedLoadBalancer", "Deleted load balancer")
 
 
+def address_not_shared(why: str) -> EventIntent:
+    return _warning("AddressNotShared", why)
+
+
 def node_address_refused(nodes: Collection[str]) -> EventIntent:
     return _warning("NodeAddressRefused", f"No traffic is sent to {'; '.join(nodes)}")
 
 
-def refused(refusal: Refusal) -> EventIntent:
-    return _warning(refusal.reason, refusal.note)
+def refused(refusals: Iterable[Refusal]) -> list[EventIntent]:
+    """What is refused, in a few Events for each reason, however many ports there are."""
+    by_reason: dict[str, list[Refusal]] = {}
+    for refusal in refusals:
+        by_reason.setdefault(refusal.reason, []).append(refusal)
+    return [_warning(reason, note) for reason, found in by_reason.items() for note in _notes(found)]
+
+
+def _notes(refusals: list[Refusal]) -> list[str]:
+    notes = [refusal.note for refusal in refusals]
+    if len(notes) <= _MOST_REFUSALS:
+        return notes
+    ports = [f"{number}/{protocol}" for number, protocol in (one.port for one in refusals[1:] if one.port)]
+    more = f" ({fields.listed(ports)})" if ports else ""
+    return [f"{notes[0]}. So it is with {len(notes) - 1} more{more}"]
 
 
 def quarantine() -> EventIntent:

@@ -138,6 +138,7 @@ class ServiceRuns:
             adopt=tuple(address for address in shown if address in seen.said),
             shown=tuple(address for address in shown if address not in seen.said),
             version=version,
+            content=demand.content,
         )
         answer = await self._addresses.allocate(request, recorder)
         if answer.note:
@@ -181,7 +182,7 @@ class ServiceRuns:
         # What was drained before it ever served, shows no address yet.
         status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch
         patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
-        refused = [refusal.note for refusal in demand.refusals]
+        refused = [event.note for event in eventmessages.refused(demand.refusals)]
         memo = {
             "digest": state.digest,
             "backends": list(state.backends),
@@ -189,10 +190,13 @@ class ServiceRuns:
             "serves": standing.serves,
             **({"refused": refused} if refused else {}),
             **({"nodes refused": list(state.refused_nodes)} if state.refused_nodes else {}),
+            **({"notice": answer.notice} if answer.notice else {}),
         }
         events = _events(seen.memo, memo, demand, state)
         if state.refused_nodes and seen.memo.get("nodes refused") != memo["nodes refused"]:
             events.append(eventmessages.node_address_refused(state.refused_nodes))
+        if answer.notice and seen.memo.get("notice") != answer.notice:
+            events.append(eventmessages.address_not_shared(answer.notice))
         await self._say(seen, patch, memo, events, recorder)
         serving = Result.ENSURED if standing.serves else Result.WAITING
         return Outcome(Result.DRAINED if demand.drained else serving, note=" ".join(state.problems.values()))
@@ -201,7 +205,7 @@ class ServiceRuns:
         """Tell why there is no load balancer yet. What was written before stays."""
         standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
         patch = statuses.waiting(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
-        events = [eventmessages.ensuring(), *(eventmessages.refused(r) for r in demand.refusals)]
+        events = [eventmessages.ensuring(), *eventmessages.refused(demand.refusals)]
         if note and note not in {refusal.note for refusal in demand.refusals}:
             events.append(eventmessages.sync_failed("ensure", note))
         if seen.memo.get("waiting") == note:
@@ -277,9 +281,8 @@ def _events(
 ) -> list[EventIntent]:
     """What a person should be told of a Service, given what was told before."""
     # What is refused changes nothing of what Envoy does.
-    told = [
-        eventmessages.refused(one) for one in demand.refusals if one.note not in before.get("refused", ())
-    ]
+    refused = eventmessages.refused(demand.refusals)
+    told = [event for event in refused if event.note not in before.get("refused", ())]
     if demand.drained:
         return [*told, eventmessages.drained()] if before.get("digest") != memo["digest"] else told
     others = before.get("backends") != memo["backends"]
@@ -300,7 +303,7 @@ def _events(
 
 
 def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
-    told = [eventmessages.refused(refusal) for refusal in demand.refusals]
+    told = eventmessages.refused(demand.refusals)
     if not state.backends:
         told.append(eventmessages.unavailable(state.lacking))
     by_reason: dict[str, list[str]] = {}

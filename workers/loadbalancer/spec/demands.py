@@ -66,6 +66,8 @@ class Demand:
     refusals: tuple[Refusal, ...]
     drained: bool = False
     """No new connections for now; what it has, it keeps."""
+    content: bool = False
+    """One family is better than none (PreferDualStack)."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -108,6 +110,7 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
         share=asked.share,
         refusals=(*asked.refusals, *refused),
         drained=asked.drained,
+        content=spec.get("ipFamilyPolicy") == "PreferDualStack",
     )
 
 
