@@ -15,7 +15,7 @@ from windowbox.sandbox.nodes import site
 from windowbox.sandbox.nodes.images import ECHO
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.simulated.nodes import names
-from windowbox.sandbox.simulated.seen import BEHAVIOUR
+from windowbox.sandbox.simulated.objects import BEHAVIOUR
 from windowbox.sandbox.supervisor import Supervisor
 
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

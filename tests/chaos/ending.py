@@ -19,7 +19,7 @@ from windowbox.clients.envoy.process import Process
 from windowbox.clients.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef
-from windowbox.sandbox import belongings
+from windowbox.sandbox import ownership
 from windowbox.sandbox.processes import ProcessId
 from windowbox.sandbox.supervisor import Supervisor
 from workers.edge import nodes
@@ -65,7 +65,7 @@ class Ending:
     async def envoy(self) -> list[str]:
         """There is one Envoy, with these listeners and these nodes behind them, and no others."""
         running = await self.envoys.found()
-        marked = belongings.marked().items()
+        marked = ownership.marked().items()
         processes = [p.pid for p, mark in marked if mark == self.sandbox.state.mark and _is_envoy(p)]
         if [one.pid for one in running] != processes or len(processes) != 1:
             return [f"Envoys {[one.pid for one in running]} are known, and {processes} run"]
@@ -172,4 +172,4 @@ def _told(service: Object) -> str:
 
 
 def _is_envoy(process: ProcessId) -> bool:
-    return "envoy" in belongings.name_of(process)
+    return "envoy" in ownership.name_of(process)

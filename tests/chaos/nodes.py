@@ -14,7 +14,7 @@ from tests.chaos.services import insist
 from windowbox.clients.kube import Kube
 from windowbox.models.refs import NODES
 from windowbox.sandbox.simulated import nodes
-from windowbox.sandbox.simulated.seen import BEHAVIOUR
+from windowbox.sandbox.simulated.objects import BEHAVIOUR
 from workers.edge.nodes import DRAINED, EXCLUDED
 
 logger = logging.getLogger(__name__)

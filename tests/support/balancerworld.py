@@ -22,7 +22,7 @@ from bus.queue import Queue
 from bus.registry import Registry
 from bus.routing import run_due
 from patchers.status import StatusPatcher
-from tests.support import loopback, mortal
+from tests.support import envoyprogram, loopback
 from tests.support.natsserver import NatsServer
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
@@ -305,7 +305,7 @@ async def balancer_world(
     plane: ControlPlane, nats: NatsServer | RoleServer, folder: Path, namespace: str, **settings: Any
 ) -> AsyncIterator[BalancerWorld]:
     """A world without workers; whatever is left in its namespace goes at the end."""
-    made = LoadBalancerSettings(folder=folder / "edge", envoy=mortal.envoy(folder), **settings)
+    made = LoadBalancerSettings(folder=folder / "edge", envoy=envoyprogram.envoy(folder), **settings)
     async with kube.from_file(plane.kubeconfig) as api:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         with contextlib.suppress(Conflict):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windowbox.commands import asking
+from windowbox.commands import busoptions
 from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def clusters() -> None:
     "  windowbox clusters add garden --secret garden/garden-kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig /etc/windowbox/lab.kubeconfig\n"
     "  windowbox clusters add lab --kubeconfig lab.yaml --kind dnsrecords.extensions.gardener.cloud\n"
-    "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n" + asking.FINDING,
+    "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n"
+    + busoptions.FINDING,
     short_help="Add a cluster.",
 )
 @click.argument("id")
@@ -60,7 +61,7 @@ def clusters() -> None:
     metavar="NAMESPACE",
     help="Where in the runtime cluster the machine Pods are that its nodes run in.",
 )
-@asking.settings_options
+@busoptions.settings_options
 def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
     """Add the cluster ID, or change how it is reached.
 
@@ -75,7 +76,7 @@ def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **
     member = _member(id, _known(kinds) or (SERVICES.id, NODES.id), **credentials)
 
     async def join() -> None:
-        async with _registry(asking.loaded(file, name)) as (_, registry):
+        async with _registry(busoptions.loaded(file, name)) as (_, registry):
             await registry.join(member)
 
     asyncio.run(join())
@@ -85,16 +86,16 @@ def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **
 
 
 @clusters.command(
-    epilog="\b\nExample:\n  windowbox clusters remove lab\n" + asking.FINDING,
+    epilog="\b\nExample:\n  windowbox clusters remove lab\n" + busoptions.FINDING,
     short_help="Remove a cluster.",
 )
 @click.argument("id")
-@asking.settings_options
+@busoptions.settings_options
 def remove(id: str, file: Path | None, name: str | None) -> None:
     """Remove the cluster ID. Its objects stay as they are; windowbox stops watching them."""
 
     async def leave() -> None:
-        async with _registry(asking.loaded(file, name)) as (_, registry):
+        async with _registry(busoptions.loaded(file, name)) as (_, registry):
             await registry.leave(id)
 
     asyncio.run(leave())
@@ -103,14 +104,14 @@ def remove(id: str, file: Path | None, name: str | None) -> None:
 
 @clusters.command(
     "list",
-    epilog="\b\nExample:\n  windowbox clusters list -o json\n" + asking.FINDING,
+    epilog="\b\nExample:\n  windowbox clusters list -o json\n" + busoptions.FINDING,
     short_help="List clusters.",
 )
 @output_option
-@asking.settings_options
+@busoptions.settings_options
 def list_(output: str, file: Path | None, name: str | None) -> None:
     """List clusters with their credentials and the state of their watches."""
-    found = asyncio.run(_listed(asking.loaded(file, name)))
+    found = asyncio.run(_listed(busoptions.loaded(file, name)))
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif not found:
@@ -194,5 +195,5 @@ def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
 async def _registry(settings: Settings) -> AsyncIterator[tuple[Bus, Registry]]:
     from bus.registry import Registry
 
-    async with asking.connected(settings, "clusters") as bus:
+    async with busoptions.connected(settings, "clusters") as bus:
         yield bus, Registry(bus)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from windowbox.clients.kube import Kube
-    from windowbox.sandbox.gathering import Background
+    from windowbox.sandbox.prerequisites import Background
     from windowbox.sandbox.state import State
 
 _EXAMPLES = shipped.EXAMPLES / "dnsrecords.yaml"
@@ -65,20 +65,20 @@ def demo(name: str | None, download: bool) -> None:
 
 def _started(folder: Path, download: bool) -> State:
     """The sandbox, with nodes of some kind if it did not run yet, and with records shown."""
-    from windowbox.sandbox import gathering, obtain
+    from windowbox.sandbox import obtain, prerequisites
     from windowbox.sandbox import state as states
     from windowbox.sandbox.nodes import site
     from windowbox.sandbox.progress import ONCE, Progress
 
     progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
     if before and before.running():
-        gathering.gather([*gathering.SERVERS, *gathering.TOOLS], progress, download=download)
+        prerequisites.gather([*prerequisites.SERVERS, *prerequisites.TOOLS], progress, download=download)
         return _shown(folder, {})
-    gathering.gather(gathering.SERVERS, progress, nodes=not site.unsuited(), download=download)
+    prerequisites.gather(prerequisites.SERVERS, progress, nodes=not site.unsuited(), download=download)
     chosen = {"simulated_nodes": 2} if site.impossible() else {"nodes": site.usual()}
-    later = gathering.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
+    later = prerequisites.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
     if obtain.lacking(later):
-        return _in_two_steps(folder, chosen, gathering.in_background(later, progress, download=download))
+        return _in_two_steps(folder, chosen, prerequisites.in_background(later, progress, download=download))
     return _shown(folder, chosen)
 
 

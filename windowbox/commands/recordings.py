@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windowbox.commands import asking
+from windowbox.commands import busoptions
 from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelt
 @click.command(
     epilog="\b\nExamples:\n"
     "  windowbox record --since 15m -o morning.wbx\n"
-    "  windowbox replay morning.wbx              does today's code still do the same?\n" + asking.FINDING
+    "  windowbox replay morning.wbx              does today's code still do the same?\n" + busoptions.FINDING
 )
 @click.option(
     "--since",
@@ -46,7 +46,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelt
     "-o", "--output", "target", type=click.Path(path_type=Path, dir_okay=False), required=True,
     metavar="FILE", help="The file to write.",
 )  # fmt: skip
-@asking.settings_options
+@busoptions.settings_options
 def record(since: timedelta, target: Path, file: Path | None, name: str | None) -> None:
     """Write runs to FILE, with the objects they read and the answers they got.
 
@@ -55,7 +55,7 @@ def record(since: timedelta, target: Path, file: Path | None, name: str | None) 
     """
     from bus import recordings
 
-    settings = asking.loaded(file, name)
+    settings = busoptions.loaded(file, name)
     now = datetime.now(UTC)
     recording = asyncio.run(_recorded(settings, _header(settings, now - since, now)))
     recordings.write(target, recording)
@@ -119,7 +119,7 @@ async def _recorded(settings: Settings, header: Header) -> Recording:
     from bus import recordings
     from workers import replay as playing
 
-    async with asking.connected(settings, "record") as bus:
+    async with busoptions.connected(settings, "record") as bus:
         return await recordings.recorded(bus, header, playing.POOLS)
 
 

@@ -200,15 +200,15 @@ def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
     """Choose the usual nodes, unless somebody has chosen others; and have all programs here."""
-    from windowbox.sandbox import gathering
+    from windowbox.sandbox import prerequisites
     from windowbox.sandbox.nodes import site
 
     usual = "nodes" not in chosen and not (before and before.running())
     if usual:
         chosen["nodes"] = 0 if chosen.get("simulated_nodes") else site.usual()
     nodes = bool(chosen.get("nodes")) and not site.unsuited()
-    more = gathering.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
-    gathering.gather([*gathering.SERVERS, *more], progress, nodes=nodes, download=download)
+    more = prerequisites.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
+    prerequisites.gather([*prerequisites.SERVERS, *more], progress, nodes=nodes, download=download)
     if usual and nodes and (reason := site.impossible()):
         progress.say(f"Going on without real nodes: they need {reason}")
         chosen["nodes"] = 0
@@ -262,12 +262,12 @@ def _duration(seconds: float) -> str:
 def _bus_status(folder: Path, state: State) -> tuple[Any, list[str]]:
     """What the bus has to say, for programs and for people; a sentence if it cannot be asked."""
     from windowbox import settings
-    from windowbox.commands import asking, buspart
+    from windowbox.commands import busoptions, busstatus
     from windowbox.sandbox import roles
 
     try:
         operator = settings.load(roles.settings_file(folder, "operator"))
-        found = buspart.bus_status(operator, asking.monitor_of(state))
+        found = busstatus.bus_status(operator, busoptions.monitor_of(state))
     except WindowboxError as error:
         return {"error": str(error)}, [f"Bus: {error}"]
-    return found.as_json(), list(buspart.lines(found))
+    return found.as_json(), list(busstatus.lines(found))

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from bus.messages import Result
-from windowbox.commands import asking
+from windowbox.commands import busoptions
 from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from bus.connection import Bus
-    from windowbox.commands.buspart import Look
+    from windowbox.commands.busstatus import Look
     from windowbox.settings import Settings
 
 _WINDOW = 60.0
@@ -101,22 +101,22 @@ class Recent:
 @click.command(
     epilog="\b\nExamples:\n"
     "  windowbox top                      until interrupted\n"
-    "  windowbox top --once -o json | jq '.pools[] | {pool, waiting, rate}'\n" + asking.FINDING
+    "  windowbox top --once -o json | jq '.pools[] | {pool, waiting, rate}'\n" + busoptions.FINDING
 )
 @click.option("--once", is_flag=True, help="Print once, and end.")
 @click.option(
     "--interval", type=click.FloatRange(0.5), default=1.0, show_default=True, help="Seconds between updates."
 )
 @output_option
-@asking.settings_options
+@busoptions.settings_options
 def top(once: bool, interval: float, output: str, file: Path | None, name: str | None) -> None:
     """Show the pools: items waiting and for how long, in flight, rates, errors, workers.
 
     Rates, errors and times are those of the last minute's runs. RE-GIVEN: items in flight that somebody
     else had before and did not finish. UNROUTED: changes nobody has looked at yet.
     """
-    settings = asking.loaded(file, name)
-    monitor = asking.monitor(file, name)
+    settings = busoptions.loaded(file, name)
+    monitor = busoptions.monitor(file, name)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_show(settings, monitor, once, interval, output))
 
@@ -143,15 +143,15 @@ async def _live(looks: AsyncGenerator[tuple[Look, Recent], None]) -> None:
 async def _looks(
     settings: Settings, monitor: str | None, interval: float
 ) -> AsyncGenerator[tuple[Look, Recent], None]:
-    from windowbox.commands import buspart
+    from windowbox.commands import busstatus
 
-    async with asking.connected(settings, "top") as bus:
+    async with busoptions.connected(settings, "top") as bus:
         recent = Recent()
         following = asyncio.create_task(recent.follow(bus), name="journal")
         try:
             await recent.complete.wait()
             while True:
-                yield await buspart.look(bus, monitor), recent
+                yield await busstatus.look(bus, monitor), recent
                 await asyncio.sleep(interval)
         finally:
             following.cancel()
@@ -179,7 +179,7 @@ def _picture(found: Look, recent: Recent) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from windowbox.commands import buspart, units
+    from windowbox.commands import busstatus, units
     from windowbox.commands.edges import edge_lines
 
     pools = Table(box=None, header_style="bold", pad_edge=False)
@@ -196,7 +196,7 @@ def _picture(found: Look, recent: Recent) -> Group:
         held.add_column(title, justify=side)  # type: ignore[arg-type]
     for stream in found.streams:
         held.add_row(stream.name, f"{stream.messages:,}", units.size(stream.bytes))
-    server = [buspart.server_line(found.server).strip()] if found.server else []
+    server = [busstatus.server_line(found.server).strip()] if found.server else []
     return Group(pools, "", held, "", *server, *edge_lines(found.edge))
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from windowbox.commands import asking
+from windowbox.commands import busoptions
 from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from bus.connection import Bus, Stored
     from bus.messages import RunRecord
     from bus.recordings import SeenObject
-    from windowbox.commands.story import Moment, Pending
+    from windowbox.commands.timeline import Moment, Pending
     from windowbox.models.refs import ObjectRef, Resource
     from windowbox.settings import Settings
 
@@ -40,13 +40,13 @@ class Traces:
     "  windowbox trace dns default/www\n"
     "  windowbox trace service shop/web\n"
     "  windowbox trace infra shoot--foo--bar/bar\n"
-    "  windowbox trace dnsrecord shoot--foo--bar/api -o json | jq .story[-1]\n" + asking.FINDING
+    "  windowbox trace dnsrecord shoot--foo--bar/api -o json | jq .story[-1]\n" + busoptions.FINDING
 )
 @click.argument("kind")
 @click.argument("object", metavar="NAMESPACE/NAME")
 @click.option("--cluster", default="runtime", show_default=True, help="In which cluster.")
 @output_option
-@asking.settings_options
+@busoptions.settings_options
 def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
     """Show the history of one object on one timeline, the newest last.
 
@@ -55,7 +55,7 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     that were made for it, each with the command that shows it.
     """
     ref = _ref(kind, object, cluster)
-    settings = asking.loaded(file, name)
+    settings = busoptions.loaded(file, name)
     found = asyncio.run(_traces(settings, ref))
     if not (found.versions or found.runs or found.waiting):
         from windowbox.errors import Missing
@@ -63,10 +63,10 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
         raise Missing(
             f"the bus knows nothing of {ref}: it is not there, not watched, or was gone for more than a day"
         )
-    from windowbox.commands import story
-    from windowbox.commands.kinds import made
+    from windowbox.commands import timeline
+    from windowbox.commands.kinds import ownedobjects
 
-    told, objects = story.told(found.versions, found.runs), made.objects(found.runs)
+    told, objects = timeline.told(found.versions, found.runs), ownedobjects.objects(found.runs)
     if output == "json":
         moments = [moment.as_json() for moment in told]
         waiting = [moment.as_json() for moment in found.waiting]
@@ -75,7 +75,9 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     else:
         _print(ref, told, found.waiting)
         if objects:
-            click.echo("\n".join(["", click.style("Made for it", bold=True), *made.lines(objects, cluster)]))
+            click.echo(
+                "\n".join(["", click.style("Made for it", bold=True), *ownedobjects.lines(objects, cluster)])
+            )
 
 
 def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
@@ -102,11 +104,11 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     from bus import consumers, intents, presence, streams, subjects
     from bus.messages import RunRecord
     from bus.recordings import SeenObject
-    from windowbox.commands import story
+    from windowbox.commands import timeline
     from windowbox.kinds import POOLS
 
     key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
-    async with asking.connected(settings, "trace") as bus:
+    async with busoptions.connected(settings, "trace") as bus:
         seen = consumers.snapshot(bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
         versions = [SeenObject.of(stored) async for stored in seen]
         filters = [subjects.run(pool, key) for pool in pools]
@@ -118,14 +120,14 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
         reported = await intents.last(bus, key)
     now = datetime.now(UTC)
     patch = reported.intent.patch if reported.intent else {}
-    waiting = [*story.waits(pending, runs, now), *story.unwritten(reported.sequence, patch, runs, now)]
+    waiting = [*timeline.waits(pending, runs, now), *timeline.unwritten(reported.sequence, patch, runs, now)]
     return Traces(versions, runs, waiting)
 
 
 async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:
     from bus import streams, subjects
     from bus.messages import Wish
-    from windowbox.commands.story import Pending
+    from windowbox.commands.timeline import Pending
 
     wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
     item = await bus.last(streams.WORK, subjects.item(pool, key))

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from windowbox.errors import Refused, Unreachable, WindowboxError
-from windowbox.sandbox import belongings, controlplane, environment, processes, roles, stages
+from windowbox.sandbox import controlplane, environment, ownership, processes, roles, stages
 from windowbox.sandbox import state as states
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
@@ -50,7 +50,7 @@ class Supervisor:
         me = processes.identify(os.getpid())
         self.state = State(
             name=folder.name, pid=me.pid, started=me.started, since=time.time(), options=options,
-            mark=belongings.new_mark(me),
+            mark=ownership.new_mark(me),
         )  # fmt: skip
         self.nodes: list[Node] = []
         self._host = controlplane.LOOPBACK
@@ -98,7 +98,7 @@ class Supervisor:
                         await self._keep()
                     finally:
                         # Who went its own way (an Envoy, which survives its worker) ends with us, too.
-                        belongings.end(self.state.mark)
+                        ownership.end(self.state.mark)
             except WindowboxError as error:
                 self.state.failure = str(error)
                 raise
@@ -186,7 +186,7 @@ class Supervisor:
         self._prepared.set()
 
     def _marked(self, child: Child) -> Child:
-        return dataclasses.replace(child, env={**child.env, belongings.VARIABLE: self.state.mark})
+        return dataclasses.replace(child, env={**child.env, ownership.VARIABLE: self.state.mark})
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as group:

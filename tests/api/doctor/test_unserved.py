@@ -17,7 +17,7 @@ import yaml
 
 from bus import streams, subjects
 from bus.connection import Access, connected
-from tests.support.asked import writes_in
+from tests.support.auditlog import writes_in
 from tests.support.kindworld import CLOUDPROVIDER, Client, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule

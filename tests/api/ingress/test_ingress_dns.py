@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.api.ingress.test_ingress import address, digest, ingress, spec
 from tests.e2e import zones
-from tests.support.asked import writes_in
+from tests.support.auditlog import writes_in
 from tests.support.dnsworld import dns_world
 from tests.support.kindworld import Client, KindWorld
 from tests.support.natsserver import NatsServer

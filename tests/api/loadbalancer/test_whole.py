@@ -14,7 +14,7 @@ import pytest_asyncio
 from bus import streams, subjects
 from bus.connection import Access, connected
 from bus.messages import RunRecord, Wish
-from tests.support import mortal
+from tests.support import envoyprogram
 from tests.support.balancerworld import (
     BalancerWorld,
     address,
@@ -302,7 +302,7 @@ async def test_another_envoy_takes_over_without_a_connection_refused(
         await world.service("web", node_port=NODE_PORT)
         where = await world.served("web")
     [before] = await Processes(world.folder / "edge").found("edge")
-    newer = mortal.envoy(tmp_path, "newer-envoy")
+    newer = envoyprogram.envoy(tmp_path, "newer-envoy")
     world.settings = world.settings.model_copy(update={"envoy": newer})
     heard: list[str] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import asking, worldwithnodes
+from tests.support import echoclient, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 
 
@@ -22,12 +22,12 @@ def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
 
 def test_a_cut_off_node_drops_everything_until_repaired(nodes: NodeWorld, echo: dict[str, Any]) -> None:
     node, port = nodes.nodes[0], worldwithnodes.node_port(echo, 8080)
-    asking.until(lambda: asking.tcp(node.v4, port))
+    echoclient.until(lambda: echoclient.tcp(node.v4, port))
     node.cut()
     with pytest.raises(TimeoutError):
-        asking.tcp(node.v4, port, timeout=1)
+        echoclient.tcp(node.v4, port, timeout=1)
     nodes.mend(node)
-    assert asking.tcp(node.v4, port).node == node.name
+    assert echoclient.tcp(node.v4, port).node == node.name
 
 
 @pytest.mark.slow
@@ -41,12 +41,12 @@ def test_a_node_that_is_cut_off_is_no_longer_ready(nodes: NodeWorld) -> None:
 
 def test_a_node_without_power_comes_back_with_its_pods(nodes: NodeWorld, echo: dict[str, Any]) -> None:
     node, port = nodes.nodes[2], worldwithnodes.node_port(echo, 8080)
-    asking.until(lambda: asking.tcp(node.v4, port))
+    echoclient.until(lambda: echoclient.tcp(node.v4, port))
     nodes.kill(node)
     with pytest.raises(OSError):
-        asking.tcp(node.v4, port, timeout=1)
+        echoclient.tcp(node.v4, port, timeout=1)
     nodes.mend(node)
-    assert asking.until(lambda: asking.tcp(node.v4, port)).node == node.name
+    assert echoclient.until(lambda: echoclient.tcp(node.v4, port)).node == node.name
 
 
 @pytest.mark.parametrize("program", ["kubelet", "kube-proxy", "containerd"])
@@ -54,19 +54,19 @@ def test_pods_answer_while_a_node_component_restarts(
     nodes: NodeWorld, echo: dict[str, Any], program: str
 ) -> None:
     node, port = nodes.nodes[0], worldwithnodes.node_port(echo, 8080)
-    asking.until(lambda: asking.tcp(node.v4, port))
+    echoclient.until(lambda: echoclient.tcp(node.v4, port))
     before = nodes.sandbox.state.children[f"{node.name}/{program}"].restarts
     nodes.call(nodes.sandbox.kill(f"{node.name}/{program}"))
-    assert asking.tcp(node.v4, port).node == node.name
+    assert echoclient.tcp(node.v4, port).node == node.name
     nodes.call(nodes.sandbox.ready(f"{node.name}/{program}"))
     assert nodes.sandbox.state.children[f"{node.name}/{program}"].restarts == before + 1
-    assert asking.tcp(node.v4, port).node == node.name
+    assert echoclient.tcp(node.v4, port).node == node.name
 
 
 def _hangs(address: str) -> None:
     # A moment after the signal, one of its threads may still answer.
     try:
-        status = asking.status(address, 10256, timeout=1)
+        status = echoclient.status(address, 10256, timeout=1)
     except TimeoutError:
         return
     raise AssertionError(f"it answers {status}")
@@ -76,7 +76,7 @@ def test_a_program_of_a_node_can_be_made_to_hang(nodes: NodeWorld) -> None:
     node = nodes.nodes[0]
     nodes.sandbox.signal(f"{node.name}/kube-proxy", signal.SIGSTOP)
     try:
-        asking.until(partial(_hangs, node.v4))
+        echoclient.until(partial(_hangs, node.v4))
     finally:
         nodes.sandbox.signal(f"{node.name}/kube-proxy", signal.SIGCONT)
-    assert asking.until(lambda: asking.status(node.v4, 10256)) == 200
+    assert echoclient.until(lambda: echoclient.status(node.v4, 10256)) == 200

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.support import worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import belongings
+from windowbox.sandbox import ownership
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.options import Options
@@ -104,7 +104,7 @@ def test_the_token_stands_in_private_files_of_kubelets_only(nodes: NodeWorld) ->
 def test_the_token_is_in_no_command_line_and_in_no_environment(nodes: NodeWorld) -> None:
     secret = _token(nodes)[1].encode()
     mark = nodes.sandbox.state.mark
-    mine = [process.pid for process, found in belongings.marked().items() if found == mark]
+    mine = [process.pid for process, found in ownership.marked().items() if found == mark]
     assert mine
     told = [Path(f"/proc/{pid}/{name}") for pid in mine for name in ("cmdline", "environ")]
     assert [path for path in told if secret in _read(path)] == []

@@ -14,10 +14,10 @@ import pytest
 
 from tests.host.nodes import traces
 from tests.host.nodes.traces import Traces
-from tests.support import asking, worldwithnodes
+from tests.support import echoclient, worldwithnodes
 from tests.support.commandline import CommandLine
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import belongings, processes
+from windowbox.sandbox import ownership, processes
 from windowbox.sandbox import state as states
 from windowbox.sandbox.options import Options
 
@@ -51,7 +51,8 @@ def test_a_second_sandbox_lives_beside_the_first_and_leaves_nothing(nodes: NodeW
         assert not nodes.nodes[0].plan.pods_v4.overlaps(second.nodes[0].plan.pods_v4)
     assert seen.left() == {}
     port = worldwithnodes.node_port(service, 8080)
-    assert asking.until(lambda: asking.tcp(nodes.nodes[0].v4, port, b"still here")).said == b"still here"
+    answer = echoclient.until(lambda: echoclient.tcp(nodes.nodes[0].v4, port, b"still here"))
+    assert answer.said == b"still here"
     nodes.remove_echo("first")
 
 
@@ -93,7 +94,7 @@ def test_a_detached_grandchild_ends_with_the_sandbox(nodes: NodeWorld, tmp_path:
     with worldwithnodes.opened(folder, ONE_NODE.model_copy(update={"nodes": 0})) as sandbox:
         detached = subprocess.Popen(
             [sys.executable, "-c", "import signal; signal.pause()"],
-            env={**os.environ, belongings.VARIABLE: sandbox.sandbox.state.mark}, start_new_session=True,
+            env={**os.environ, ownership.VARIABLE: sandbox.sandbox.state.mark}, start_new_session=True,
         )  # fmt: skip
         assert detached.poll() is None
     assert detached.wait(10) == -signal.SIGKILL

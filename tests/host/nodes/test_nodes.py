@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import asking, worldwithnodes
+from tests.support import echoclient, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 
 
@@ -49,7 +49,7 @@ def test_a_pod_has_an_address_of_each_family(nodes: NodeWorld, echo: dict[str, A
         plan = plans[pod["spec"]["nodeName"]]
         v4, v6 = (entry["ip"] for entry in pod["status"]["podIPs"])
         assert v4 in map(str, plan.pods_v4.hosts())
-        assert asking.tcp(v6, 8080).pod == pod["metadata"]["name"]
+        assert echoclient.tcp(v6, 8080).pod == pod["metadata"]["name"]
     assert {pod["spec"]["nodeName"] for pod in pods} == set(plans)
 
 
@@ -59,10 +59,10 @@ def test_a_node_port_answers_on_every_node(
     nodes: NodeWorld, echo: dict[str, Any], protocol: str, family: str
 ) -> None:
     port = worldwithnodes.node_port(echo, 8080, protocol)
-    ask = asking.tcp if protocol == "TCP" else asking.udp
+    ask = echoclient.tcp if protocol == "TCP" else echoclient.udp
     for node in nodes.nodes:
         address = getattr(node, family)
-        answer = asking.until(partial(ask, address, port, b"hello"))
+        answer = echoclient.until(partial(ask, address, port, b"hello"))
         assert answer.said == b"hello"
 
 
@@ -77,13 +77,13 @@ def test_a_pod_reaches_pods_of_all_nodes_through_the_service(
             f"node={node.name}" for node in nodes.nodes
         }
 
-    asking.until(from_all_nodes)
+    echoclient.until(from_all_nodes)
 
 
 def test_large_datagrams_pass_both_ways(nodes: NodeWorld, echo: dict[str, Any]) -> None:
     payload = bytes(range(250)) * 240
-    answer = asking.until(
-        lambda: asking.udp(nodes.nodes[0].v4, worldwithnodes.node_port(echo, 8080, "UDP"), payload)
+    answer = echoclient.until(
+        lambda: echoclient.udp(nodes.nodes[0].v4, worldwithnodes.node_port(echo, 8080, "UDP"), payload)
     )
     assert answer.said == payload
 
@@ -96,9 +96,9 @@ def test_health_checks_tell_where_endpoints_are(nodes: NodeWorld) -> None:
     port = service["spec"]["healthCheckNodePort"]
     for node in nodes.nodes:
         wanted = 200 if pods[0]["spec"]["nodeName"] == node.name else 503
-        asking.until(partial(_answers, node.v4, port, wanted))
-        assert asking.status(node.v4, 10256) == 200
-        assert asking.status(f"[{node.v6}]", 10256) == 200
+        echoclient.until(partial(_answers, node.v4, port, wanted))
+        assert echoclient.status(node.v4, 10256) == 200
+        assert echoclient.status(f"[{node.v6}]", 10256) == 200
     nodes.remove_echo("local")
 
 
@@ -119,4 +119,4 @@ def _condition(object: dict[str, Any], type: str) -> dict[str, Any]:
 
 
 def _answers(host: str, port: int, wanted: int) -> None:
-    assert asking.status(host, port) == wanted
+    assert echoclient.status(host, port) == wanted

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import asking, webhooks, worldwithnodes
+from tests.support import echoclient, webhooks, worldwithnodes
 from tests.support.webhooks import Escapes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.errors import Refused
@@ -33,7 +33,7 @@ def hook(nodes: NodeWorld, tmp_path: Path) -> Iterator[list[str]]:
 def test_a_webhook_by_service_is_answered_by_a_pod(nodes: NodeWorld, hook: list[str]) -> None:
     link = nodes.sandbox.state.site
     with Escapes(hook, [link]) as escapes, webhooks.configured(nodes.api):
-        said = asking.until(lambda: _asked(nodes, "answered"))
+        said = echoclient.until(lambda: _asked(nodes, "answered"))
         assert "the webhook was asked" in said
         assert escapes.count() == 0
     assert [webhooks.leads(address) for address in hook] == [link, link]

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from windowbox.sandbox import belongings, processes
+from windowbox.sandbox import ownership, processes
 from windowbox.sandbox.processes import ProcessId
 from windowbox.sandbox.state import State
 
@@ -35,7 +35,7 @@ class Traces:
         told = {" ".join(command): self._lines(_said(*command)) for command in _COMMANDS}
         told["mounts"] = self._lines(Path("/proc/self/mounts").read_text())
         told["processes"] = [str(p.pid) for p in self.inhabitants if processes.alive(p)]
-        told["marked"] = [str(p.pid) for p, mark in belongings.marked().items() if mark == self.mark]
+        told["marked"] = [str(p.pid) for p, mark in ownership.marked().items() if mark == self.mark]
         told["cgroups"] = [
             folder for folder, _, _ in os.walk("/sys/fs/cgroup") if Path(folder).name in self.containers
         ]

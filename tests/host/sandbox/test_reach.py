@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.traffic import addresses as addresses_of_loopback
-from tests.support import asking, webhooks, worldwithnodes
+from tests.support import echoclient, webhooks, worldwithnodes
 from tests.support.commandline import CommandLine
 from tests.support.servers import ControlPlane
 from tests.support.webhooks import Escapes
@@ -143,7 +143,7 @@ def test_load_balancer_addresses_go_with_a_killed_sandbox(windowbox: CommandLine
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
     worldwithnodes.kubectl(kubeconfig, "create", "-f", "-", stdin=json.dumps(service))
     prefix = ranges.kept(windowbox.folder, []).balancers
-    asking.until(lambda: _added(prefix))
+    echoclient.until(lambda: _added(prefix))
     os.kill(state.pid, signal.SIGKILL)
     for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
         assert process is None or processes.wait_gone(process, 30)

@@ -11,7 +11,7 @@ import pytest
 from tests.host.traffic import bastion, clients
 from tests.host.traffic.bastion import Bastion, Key
 from tests.host.traffic.world import World
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 from windowbox.models.refs import BASTIONS
 from windowbox.sandbox.nodes import sshimage
@@ -27,7 +27,7 @@ def reached(traffic: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     key = Key.made(tmp_path_factory.mktemp("ssh"))
     with bastion.shoot(traffic):
         made = bastion.created(traffic, key, "127.9.31.0/24")
-        asking.until(partial(_logs_in, made, _STAYS))
+        echoclient.until(partial(_logs_in, made, _STAYS))
         yield made
 
 
@@ -58,8 +58,8 @@ def test_a_session_outlives_a_change_that_still_lets_it_in(reached: Bastion) -> 
         assert session.goes_on()
         _logs_in(reached, _GOES)
         reached.allow("127.9.31.0/25", f"{_COMES}/32")
-        asking.until(partial(_logs_in, reached, _COMES))
-        asking.until(partial(_is_closed, reached, _GOES))
+        echoclient.until(partial(_logs_in, reached, _COMES))
+        echoclient.until(partial(_is_closed, reached, _GOES))
         assert session.goes_on()
         assert clients.outcome(reached.address, 22, source=_NEVER) == "closed"
         assert session.goes_on()
@@ -76,7 +76,7 @@ def test_after_its_deletion_nobody_is_there(reached: Bastion) -> None:
         [],
         [],
     ]
-    asking.until(partial(_is_refused, reached))
+    echoclient.until(partial(_is_refused, reached))
 
 
 def _logs_in(made: Bastion, source: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.host.traffic import addresses, clients
 from tests.host.traffic.clients import Answer
 from tests.host.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 _FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -35,31 +35,31 @@ def test_type_and_ports_can_be_changed(
     with traffic.service(port(), type="NodePort", ready=lambda _: True) as service:
         service.patch(type="LoadBalancer")
         address = ingress(service.wait(ingress))[0]["ip"]
-        asking.until(partial(ask, address, 80))
+        echoclient.until(partial(ask, address, 80))
         number = _free_node_port(traffic)
         service.patch(ports=[port(80, nodePort=number)])
-        asking.until(partial(ask, traffic.nodes.nodes[0].v4, number))
-        asking.until(partial(ask, address, 80))
+        echoclient.until(partial(ask, traffic.nodes.nodes[0].v4, number))
+        echoclient.until(partial(ask, address, 80))
         service.patch(ports=[port(81, nodePort=number)])
         service.wait(shows(f"81/{port()['protocol']}"))
-        asking.until(partial(ask, address, 81))
+        echoclient.until(partial(ask, address, 81))
         assert ingress(service.read())[0]["ip"] == address
         service.patch(ports=[port(81, nodePort=None)], type="ClusterIP")
         service.wait(lambda s: not ingress(s))
-        asking.until(partial(_is_unanswered, ask, address, 81))
+        echoclient.until(partial(_is_unanswered, ask, address, 81))
 
 
 def test_an_added_address_goes_with_its_service(traffic: World) -> None:
     with traffic.service(ipFamilyPolicy="PreferDualStack") as service:
         _, v6 = service.addresses
-        asking.until(partial(clients.tcp, v6, 80))
+        echoclient.until(partial(clients.tcp, v6, 80))
         assert addresses.present(f"{v6}/128")
-    asking.until(partial(_is_absent, v6))
+    echoclient.until(partial(_is_absent, v6))
     # Another Service, which is given the same address some day, is served there again.
     with traffic.service(ipFamilies=["IPv6"], loadBalancerIP=v6) as again:
         assert again.address == v6
-        asking.until(partial(clients.tcp, v6, 80))
-    asking.until(partial(_is_absent, v6))
+        echoclient.until(partial(clients.tcp, v6, 80))
+    echoclient.until(partial(_is_absent, v6))
 
 
 @rule("LB-7-typechange", "LB-2-wiped")
@@ -67,13 +67,13 @@ def test_an_address_waits_for_a_service_that_changed_its_type(traffic: World) ->
     with traffic.service() as service, traffic.service():
         service.patch(type="ClusterIP")
         service.wait(lambda s: not ingress(s) and _FINALIZER not in s["metadata"].get("finalizers", []))
-        asking.until(partial(_is_refused, service.address, 80))
+        echoclient.until(partial(_is_refused, service.address, 80))
         with traffic.service() as another:
             assert another.address != service.address
         service.patch(type="LoadBalancer")
         again = service.wait(ingress)
         assert [entry["ip"] for entry in ingress(again)] == [service.address]
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
 
 
 @rule("LB-2-finalizer", "LB-1-cleanup")
@@ -91,9 +91,9 @@ def test_a_service_without_selector_leads_where_its_slices_say(traffic: World, p
     with traffic.service(selector=None) as service:
         slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
         traffic.api.create(slices, _slice(service.name, pods[:1]))
-        asking.until(partial(_answered_by, service, 1))
+        echoclient.until(partial(_answered_by, service, 1))
         traffic.merge(f"{slices}/{service.name}", _endpoints(pods))
-        asking.until(partial(_answered_by, service, 3))
+        echoclient.until(partial(_answered_by, service, 3))
         traffic.delete(f"{slices}/{service.name}")
 
 
@@ -101,9 +101,9 @@ def test_a_service_without_selector_leads_where_its_slices_say(traffic: World, p
 def test_a_port_without_node_port_is_refused_and_the_others_served(traffic: World) -> None:
     ports = [tcp(80, nodePort=_free_node_port(traffic)), tcp(81)]
     with traffic.service(*ports, allocateLoadBalancerNodePorts=False) as service:
-        asking.until(partial(clients.tcp, service.address, 80))
-        asking.until(partial(_is_refused, service.address, 81))
-        reasons = dict(asking.until(partial(_told, service, "NodePortMissing")))
+        echoclient.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(_is_refused, service.address, 81))
+        reasons = dict(echoclient.until(partial(_told, service, "NodePortMissing")))
         assert "81/TCP" in reasons["NodePortMissing"]
         (shown,) = ingress(service.read())
         assert shown["ports"] == [
@@ -121,13 +121,13 @@ def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
         traffic.service(tcp(), udp(), allocateLoadBalancerNodePorts=False) as service,
     ):
         assert all("nodePort" not in port for port in service.read()["spec"]["ports"])
-        asking.until(partial(_answered_by, service, 3))
+        echoclient.until(partial(_answered_by, service, 3))
         assert traffic.entrance(clients.tcp(service.address, 80).peer) == "the host"
-        asking.until(partial(clients.udp, service.address, 80))
+        echoclient.until(partial(clients.udp, service.address, 80))
         clients.tcp(before.address, 80)
         service.patch(allocateLoadBalancerNodePorts=True, ports=[tcp(81)])
         assert service.wait(shows("81/TCP"))["spec"]["ports"][0]["nodePort"]
-        answer = asking.until(partial(clients.tcp, service.address, 81))
+        answer = echoclient.until(partial(clients.tcp, service.address, 81))
         assert traffic.entrance(answer.peer) != "the host"
 
 
@@ -137,12 +137,12 @@ def test_an_address_that_was_asked_for_is_given(traffic: World) -> None:
         wanted = first.address.rpartition(".")[0] + ".77"
         with traffic.service(loadBalancerIP=wanted) as service:
             assert service.address == wanted
-            asking.until(partial(clients.tcp, wanted, 80))
+            echoclient.until(partial(clients.tcp, wanted, 80))
 
 
 def test_pods_reach_load_balancers(traffic: World) -> None:
     with traffic.service(ipFamilies=["IPv6"]) as service:
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         traffic.nodes.kubectl(
             "run", "caller", "--image=windowbox.local/busybox:1", "--image-pull-policy=Never",
             "--restart=Never", "--command", "--",

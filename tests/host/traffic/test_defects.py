@@ -12,30 +12,30 @@ import orjson
 
 from tests.host.traffic import clients
 from tests.host.traffic.world import SERVICES, World, ingress, shows, tcp, udp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 
 @rule("LB-11-5", "LB-11-9", "LB-1-resync", "LB-5-vanished")
 def test_an_envoy_that_vanished_is_back_with_all_addresses(traffic: World) -> None:
     with traffic.service(tcp(), udp()) as service:
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         os.kill(_envoy(traffic), signal.SIGKILL)
         with traffic.service() as newcomer:
             assert newcomer.address != service.address
-        asking.until(partial(clients.tcp, service.address, 80))
-        asking.until(partial(clients.udp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.udp, service.address, 80))
         assert ingress(service.read())[0]["ip"] == service.address
 
 
 @rule("LB-11-7")
 def test_no_program_is_run_to_ask_for_health(traffic: World) -> None:
     with traffic.service(), traffic.service() as service:
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         before = _children_ended(traffic)
         # Nodes are asked every three seconds: until they have been, connections are made.
         with traffic.service(annotated={"idle_timeout": "4s"}) as patient:
-            asking.until(partial(clients.tcp, patient.address, 80))
+            echoclient.until(partial(clients.tcp, patient.address, 80))
             with clients.connected(patient.address, 80, timeout=30) as connection:
                 clients.greeted(connection)
                 assert connection.recv(1) == b""
@@ -61,7 +61,7 @@ def test_a_service_that_vanished_while_nobody_looked_leaves_no_orphan(traffic: W
     body = {"name": "vanishes", "ports": [tcp()], "annotated": {}, "spec": {}}
     traffic.create(**body)  # type: ignore[arg-type]
     address = ingress(traffic.wait("vanishes", ingress))[0]["ip"]
-    asking.until(partial(clients.tcp, address, 80))
+    echoclient.until(partial(clients.tcp, address, 80))
     for name in ours:
         call(sandbox.stop(name))
     path = f"{SERVICES}/vanishes"
@@ -71,8 +71,8 @@ def test_a_service_that_vanished_while_nobody_looked_leaves_no_orphan(traffic: W
     assert _listeners(traffic, address)
     for name in reversed(ours):
         call(sandbox.start(name))
-    asking.until(partial(_is_refused, address))
-    asking.until(partial(_has_no_listeners, traffic, address))
+    echoclient.until(partial(_is_refused, address))
+    echoclient.until(partial(_has_no_listeners, traffic, address))
     with traffic.service(loadBalancerIP=address) as another:
         assert another.address == address
 

@@ -12,7 +12,7 @@ import pytest
 from tests.host.traffic import clients
 from tests.host.traffic.steady import steady
 from tests.host.traffic.world import Balanced, Manifest, World, udp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 _DRAINED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "now", "effect": "NoSchedule"}
@@ -33,29 +33,29 @@ def lonely(traffic: World) -> Iterator[str]:
 @rule("LB-7-cluster")
 def test_with_cluster_all_nodes_take_connections(traffic: World) -> None:
     with traffic.service() as service:
-        asking.until(partial(_enter, traffic, service, _names(traffic)))
+        echoclient.until(partial(_enter, traffic, service, _names(traffic)))
 
 
 @rule("LB-7-local", "LB-7-healthport")
 def test_with_local_only_nodes_with_endpoints_get_traffic(traffic: World, lonely: str) -> None:
     with _local(traffic, lonely) as service:
         assert service.read()["spec"]["healthCheckNodePort"]
-        asking.until(partial(_nothing_lost, service))
+        echoclient.until(partial(_nothing_lost, service))
         # Nodes without endpoints swallow what they get; over UDP, nobody tries another in their place.
         assert {clients.udp(service.address, 80).node for _ in range(30)} == {"node-1"}
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         assert {clients.tcp(service.address, 80).node for _ in range(30)} == {"node-1"}
 
 
 @rule("LB-7-local")
 def test_with_local_connections_follow_the_pods(traffic: World, lonely: str) -> None:
     with _local(traffic, lonely) as service:
-        asking.until(partial(_nothing_lost, service))
+        echoclient.until(partial(_nothing_lost, service))
         with steady(service.address, lasting=0) as client:
             client.enough(50)
             _roll(traffic, _on("node-2"))
-            asking.until(partial(_served_by, service, "node-2"))
-            asking.until(lambda: _eq(set(traffic.pods(lonely).values()), {"node-2"}))
+            echoclient.until(partial(_served_by, service, "node-2"))
+            echoclient.until(lambda: _eq(set(traffic.pods(lonely).values()), {"node-2"}))
             client.enough(100)
         client.unharmed()
 
@@ -75,12 +75,12 @@ def test_the_policy_can_be_changed_to_and_fro(traffic: World) -> None:
     traffic.merge(f"/api/v1/namespaces/default/pods/{one}", {"metadata": {"labels": {"moved": "no"}}})
     home = traffic.pods()[one]
     with traffic.service(selector=selector) as service:
-        asking.until(partial(_enter, traffic, service, _names(traffic)))
+        echoclient.until(partial(_enter, traffic, service, _names(traffic)))
         with clients.connected(service.address, 80) as held:
             assert clients.greeted(held).node == home
             for policy, entrances in (("Local", {"the host"}), ("Cluster", _names(traffic))):
                 service.patch(externalTrafficPolicy=policy)
-                asking.until(partial(_enter, traffic, service, entrances))
+                echoclient.until(partial(_enter, traffic, service, entrances))
             clients.goes_on(held)
 
 
@@ -90,12 +90,12 @@ def test_a_node_that_drains_gets_nothing_new_and_keeps_the_old(traffic: World) -
         node = "/api/v1/nodes/node-3"
         traffic.merge(node, {"spec": {"taints": [_DRAINED]}})
         try:
-            asking.until(partial(_spared, service, "node-3"))
+            echoclient.until(partial(_spared, service, "node-3"))
             for connection in held:
                 clients.goes_on(connection)
         finally:
             traffic.merge(node, {"spec": {"taints": None}})
-        asking.until(partial(_not_spared, service, "node-3"))
+        echoclient.until(partial(_not_spared, service, "node-3"))
 
 
 @rule("LB-5-deleted", "LB-5-triggers")
@@ -105,13 +105,13 @@ def test_a_node_being_deleted_keeps_only_old_connections(traffic: World) -> None
         traffic.merge(node, {"metadata": {"finalizers": ["example.org/lingers"]}})
         try:
             traffic.delete(node)
-            asking.until(partial(_spared, service, "node-3"))
+            echoclient.until(partial(_spared, service, "node-3"))
             for connection in held:
                 clients.goes_on(connection)
         finally:
             traffic.merge(node, {"metadata": {"finalizers": None}})
             traffic.register("node-3")
-        asking.until(partial(_not_spared, service, "node-3"))
+        echoclient.until(partial(_not_spared, service, "node-3"))
 
 
 @rule("LB-5-excluded")
@@ -120,11 +120,11 @@ def test_a_labelled_node_gets_nothing(traffic: World) -> None:
     with _spread(traffic) as (service, held):
         traffic.merge(node, {"metadata": {"labels": {label: ""}}})
         try:
-            asking.until(partial(_spared, service, "node-2"))
+            echoclient.until(partial(_spared, service, "node-2"))
             for connection in held:
                 clients.goes_on(connection)
             traffic.merge(node, {"metadata": {"labels": {label: "false"}}})
-            asking.until(partial(_not_spared, service, "node-2"))
+            echoclient.until(partial(_not_spared, service, "node-2"))
         finally:
             traffic.merge(node, {"metadata": {"labels": {label: None}}})
 
@@ -136,26 +136,26 @@ def test_udp_reaches_the_pods_that_come_after(traffic: World, lonely: str) -> No
         traffic.service(udp(), selector={"app": lonely}) as service,
         clients.flow(service.address, 80) as client,
     ):
-        first = asking.until(partial(clients.asked, client))
+        first = echoclient.until(partial(clients.asked, client))
         traffic.delete(f"/api/v1/namespaces/default/pods/{first.pod}?gracePeriodSeconds=1")
-        second = asking.until(partial(_another, client, {first.pod}))
+        second = echoclient.until(partial(_another, client, {first.pod}))
         assert second.node == first.node
         other = "node-1" if second.node != "node-1" else "node-2"
         _roll(traffic, _on(other))
-        third = asking.until(partial(_another, client, {first.pod, second.pod}))
+        third = echoclient.until(partial(_another, client, {first.pod, second.pod}))
         assert third.node == other
 
 
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_a_rolling_update_disturbs_nobody(traffic: World, lonely: str, policy: str) -> None:
     with _local(traffic, lonely, externalTrafficPolicy=policy) as service:
-        asking.until(partial(_nothing_lost, service))
+        echoclient.until(partial(_nothing_lost, service))
         before = set(traffic.pods(lonely))
         with steady(service.address, lasting=0) as client:
             client.enough(50)
             _roll(traffic, {"containers": [{"name": "echo", "env": [{"name": "UPDATED", "value": policy}]}]})
-            asking.until(lambda: _disjoint(before, set(traffic.pods(lonely))))
-            asking.until(lambda: _disjoint(before, client.pods(20)))
+            echoclient.until(lambda: _disjoint(before, set(traffic.pods(lonely))))
+            echoclient.until(lambda: _disjoint(before, client.pods(20)))
             client.enough(100)
         client.unharmed()
 
@@ -164,7 +164,7 @@ def test_a_rolling_update_disturbs_nobody(traffic: World, lonely: str, policy: s
 def _spread(traffic: World) -> Iterator[tuple[Balanced, list[socket.socket]]]:
     """A Service of policy Local, and a connection to each node's Pod."""
     with traffic.service(externalTrafficPolicy="Local") as service, contextlib.ExitStack() as stack:
-        asking.until(partial(_all_serve, traffic, service))
+        echoclient.until(partial(_all_serve, traffic, service))
         held: dict[str, socket.socket] = {}
         while held.keys() != _names(traffic):
             connection = stack.enter_context(clients.connected(service.address, 80))

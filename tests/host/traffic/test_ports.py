@@ -6,27 +6,27 @@ from functools import partial
 
 from tests.host.traffic import clients
 from tests.host.traffic.world import World, shows, tcp, udp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 
 @rule("LB-7-ports", "LB-7-nodeport")
 def test_tcp_and_udp_share_a_port_number(traffic: World) -> None:
     with traffic.service(tcp(80, 8080), udp(80, 8080)) as service:
-        assert asking.until(partial(clients.tcp, service.address, 80, b"hello")).said == b"hello"
-        assert asking.until(partial(clients.udp, service.address, 80, b"hello")).said == b"hello"
+        assert echoclient.until(partial(clients.tcp, service.address, 80, b"hello")).said == b"hello"
+        assert echoclient.until(partial(clients.udp, service.address, 80, b"hello")).said == b"hello"
 
 
 @rule("LB-11-11")
 def test_large_datagrams_pass_both_ways(traffic: World) -> None:
     payload = bytes(range(250)) * 240
     with traffic.service(udp()) as service:
-        assert asking.until(partial(clients.udp, service.address, 80, payload)).said == payload
+        assert echoclient.until(partial(clients.udp, service.address, 80, payload)).said == payload
 
 
 def test_all_nodes_and_their_pods_get_connections(traffic: World) -> None:
     with traffic.service() as service:
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         answers = [clients.tcp(service.address, 80) for _ in range(60)]
         assert {answer.pod: answer.node for answer in answers} == traffic.pods()
 
@@ -37,4 +37,4 @@ def test_a_service_has_hundreds_of_ports(traffic: World) -> None:
     places = [f"{number}/TCP" for number in range(1000, 1250)]
     with traffic.service(*ports, ready=shows(*places)) as service:
         for number in range(1000, 1250):
-            asking.until(partial(clients.tcp, service.address, number))
+            echoclient.until(partial(clients.tcp, service.address, number))

@@ -10,7 +10,7 @@ import pytest
 from tests.host.traffic import clients
 from tests.host.traffic.clients import Answer
 from tests.host.traffic.world import Balanced, World, condition, tcp, udp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 _RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -21,11 +21,13 @@ _CLIENTS = [f"127.9.0.{number}" for number in range(1, 25)]
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_a_client_stays_where_it_was_over_tcp_and_udp(traffic: World, policy: str) -> None:
     with traffic.service(tcp(), udp(), sessionAffinity="ClientIP", externalTrafficPolicy=policy) as service:
-        asking.until(partial(_all_enter, traffic, service, policy))
+        echoclient.until(partial(_all_enter, traffic, service, policy))
         first = {source: clients.tcp(service.address, 80, source=source) for source in _CLIENTS}
         again = {source: clients.tcp(service.address, 80, source=source) for source in _CLIENTS}
         assert {s: a.pod for s, a in first.items()} == {s: a.pod for s, a in again.items()}
-        by_udp = {s: asking.until(partial(clients.udp, service.address, source=s, port=80)) for s in _CLIENTS}
+        by_udp = {
+            s: echoclient.until(partial(clients.udp, service.address, source=s, port=80)) for s in _CLIENTS
+        }
         entered = {s: _entrance(traffic, policy, answer) for s, answer in first.items()}
         assert entered == {s: _entrance(traffic, policy, answer) for s, answer in by_udp.items()}
 
@@ -33,10 +35,10 @@ def test_a_client_stays_where_it_was_over_tcp_and_udp(traffic: World, policy: st
 @rule("LB-4-affinity")
 def test_affinity_can_be_switched_off_and_on(traffic: World) -> None:
     with traffic.service(externalTrafficPolicy="Local", sessionAffinity="ClientIP") as service:
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         for affinity, wanted in (("None", 3), ("ClientIP", 1)):
             service.patch(sessionAffinity=affinity)
-            asking.until(partial(_distinct_pods, service, wanted))
+            echoclient.until(partial(_distinct_pods, service, wanted))
 
 
 @rule("LB-7-ranges", "LB-11-6", "LB-15-8")
@@ -52,8 +54,8 @@ def test_who_comes_from_elsewhere_hears_nothing(traffic: World, family: str, by:
     with traffic.service(
         tcp(), udp(), annotated=annotated, ipFamilies=[family], loadBalancerSourceRanges=field
     ) as service:
-        asking.until(partial(clients.tcp, service.address, 80, source=allowed))
-        asking.until(partial(clients.udp, service.address, 80, source=allowed))
+        echoclient.until(partial(clients.tcp, service.address, 80, source=allowed))
+        echoclient.until(partial(clients.udp, service.address, 80, source=allowed))
         for _ in range(5):
             assert clients.outcome(service.address, 80, source=refused) == "closed"
         with pytest.raises(TimeoutError):
@@ -64,18 +66,18 @@ def test_who_comes_from_elsewhere_hears_nothing(traffic: World, family: str, by:
 @rule("LB-4-ranges")
 def test_source_ranges_can_be_changed(traffic: World) -> None:
     with traffic.service(loadBalancerSourceRanges=["127.9.3.0/24"]) as service:
-        asking.until(partial(_served_of, service, ["127.9.3.1"], ["127.9.4.1"]))
+        echoclient.until(partial(_served_of, service, ["127.9.3.1"], ["127.9.4.1"]))
         service.patch(loadBalancerSourceRanges=["127.9.4.0/24"])
-        asking.until(partial(_served_of, service, ["127.9.4.1"], ["127.9.3.1"]))
+        echoclient.until(partial(_served_of, service, ["127.9.4.1"], ["127.9.3.1"]))
         service.patch(loadBalancerSourceRanges=None)
-        asking.until(partial(_served_of, service, ["127.9.4.1", "127.9.3.1"], []))
+        echoclient.until(partial(_served_of, service, ["127.9.4.1", "127.9.3.1"], []))
 
 
 def test_what_cannot_be_understood_closes_the_door(traffic: World) -> None:
     with traffic.service() as service:
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         service.annotate(proxy_protocol="v3")
-        asking.until(partial(_is, "refused", service.address))
+        echoclient.until(partial(_is, "refused", service.address))
         said = service.wait(lambda s: condition(s, "LoadBalancerServing").get("status") == "False")
         assert '"v3"' in condition(said, "LoadBalancerServing")["message"]
 
@@ -88,9 +90,9 @@ def test_both_families_have_an_address_and_backends_of_their_own(traffic: World)
         v4, v6 = service.addresses
         assert (":" in v4, ":" in v6) == (False, True)
         for address in (v4, v6):
-            answer = asking.until(partial(clients.tcp, address, 80))
+            answer = echoclient.until(partial(clients.tcp, address, 80))
             assert (":" in answer.peer.rpartition(":")[0]) == (":" in address)
-            asking.until(partial(clients.udp, address, 80))
+            echoclient.until(partial(clients.udp, address, 80))
 
 
 @rule("LB-4-families", "LB-7-families")
@@ -100,11 +102,11 @@ def test_a_second_family_can_come_and_go(traffic: World) -> None:
         both = service.wait(lambda s: len(s["status"]["loadBalancer"].get("ingress", [])) == 2)
         v4, v6 = (entry["ip"] for entry in both["status"]["loadBalancer"]["ingress"])
         assert v4 == service.address
-        asking.until(partial(clients.tcp, v6, 80))
+        echoclient.until(partial(clients.tcp, v6, 80))
         service.patch(ipFamilyPolicy="SingleStack")
         service.wait(lambda s: [e["ip"] for e in s["status"]["loadBalancer"]["ingress"]] == [v4])
         clients.tcp(v4, 80)
-        asking.until(partial(_is, "refused", v6))
+        echoclient.until(partial(_is, "refused", v6))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_pods_are_told_of_the_client_by_the_proxy_protocol(
     traffic: World, version: str, header: bytes
 ) -> None:
     with traffic.service(annotated={"proxy_protocol": version}) as service:
-        answer = asking.until(partial(clients.tcp, service.address, 80, b"hello", source="127.9.5.1"))
+        answer = echoclient.until(partial(clients.tcp, service.address, 80, b"hello", source="127.9.5.1"))
         assert answer.said.startswith(header)
         assert answer.said.endswith(b"hello")
         # The header was for the Pods alone: those who answer health checks did not take offence.
@@ -128,7 +130,7 @@ def test_pods_are_told_of_the_client_by_the_proxy_protocol(
 def test_a_connection_on_which_nobody_speaks_is_closed(traffic: World) -> None:
     with traffic.service(annotated={"idle_timeout": "1s"}) as service:
         # Not every connection: where the first node did not answer, Envoy 1.40 forgets the time.
-        asking.until(partial(_closed_when_idle, service.address))
+        echoclient.until(partial(_closed_when_idle, service.address))
 
 
 def _closed_when_idle(address: str) -> None:
@@ -140,10 +142,10 @@ def _closed_when_idle(address: str) -> None:
 def test_no_more_connections_than_asked_for(traffic: World) -> None:
     with traffic.service(annotated={"connection_limit": "2"}) as service:
         # Connections that have ended count until Envoy has heard of their end.
-        with asking.until(partial(_held, service)) as one, asking.until(partial(_held, service)):
+        with echoclient.until(partial(_held, service)) as one, echoclient.until(partial(_held, service)):
             assert clients.outcome(service.address, 80) == "closed"
             clients.goes_on(one)
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
 
 
 def _held(service: Balanced) -> socket.socket:

@@ -8,7 +8,7 @@ from functools import partial
 
 from tests.host.traffic import clients
 from tests.host.traffic.world import Balanced, Manifest, World, condition, ingress, tcp, udp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -21,18 +21,18 @@ _HEALTHY = [
 @rule("LB-3-healthy", "LB-3-ensuring", "LB-3-ensured", "LB-11-2")
 def test_of_a_healthy_service_two_events_tell(traffic: World) -> None:
     with traffic.service() as service:
-        asking.until(partial(_tells, service, _HEALTHY))
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(_tells, service, _HEALTHY))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         assert service.events() == _HEALTHY
 
 
 @rule("LB-2-order", "LB-2-subresource", "LB-2-idempotent", "LB-16-patches")
 def test_first_the_finalizer_then_the_status_and_nothing_else(traffic: World) -> None:
     with traffic.service() as service:
-        asking.until(partial(_tells, service, _HEALTHY))
+        echoclient.until(partial(_tells, service, _HEALTHY))
         # A change that asks for nothing: it is looked at, and nothing is written.
         service.annotate(**{"example.org/noted": "yes"})
-        asking.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(clients.tcp, service.address, 80))
         writes = traffic.writes(service.name)
     assert writes[0] == ("worker", "patch services/status")
     assert set(writes[1:]) == {("patcher", "patch services/status")}
@@ -71,12 +71,12 @@ def test_deletion_leaves_nothing_but_the_finalizers_of_others(traffic: World) ->
         traffic.merge(service.path, {"metadata": {"finalizers": _and(service, "example.org/mine")}})
         traffic.delete(service.path)
         service.wait(lambda s: s["metadata"]["finalizers"] == ["example.org/mine"])
-        asking.until(partial(_is_refused, service))
+        echoclient.until(partial(_is_refused, service))
         # Its address is free: another may have it at once, although the object is still there.
         with traffic.service(loadBalancerIP=service.address) as another:
             assert another.address == service.address
-            asking.until(partial(clients.tcp, service.address, 80))
-        asking.until(partial(_tells, service, [*_HEALTHY, *_DELETED]))
+            echoclient.until(partial(clients.tcp, service.address, 80))
+        echoclient.until(partial(_tells, service, [*_HEALTHY, *_DELETED]))
         traffic.merge(service.path, {"metadata": {"finalizers": None}})
         traffic.gone(service.name)
         assert traffic.writes(service.name)[-1] == ("worker", "patch services/status")
@@ -91,10 +91,10 @@ _DELETED = [
 @rule("LB-3-updated", "LB-5-sync", "LB-16-life")
 def test_other_nodes_are_told_of_and_nothing_else(traffic: World) -> None:
     with traffic.service() as service:
-        asking.until(partial(_tells, service, _HEALTHY))
+        echoclient.until(partial(_tells, service, _HEALTHY))
         updated = ("UpdatedLoadBalancer", "Updated load balancer with new hosts")
         with _excluded(traffic, "node-2"):
-            asking.until(partial(_tells, service, [*_HEALTHY, updated]))
+            echoclient.until(partial(_tells, service, [*_HEALTHY, updated]))
         writes = traffic.writes(service.name)
     assert len(writes) <= 3
 
@@ -106,7 +106,7 @@ def test_missing_nodes_are_reported_and_new_ones_used(traffic: World) -> None:
         without = stack.enter_context(_excluded(traffic, *nodes))
         del without
         early = stack.enter_context(traffic.service())
-        told = dict(asking.until(partial(_told, early, "UnAvailableLoadBalancer")))
+        told = dict(echoclient.until(partial(_told, early, "UnAvailableLoadBalancer")))
         said = told["UnAvailableLoadBalancer"]
         assert said.startswith("There are no available nodes for LoadBalancer: all 3 nodes carry the label")
         assert _EXCLUDED in said
@@ -115,7 +115,7 @@ def test_missing_nodes_are_reported_and_new_ones_used(traffic: World) -> None:
         assert clients.outcome(early.address, 80) in ("closed", "refused")
         for node in nodes:
             _label(traffic, node, None)
-        asking.until(partial(clients.tcp, early.address, 80))
+        echoclient.until(partial(clients.tcp, early.address, 80))
         early.wait(lambda s: condition(s, "LoadBalancerServing")["status"] == "True")
         assert ingress(early.read())[0]["ip"] == early.address
 
@@ -126,7 +126,7 @@ def test_a_service_of_another_class_is_left_alone(traffic: World) -> None:
         traffic.service(loadBalancerClass="example.org/other", ready=lambda _: True) as foreign,
         traffic.service() as ours,
     ):
-        asking.until(partial(clients.tcp, ours.address, 80))
+        echoclient.until(partial(clients.tcp, ours.address, 80))
         assert traffic.writes(foreign.name) == []
         assert foreign.events() == []
 

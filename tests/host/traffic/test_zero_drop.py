@@ -11,7 +11,7 @@ import pytest
 from tests.host.traffic import clients
 from tests.host.traffic.steady import Steady, steady
 from tests.host.traffic.world import Balanced, World, shows, tcp
-from tests.support import asking
+from tests.support import echoclient
 from tests.support.rules import rule
 
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -21,7 +21,7 @@ _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 def _served(traffic: World) -> Iterator[tuple[Balanced, Steady]]:
     """A Service whose nodes all serve, and its client."""
     with traffic.service(externalTrafficPolicy="Local") as service:
-        asking.until(partial(_all_serve, traffic, service))
+        echoclient.until(partial(_all_serve, traffic, service))
         with steady(service.address) as client:
             client.enough(50)
             yield service, client
@@ -34,11 +34,11 @@ def test_a_node_is_removed_and_added(traffic: World) -> None:
         traffic.nodes.kubectl("cordon", "node-3")
         traffic.delete("/api/v1/nodes/node-3")
         try:
-            asking.until(lambda: _without(client, gone))
+            echoclient.until(lambda: _without(client, gone))
             client.enough()
         finally:
             traffic.register("node-3")
-        asking.until(lambda: _with(client, gone))
+        echoclient.until(lambda: _with(client, gone))
         client.enough()
     client.unharmed()
 
@@ -50,10 +50,10 @@ def test_a_node_is_changed(traffic: World) -> None:
         node = "/api/v1/nodes/node-2"
         traffic.merge(node, {"metadata": {"labels": {_EXCLUDED: "true"}}})
         try:
-            asking.until(lambda: _without(client, gone))
+            echoclient.until(lambda: _without(client, gone))
         finally:
             traffic.merge(node, {"metadata": {"labels": {_EXCLUDED: None}}})
-        asking.until(lambda: _with(client, gone))
+        echoclient.until(lambda: _with(client, gone))
     client.unharmed()
 
 
@@ -63,10 +63,10 @@ def test_ports_come_and_go(traffic: World) -> None:
         for number in range(81, 84):
             service.patch(ports=[tcp(80), tcp(number, 8081)])
             service.wait(shows("80/TCP", f"{number}/TCP"))
-            asking.until(partial(clients.tcp, service.address, number))
+            echoclient.until(partial(clients.tcp, service.address, number))
         service.patch(ports=[tcp(80)])
         service.wait(shows("80/TCP"))
-        asking.until(partial(_is_refused, service, 83))
+        echoclient.until(partial(_is_refused, service, 83))
         client.enough()
     client.unharmed()
 
@@ -74,12 +74,12 @@ def test_ports_come_and_go(traffic: World) -> None:
 @rule("LB-15-4")
 def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
     with traffic.service(tcp(80), tcp(81)) as service:
-        asking.until(partial(clients.tcp, service.address, 81))
+        echoclient.until(partial(clients.tcp, service.address, 81))
         with clients.connected(service.address, 81) as held:
             clients.greeted(held)
             service.patch(ports=[tcp(80)])
             service.wait(shows("80/TCP"))
-            asking.until(partial(_is_refused, service, 81))
+            echoclient.until(partial(_is_refused, service, 81))
             # The node port has been taken back as well; connections through it are in the kernel's memory.
             with steady(service.address, lasting=0) as client:
                 client.enough(250)
@@ -119,11 +119,11 @@ def test_a_node_fails(traffic: World, how: str) -> None:
         else:
             node.cut()
         try:
-            asking.until(lambda: _without(client, lost))
+            echoclient.until(lambda: _without(client, lost))
             client.enough(200)
         finally:
             traffic.nodes.mend(node)
-        asking.until(lambda: _with(client, _pod_of(traffic, "node-3")))
+        echoclient.until(lambda: _with(client, _pod_of(traffic, "node-3")))
     assert client.failed == []
     assert {broken.partition(" to ")[2].partition(":")[0] for broken in client.broken} <= {lost}
 

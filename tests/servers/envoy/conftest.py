@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tests.servers.envoy.nodes import Node
 from tests.servers.envoy.world import World
-from tests.support import mortal
+from tests.support import envoyprogram
 from tests.support.running import running, soon
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.process import Processes
@@ -36,7 +36,7 @@ def address() -> Callable[[], str]:
 @pytest.fixture
 def attachment(tmp_path: Path) -> Processes:
     """Envoys that outlive their edge, but not the tests."""
-    return Processes(tmp_path / "envoys", program=mortal.envoy(tmp_path))
+    return Processes(tmp_path / "envoys", program=envoyprogram.envoy(tmp_path))
 
 
 @pytest_asyncio.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from windowbox.models.objects import Object
-from windowbox.sandbox.simulated import ports, seen
+from windowbox.sandbox.simulated import objects, ports
+from windowbox.sandbox.simulated.objects import Behaviour, Endpoint, Key, Node, Port, Service, Slice
 from windowbox.sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
-from windowbox.sandbox.simulated.seen import Behaviour, Endpoint, Key, Node, Port, Service, Slice
 
 WEB = Key("default", "web")
 HTTP = Port("http", "TCP", 30080)
@@ -95,7 +95,7 @@ def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
     ],
 )
 def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool) -> None:
-    node = seen.node(found)
+    node = objects.node(found)
     assert node is not None
     assert ports.of_node(node) == {Place("127.77.0.1", 10256): NodeHealth("one", eligible)}
 
@@ -114,11 +114,11 @@ def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool
     ],
 )
 def test_other_nodes_are_left_alone(found: Object) -> None:
-    assert seen.node(found) is None
+    assert objects.node(found) is None
 
 
 def test_an_unknown_behaviour_is_none() -> None:
-    node = seen.node(raw_node(annotations={"simulator.windowbox/behaviour": "sing"}))
+    node = objects.node(raw_node(annotations={"simulator.windowbox/behaviour": "sing"}))
     assert node is not None
     assert node.behaviour == "serve"
 
@@ -140,7 +140,7 @@ def raw_service(**spec: Any) -> Object:
     ],
 )  # fmt: skip
 def test_services_as_they_are_seen(found: Object, expected: Service | None) -> None:
-    assert seen.service(found) == expected
+    assert objects.service(found) == expected
 
 
 def test_endpoints_that_say_nothing_are_ready() -> None:
@@ -150,5 +150,5 @@ def test_endpoints_that_say_nothing_are_ready() -> None:
         "ports": [{"name": "http"}],
         "endpoints": [{"nodeName": "one"}, {"nodeName": "one", "conditions": {"ready": False}}],
     }
-    assert seen.endpoint_slice(Object(raw)) == slice_of(READY, GONE)
-    assert seen.endpoint_slice(Object({**raw, "addressType": "IPv6"})) is None
+    assert objects.endpoint_slice(Object(raw)) == slice_of(READY, GONE)
+    assert objects.endpoint_slice(Object({**raw, "addressType": "IPv6"})) is None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windowbox.commands import asking
+from windowbox.commands import busoptions
 from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from bus.messages import RunRecord
-    from windowbox.commands.balancers.looking import Balancer, Look
+    from windowbox.commands.balancers.query import Balancer, Look
     from windowbox.models.refs import ObjectRef
     from windowbox.settings import Settings
 
@@ -38,12 +38,13 @@ def lb() -> None:
     epilog="\b\nExamples:\n"
     "  windowbox lb list\n"
     "  windowbox lb list --cluster runtime\n"
-    "  windowbox lb list -o json | jq '.loadBalancers[] | select(.state != \"serving\")'\n" + asking.FINDING,
+    "  windowbox lb list -o json | jq '.loadBalancers[] | select(.state != \"serving\")'\n"
+    + busoptions.FINDING,
     short_help="List load balancers.",
 )
 @click.option("--cluster", help="Only those of this cluster.")
 @output_option
-@asking.settings_options
+@busoptions.settings_options
 def list_(cluster: str | None, output: str, file: Path | None, name: str | None) -> None:
     """All load balancers: address, ports, healthy backends, since when, and why one does not serve.
 
@@ -51,7 +52,7 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
     """
     from windowbox.commands.balancers import texts
 
-    found = _looked(asking.loaded(file, name), None)
+    found = _looked(busoptions.loaded(file, name), None)
     balancers = [one for one in found.balancers if cluster in (None, one.ref.cluster)]
     if output == "json":
         shown = {"loadBalancers": [one.as_json() for one in balancers], "edge": _edge(found)}
@@ -63,41 +64,41 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
 @lb.command(
     epilog="\b\nExamples:\n"
     "  windowbox lb show shop/web\n"
-    "  windowbox lb show shop/web --cluster shoot--garden--one -o json\n" + asking.FINDING,
+    "  windowbox lb show shop/web --cluster shoot--garden--one -o json\n" + busoptions.FINDING,
     short_help="Show one load balancer.",
 )
 @click.argument("service", metavar="NAMESPACE/NAME")
 @_cluster
 @output_option
-@asking.settings_options
+@busoptions.settings_options
 def show(service: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
     """One load balancer: its ports, backends as Envoy sees them, what it carried, and its Events.
 
     Connections and bytes are counted by Envoy since it was started.
     """
-    from windowbox.commands.balancers import looking, texts
+    from windowbox.commands.balancers import query, texts
 
-    settings, ref = asking.loaded(file, name), _ref(service, cluster)
+    settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
     balancer, found, runs = asyncio.run(_shown(settings, ref))
     if output == "json":
         told = balancer.told
-        events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in looking.events(runs)]
+        events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in query.events(runs)]
         places = [place.model_dump() for place in told.places] if told else None
         shown = {**balancer.as_json(), "places": places, "events": events, "edge": _edge(found)}
         click.echo(json.dumps(shown, indent=2))
     else:
-        texts.print_one(balancer, found, looking.events(runs))
+        texts.print_one(balancer, found, query.events(runs))
 
 
 @lb.command(
     epilog="\b\nExamples:\n  windowbox lb drain shop/web\n  windowbox lb drain shop/web --undo\n"
-    + asking.FINDING,
+    + busoptions.FINDING,
     short_help="Drain a load balancer.",
 )
 @click.argument("service", metavar="NAMESPACE/NAME")
 @click.option("--undo", is_flag=True, help="Accept new connections again.")
 @_cluster
-@asking.settings_options
+@busoptions.settings_options
 def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str | None) -> None:
     """Take no new connections, and let those that are open end by themselves, within ten minutes.
 
@@ -106,7 +107,7 @@ def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str |
     """
     from windowbox.commands.balancers import draining
 
-    settings, ref = asking.loaded(file, name), _ref(service, cluster)
+    settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
     click.echo(asyncio.run(draining.drained(settings, ref, undo=undo, patience=_PATIENCE)))
 
 
@@ -120,21 +121,21 @@ def _ref(service: str, cluster: str) -> ObjectRef:
 
 
 def _looked(settings: Settings, only: ObjectRef | None) -> Look:
-    from windowbox.commands.balancers import looking
+    from windowbox.commands.balancers import query
 
     async def ask() -> Look:
-        async with asking.connected(settings, "lb") as bus:
-            return await looking.look(bus, settings.loadbalancer, only)
+        async with busoptions.connected(settings, "lb") as bus:
+            return await query.look(bus, settings.loadbalancer, only)
 
     return asyncio.run(ask())
 
 
 async def _shown(settings: Settings, ref: ObjectRef) -> tuple[Balancer, Look, list[RunRecord]]:
-    from windowbox.commands.balancers import looking
+    from windowbox.commands.balancers import query
 
-    async with asking.connected(settings, "lb show") as bus:
-        found = await looking.look(bus, settings.loadbalancer, ref)
-        return looking.the_only(found, ref), found, await looking.runs(bus, ref)
+    async with busoptions.connected(settings, "lb show") as bus:
+        found = await query.look(bus, settings.loadbalancer, ref)
+        return query.the_only(found, ref), found, await query.runs(bus, ref)
 
 
 def _edge(found: Look) -> object:

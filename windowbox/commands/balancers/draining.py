@@ -12,9 +12,9 @@ from bus.registry import Registry
 from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
-from windowbox.commands import asking
-from windowbox.commands.balancers import looking
-from windowbox.commands.balancers.looking import Balancer
+from windowbox.commands import busoptions
+from windowbox.commands.balancers import query
+from windowbox.commands.balancers.query import Balancer
 from windowbox.errors import Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings import Settings
@@ -25,9 +25,9 @@ from workers.loadbalancer.spec.demands import Demand, demand_in
 
 async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: float) -> str:
     """Have it take no new connections, or with `undo` take them again. What has come of it, in a sentence."""
-    async with asking.connected(settings, "lb drain") as bus, _api(settings, bus, ref.cluster) as api:
-        found = await looking.look(bus, settings.loadbalancer, ref)
-        looking.the_only(found, ref)
+    async with busoptions.connected(settings, "lb drain") as bus, _api(settings, bus, ref.cluster) as api:
+        found = await query.look(bus, settings.loadbalancer, ref)
+        query.the_only(found, ref)
         said = None if undo else "true"
         patched = await api.merge(
             SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: said}}}
@@ -41,8 +41,8 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
                 f"{options.DRAIN} is set as asked, but no edge has acted on it within {patience:g} s: "
                 f"`windowbox lb show {ref.namespace}/{ref.name}` tells more"
             ) from error
-        found = await looking.look(bus, settings.loadbalancer, ref)
-        balancer = looking.the_only(found, ref)
+        found = await query.look(bus, settings.loadbalancer, ref)
+        balancer = query.the_only(found, ref)
         return _served(balancer) if undo else _drained(balancer, found.left(balancer))
 
 
@@ -53,7 +53,7 @@ async def _done(bus: Bus, ref: ObjectRef, asked: Demand) -> None:
     async with contextlib.aclosing(following) as entries:  # type: ignore[type-var]
         async for stored in entries:
             state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
-            if state is not None and looking.drained(asked, state) == asked.drained:
+            if state is not None and query.drained(asked, state) == asked.drained:
                 return
 
 

@@ -13,7 +13,7 @@ from windowbox.commands.edges import edge_lines
 from windowbox.commands.units import size
 
 if TYPE_CHECKING:
-    from windowbox.commands.balancers.looking import Balancer, Look, Told
+    from windowbox.commands.balancers.query import Balancer, Look, Told
     from workers.edge.status import BackendStatus, ListenerStatus
 
 _COLOURS = {

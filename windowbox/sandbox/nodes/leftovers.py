@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from windowbox.sandbox import belongings, processes
+from windowbox.sandbox import ownership, processes
 from windowbox.sandbox.nodes import cgroups, claims, network, routes
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.processes import ProcessId
@@ -15,7 +15,7 @@ from windowbox.sandbox.processes import ProcessId
 
 def found() -> list[str]:
     """What there is to clear, in words."""
-    told = [f"{belongings.name_of(process)} ({process.pid})" for process in belongings.orphans()]
+    told = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
     with claims.left() as dead:
         for claim in dead:
             told += network.namespaces(claim) or [str(claim.folder)]
@@ -24,8 +24,8 @@ def found() -> list[str]:
 
 def clear() -> list[str]:
     """Clear what belongs to no living sandbox, and say what that was."""
-    told = [f"{belongings.name_of(process)} ({process.pid})" for process in belongings.orphans()]
-    belongings.end_all(belongings.orphans())
+    told = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
+    ownership.end_all(ownership.orphans())
     with claims.left() as dead:
         for claim in dead:
             told += network.namespaces(claim)
@@ -36,8 +36,8 @@ def clear() -> list[str]:
 def clear_one(claim: Claim) -> None:
     """Clear what is left of the nodes of one claim, which the caller holds."""
     # The first process of a node goes only when all others have gone.
-    belongings.end_all(inits(claim))
-    belongings.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
+    ownership.end_all(inits(claim))
+    ownership.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
     for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
         cgroups.remove(containers)
     routes.remove(claim)

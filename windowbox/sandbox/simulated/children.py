@@ -16,8 +16,8 @@ from windowbox.sandbox import files
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.simulated import kubelets, nodes
+from windowbox.sandbox.simulated.objects import PLAYED
 from windowbox.sandbox.simulated.ports import PROXY_HEALTH
-from windowbox.sandbox.simulated.seen import PLAYED
 
 _LEASE_SECONDS = 20
 """Renewed after a quarter of that: long before the controllers believe that a node is lost."""

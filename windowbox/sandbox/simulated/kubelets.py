@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from windowbox.sandbox.simulated.seen import BEHAVIOUR
+from windowbox.sandbox.simulated.objects import BEHAVIOUR
 
 _TOLD = f'.metadata.annotations["{BEHAVIOUR}"]'
 _DELETED = ".metadata.deletionTimestamp"

@@ -11,7 +11,7 @@ from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Malformed
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES
-from windowbox.sandbox.simulated.seen import PLAYED
+from windowbox.sandbox.simulated.objects import PLAYED
 
 _NAME = re.compile(r"simulated-(\d+)")
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from windowbox.sandbox.simulated.seen import Endpoint, Node, Port, Service, Slice
+from windowbox.sandbox.simulated.objects import Endpoint, Node, Port, Service, Slice
 
 PROXY_HEALTH = 10256
 """Where kube-proxy tells whether the node may be given new connections."""

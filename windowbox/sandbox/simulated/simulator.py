@@ -15,11 +15,11 @@ from collections.abc import Iterable
 
 from windowbox.clients.kube import Kube
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
-from windowbox.sandbox.simulated import ports, seen
-from windowbox.sandbox.simulated.following import Following
-from windowbox.sandbox.simulated.listening import Listening
+from windowbox.sandbox.simulated import objects, ports
+from windowbox.sandbox.simulated.objects import Key, Node, Service, Slice
 from windowbox.sandbox.simulated.ports import OpenPorts, Place
-from windowbox.sandbox.simulated.seen import Key, Node, Service, Slice
+from windowbox.sandbox.simulated.reflector import Following
+from windowbox.sandbox.simulated.sockets import Listening
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +31,9 @@ class Simulator:
     """Opens and closes open_ports as Services, EndpointSlices and Nodes change; idle while they do not."""
 
     def __init__(self, kube: Kube) -> None:
-        self._nodes = Following(kube, NODES, seen.node, self._node_changed)
-        self._services = Following(kube, SERVICES, seen.service, self._service_changed)
-        self._slices = Following(kube, ENDPOINT_SLICES, seen.endpoint_slice, self._slice_changed)
+        self._nodes = Following(kube, NODES, objects.node, self._node_changed)
+        self._services = Following(kube, SERVICES, objects.service, self._service_changed)
+        self._slices = Following(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
         self._slices_of: dict[Key, dict[tuple[str, str], Slice]] = {}
         self._named: dict[str, Node] = {}
         self._listening = Listening(self._silent)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bus.messages import Call, Reason, RunRecord, Wish
-from windowbox.commands import story
-from windowbox.commands.kinds import made
+from windowbox.commands import timeline
+from windowbox.commands.kinds import ownedobjects
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 HOME = "infra-shoot--a--b"
@@ -39,7 +39,7 @@ def run(*calls: Call, after: float = 0) -> RunRecord:
 
 
 def did(*runs: RunRecord) -> dict[str, str]:
-    return {one.title: one.did for one in made.objects(runs)}
+    return {one.title: one.did for one in ownedobjects.objects(runs)}
 
 
 NAMESPACE = apply("Namespace", "", HOME)
@@ -48,7 +48,7 @@ POLICY = apply("NetworkPolicy", HOME, "deny")
 
 def test_each_object_is_told_once_and_as_it_was_left() -> None:
     again = run(apply("NetworkPolicy", HOME, "deny"), after=60)
-    [namespace, policy] = made.objects([again, run(PROVIDER, NAMESPACE, POLICY)])
+    [namespace, policy] = ownedobjects.objects([again, run(PROVIDER, NAMESPACE, POLICY)])
     assert (namespace.title, namespace.at) == (f"Namespace {HOME}", NOW)
     assert (policy.title, policy.at) == (f"NetworkPolicy {HOME}/deny", NOW + timedelta(seconds=60))
 
@@ -84,13 +84,13 @@ def test_what_became_of_an_object(calls: list[Call], said: dict[str, str]) -> No
 
 def test_a_failure_is_told_with_its_object() -> None:
     error = {"type": "Refused", "message": "no"}
-    [one] = made.objects([run(POLICY.model_copy(update={"answer": None, "error": error}))])
-    assert made.lines([one], "runtime")[0].endswith("wrote NetworkPolicy infra-shoot--a--b/deny, but failed: "
-                                                    "Refused: no")  # fmt: skip
+    [one] = ownedobjects.objects([run(POLICY.model_copy(update={"answer": None, "error": error}))])
+    [line] = ownedobjects.lines([one], "runtime")[:1]
+    assert line.endswith("wrote NetworkPolicy infra-shoot--a--b/deny, but failed: Refused: no")
 
 
 def test_hints_name_kubectl_or_the_load_balancer_story() -> None:
-    [policy, service] = made.objects([run(PROVIDER, POLICY, apply("Service", HOME, "bastion-x"))])
+    [policy, service] = ownedobjects.objects([run(PROVIDER, POLICY, apply("Service", HOME, "bastion-x"))])
     assert policy.commands("runtime") == (f"kubectl -n {HOME} get networkpolicy deny -o yaml",)
     assert service.commands("runtime") == (
         f"kubectl -n {HOME} get service bastion-x -o yaml",
@@ -99,7 +99,7 @@ def test_hints_name_kubectl_or_the_load_balancer_story() -> None:
 
 
 def test_hints_for_other_clusters_name_the_secret() -> None:
-    [one] = made.objects([run(PROVIDER, apply("Service", HOME, "web", cluster="provider-1"))])
+    [one] = ownedobjects.objects([run(PROVIDER, apply("Service", HOME, "web", cluster="provider-1"))])
     secret = "kubectl -n shoot--a--b get secret cloudprovider -o jsonpath='{.data.kubeconfig}' | base64 -d"
     assert one.commands("runtime") == (
         f"kubectl --kubeconfig <({secret}) -n {HOME} get service web -o yaml",
@@ -108,20 +108,20 @@ def test_hints_for_other_clusters_name_the_secret() -> None:
 
 
 def test_objects_elsewhere_are_told_by_the_name_of_their_cluster() -> None:
-    [one] = made.objects([run(delete(f"services {HOME}/web (provider-1)"), after=0)])
+    [one] = ownedobjects.objects([run(delete(f"services {HOME}/web (provider-1)"), after=0)])
     assert (one.cluster, one.did) == ("provider-1", "deleted")
-    assert " in provider-1" in made.lines([one], "runtime")[0]
+    assert " in provider-1" in ownedobjects.lines([one], "runtime")[0]
 
 
 def test_what_was_deleted_cannot_be_looked_at() -> None:
-    [one] = made.objects([run(delete(f"namespaces {HOME}"))])
+    [one] = ownedobjects.objects([run(delete(f"namespaces {HOME}"))])
     assert one.commands("runtime") == ()
     assert one.as_json("runtime")["commands"] == []
 
 
 def test_a_run_summary_names_what_it_made() -> None:
     calls = (PROVIDER, NAMESPACE, Call(door="look", request="services a/b"), delete("ippools nodes"))
-    [moment] = story.told([], [run(*calls)])
+    [moment] = timeline.told([], [run(*calls)])
     assert list(moment.details[1:]) == [
         "makes objects in cluster runtime, by the Secret shoot--a--b/cloudprovider",
         f"wrote Namespace {HOME}",

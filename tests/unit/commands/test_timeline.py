@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bus.messages import Call, Read, Reason, RunRecord, Wish
-from windowbox.commands import story
-from windowbox.commands.story import Pending
+from windowbox.commands import timeline
+from windowbox.commands.timeline import Pending
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 EVENT = Wish(reason=Reason.EVENT)
@@ -23,7 +23,7 @@ def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> Run
 
 
 def told(*calls: Call) -> list[str]:
-    [moment] = story.told([], [run(calls=list(calls))])
+    [moment] = timeline.told([], [run(calls=list(calls))])
     return list(moment.details[1:])
 
 
@@ -43,7 +43,7 @@ def told(*calls: Call) -> list[str]:
     ],
 )
 def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
-    [moment] = story.waits([pending], [], NOW + timedelta(seconds=3))
+    [moment] = timeline.waits([pending], [], NOW + timedelta(seconds=3))
     assert moment.title == f"p: wished for since 3.0 s (event): {why}"
 
 
@@ -59,25 +59,25 @@ def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
 )
 def test_a_later_look_has_a_reason(pool: str, outcome: str, why: str) -> None:
     pending = Pending(pool, later=EVENT, due=NOW + timedelta(seconds=30))
-    [moment] = story.waits([pending], [run(pool, outcome, note="so it is")], NOW)
+    [moment] = timeline.waits([pending], [run(pool, outcome, note="so it is")], NOW)
     assert moment.details == (why,)
 
 
 def test_who_is_not_wished_for_does_not_wait() -> None:
-    assert list(story.waits([Pending("p")], [], NOW)) == []
+    assert list(timeline.waits([Pending("p")], [], NOW)) == []
 
 
 def test_a_report_waits_until_it_is_written() -> None:
     patch = {"lastOperation": {"state": "Succeeded"}}
-    [moment] = story.unwritten(7, patch, [], NOW)
+    [moment] = timeline.unwritten(7, patch, [], NOW)
     assert moment.title == "patch: Succeeded is reported, but not written yet"
     read = Read(stream="INTENTS", subject="intent.k", sequence=7)
-    assert story.unwritten(7, patch, [run("patch", "again", reads=[read])], NOW) == [moment]
-    assert story.unwritten(7, patch, [run("patch", "written", reads=[read])], NOW) == []
+    assert timeline.unwritten(7, patch, [run("patch", "again", reads=[read])], NOW) == [moment]
+    assert timeline.unwritten(7, patch, [run("patch", "written", reads=[read])], NOW) == []
 
 
 def test_an_object_that_was_never_reported_waits_for_nothing() -> None:
-    assert story.unwritten(0, {}, [], NOW) == []
+    assert timeline.unwritten(0, {}, [], NOW) == []
 
 
 def test_a_call_that_failed_tells_of_it() -> None:
@@ -177,5 +177,5 @@ def test_what_runs_of_services_do_is_told(call: Call, said: list[str]) -> None:
 
 
 def test_a_second_delivery_is_told() -> None:
-    [moment] = story.told([], [run(delivery=2, waited=1.5)])
+    [moment] = timeline.told([], [run(delivery=2, waited=1.5)])
     assert moment.details[0] == "event; waited 1.5 s, took 12 ms, by host/1, delivery 2"

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from bus.intents import PATCH
 from bus.messages import Call, Result, RunRecord, Wish
 from bus.recordings import SeenObject
-from windowbox.commands.balancers import stories
+from windowbox.commands.balancers import callsummary
 from windowbox.commands.differences import ABSENT, changes
-from windowbox.commands.kinds import stories as kinds
+from windowbox.commands.kinds import callsummary as kinds
 from windowbox.telemetry import tracing
 from workers.extension.actuators import KINDS as EXTENSIONS
 from workers.lifecycle.shoots import is_shoot_namespace
@@ -200,16 +200,16 @@ def _call(call: Call) -> Iterator[str]:
             text = f"status: {_status(patch)}"
         case _:
             found = kinds.told(call)
-            found = stories.told(call) if found is None else found
+            found = callsummary.told(call) if found is None else found
             text = f"{call.door}: {_short(call.request)}" if found is None else found
     if text or failed:
         yield (text or call.door) + failed
     if call.door == "report" and not failed:
-        yield from stories.events(call.request)
+        yield from callsummary.events(call.request)
 
 
 def _status(patch: dict[str, Any]) -> str:
-    if (of_service := stories.status(patch)) is not None:
+    if (of_service := callsummary.status(patch)) is not None:
         return of_service
     if not patch:
         return "as it is"

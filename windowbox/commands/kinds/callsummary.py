@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bus.messages import Call
-from windowbox.commands.kinds import made
+from windowbox.commands.kinds import ownedobjects
 
 _AS_EVER = frozenset({"look", "list", "records", "sharers", "patience", "signs"})
 """Doors through which nothing but a look is taken."""
@@ -17,10 +17,10 @@ def told(call: Call) -> str | None:
         return ""
     if call.door == "provider":
         return _provider(call.request, call.answer)
-    found = made.told(call)
+    found = ownedobjects.told(call)
     if found is None:
         return None
-    return "" if found.did == made.LEFT else f"{found.did} {found.title}"
+    return "" if found.did == ownedobjects.LEFT else f"{found.did} {found.title}"
 
 
 def _provider(request: Any, answer: Any) -> str:

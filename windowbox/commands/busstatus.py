@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bus import intents, presence, streams, subjects
 from bus.connection import ApiError
 from bus.queue import Queue
-from windowbox.commands import asking
+from windowbox.commands import busoptions
 from windowbox.commands.edges import edge_lines
 from windowbox.commands.units import size
 from windowbox.errors import WindowboxError
@@ -71,7 +71,7 @@ def bus_status(settings: Settings, monitor: str | None = None) -> Look:
     """The state of the bus now."""
 
     async def ask() -> Look:
-        async with asking.connected(settings, "status") as bus:
+        async with busoptions.connected(settings, "status") as bus:
             return await look(bus, monitor)
 
     return asyncio.run(ask())

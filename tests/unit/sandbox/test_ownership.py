@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from windowbox.sandbox import belongings, processes
+from windowbox.sandbox import ownership, processes
 from windowbox.sandbox.nodes import leftovers
 from windowbox.sandbox.processes import ProcessId
 
@@ -31,19 +31,19 @@ def living() -> ProcessId:
 
 
 def test_orphans_of_a_killed_supervisor_are_ended(dead: ProcessId) -> None:
-    orphan = _marked(belongings.new_mark(dead))
-    assert processes.identify(orphan.pid) in belongings.orphans()
+    orphan = _marked(ownership.new_mark(dead))
+    assert processes.identify(orphan.pid) in ownership.orphans()
     assert f"cat ({orphan.pid})" in leftovers.clear()
     assert orphan.wait(10) == -9
 
 
 def test_a_process_whose_supervisor_lives_is_left_alone(living: ProcessId) -> None:
-    mark = belongings.new_mark(living)
+    mark = ownership.new_mark(living)
     process = _marked(mark)
     found = processes.identify(process.pid)
-    assert found not in belongings.orphans()
-    assert belongings.end(belongings.new_mark(living)) == []
-    assert belongings.end(mark) == [found]
+    assert found not in ownership.orphans()
+    assert ownership.end(ownership.new_mark(living)) == []
+    assert ownership.end(mark) == [found]
     assert process.wait(10) == -9
 
 
@@ -56,7 +56,7 @@ def test_a_process_whose_supervisor_lives_is_left_alone(living: ProcessId) -> No
     ],
 )
 def test_whose_a_process_is_cannot_be_told_from_a_strange_mark(mark: str) -> None:
-    assert belongings.owner(mark) is None
+    assert ownership.owner(mark) is None
 
 
 def _marked(mark: str) -> subprocess.Popen[bytes]:
@@ -64,7 +64,7 @@ def _marked(mark: str) -> subprocess.Popen[bytes]:
         ["cat"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, belongings.VARIABLE: mark},
+        env={**os.environ, ownership.VARIABLE: mark},
         start_new_session=True,
     )
     assert process.stdin
