@@ -2,12 +2,12 @@
 
 
 class WindowboxError(Exception):
-    """Something that can go wrong in a world of many machines. Anything else that is raised is a bug."""
+    """An expected failure of a distributed system. Every other exception is a bug."""
 
     codes: tuple[str, ...] = ()
     """Gardener's error codes, for `lastError.codes`."""
     headline: str = ""
-    """How its report begins, where that is not how the reports of its kind of object usually begin."""
+    """The first words of its report; empty for the default of the object's kind."""
 
     def __init__(self, message: str, *, codes: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -16,15 +16,15 @@ class WindowboxError(Exception):
 
 
 class WatchExpired(WindowboxError):
-    """The place where we stopped listening is forgotten: list again."""
+    """The resource version of a watch has expired: list again."""
 
 
 class Superseded(WindowboxError):
-    """Somebody else has taken over what we were doing: stop, and report nothing."""
+    """Another process has taken over this run: stop, and report nothing."""
 
 
 class TransientError(WindowboxError):
-    """Try again later; nobody needs to wake up."""
+    """Retry later; nobody needs to act."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, codes: tuple[str, ...] = ()
@@ -35,15 +35,15 @@ class TransientError(WindowboxError):
 
 
 class Waiting(WindowboxError):
-    """Everything has been asked for, and others are at it: an event tells when it is there."""
+    """Everything is requested and others work on it: a watch event triggers the next run."""
 
 
 class Conflict(TransientError):
-    """Somebody wrote first: read again, decide again."""
+    """A concurrent write came first: read again, decide again."""
 
 
 class Unreachable(TransientError):
-    """The other side is away."""
+    """The server cannot be reached, or cannot serve now."""
 
 
 class NotListed(TransientError):
@@ -51,35 +51,35 @@ class NotListed(TransientError):
 
 
 class PermanentError(WindowboxError):
-    """Trying again cannot help until a person changes something."""
+    """A retry cannot succeed until a person changes something."""
 
 
 class Missing(PermanentError):
-    """It is not there."""
+    """The object, program or file does not exist."""
 
 
 class Forbidden(PermanentError):
-    """We are not allowed to. An API server that has just started says so, too, until it knows its rules."""
+    """We lack the right. A starting API server answers so, too, until it has loaded its RBAC rules."""
 
     codes = ("ERR_INFRA_UNAUTHORIZED",)
 
 
 class Malformed(PermanentError):
-    """We cannot understand what we were given."""
+    """The input is not valid."""
 
     codes = ("ERR_CONFIGURATION_PROBLEM",)
 
 
 class TooLarge(PermanentError):
-    """There is more of it than is read."""
+    """The input exceeds a size limit."""
 
 
 class Refused(PermanentError):
-    """Understood, and turned down."""
+    """The request is valid, but rejected."""
 
 
 def codes(error: BaseException | None) -> list[str]:
-    """The codes nearest to `error` in its chain of causes; of several errors, one's after the other's."""
+    """The codes nearest to `error` in its chain of causes; those of an exception group are concatenated."""
     if error is None:
         return []
     if isinstance(error, BaseExceptionGroup):

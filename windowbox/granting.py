@@ -1,4 +1,4 @@
-"""Lets the roles work with the Secrets of the namespaces that windowbox serves, as these come."""
+"""Grants the roles rights on Secrets in each namespace that windowbox serves, as namespaces are created."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True)
 class Granting:
-    """Keeps the RoleBindings of a cluster."""
+    """Reconciles the RoleBindings of a cluster."""
 
     kube: Kube
     namespaces: tuple[str, ...]
     """Names, or patterns of names."""
 
     async def once(self) -> str:
-        """Grant what is to be granted now, and take back the rest. Returns where a watch may begin."""
+        """Create the wanted RoleBindings, and delete the others. Returns the resource version for a watch."""
         version = (await self.kube.page(NAMESPACES, limit=1)).resource_version
         granted = {(one.namespace, one.name) async for one in self._all(_GRANTED)}
         for namespace, name in sorted(granted):

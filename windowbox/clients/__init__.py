@@ -1,1 +1,1 @@
-"""One door for each system outside; nothing else imports the library behind it."""
+"""Adapters: one for each external system; nothing else imports its library."""

@@ -1,4 +1,4 @@
-"""Bounded reading of what API servers send: tenants run some of them."""
+"""Reads responses of API servers within size limits: tenants run some of the servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REFUSAL = 1 << 16
 
 
 class Limit(NamedTuple):
-    """How long an answer may be, and of how many lists and mappings."""
+    """The limits of a response: its bytes, and its number of lists and mappings."""
 
     size: int
     parts: int
@@ -22,7 +22,7 @@ class Limit(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How much one answer of an API server may bring."""
+    """The limits for each kind of response of an API server."""
 
     object: Limit
     """One object, which is also what one line of a watch may bring."""
@@ -55,7 +55,7 @@ async def body(what: str, response: aiohttp.ClientResponse, limit: Limit) -> byt
 
 
 async def lines(what: str, response: aiohttp.ClientResponse, limit: Limit) -> AsyncIterator[list[bytes]]:
-    """Whole lines, as many at once as have arrived. TooLarge if one is beyond the limit."""
+    """Whole lines, in batches as they arrive. TooLarge if one exceeds the limit."""
     _check_encoding(what, response)
     begun: list[bytes] = []
     size = 0
@@ -77,7 +77,7 @@ def _checked(what: str, text: bytes, limit: Limit) -> bytes:
 
 
 def _check_encoding(what: str, response: aiohttp.ClientResponse) -> None:
-    # A kilobyte of gzip can stand for a megabyte, so nothing compressed is asked for or read.
+    # A kilobyte of gzip can expand to a megabyte, so compressed responses are neither requested nor read.
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise Unreachable(f"{what}: the answer is compressed, which was not asked for")
 

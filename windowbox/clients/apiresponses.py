@@ -1,4 +1,4 @@
-"""What API servers answer, taken with care: objects come from tenants, and some of the servers do, too."""
+"""Validates responses of API servers: tenants write the objects, and run some of the servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 def decoded(what: str, answer: bytes) -> dict[str, Any]:
-    """The JSON object that came. What is nested too deep in it to be read is null."""
+    """The JSON object of a response. Parts that are nested too deep to be parsed become null."""
     try:
         found = orjson.loads(answer)
     except orjson.JSONDecodeError:
@@ -50,12 +50,12 @@ def decoded(what: str, answer: bytes) -> dict[str, Any]:
 
 
 def shallowly_decoded(what: str, answer: bytes) -> dict[str, Any]:
-    """The JSON object that came, with null for what is nested too deep."""
+    """The JSON object of a response, with null for parts beyond the nesting limit."""
     return shallow(decoded(what, answer))  # type: ignore[no-any-return]
 
 
 def shallow(value: Any, depth: int = _DEEPEST) -> Any:
-    """The same, but null for what is nested too deep."""
+    """The value with null for parts beyond the nesting limit."""
     if isinstance(value, dict):
         return {name: shallow(inner, depth - 1) for name, inner in value.items()} if depth else None
     if isinstance(value, list):
@@ -64,7 +64,7 @@ def shallow(value: Any, depth: int = _DEEPEST) -> Any:
 
 
 def sound(what: str, object: Any) -> dict[str, Any]:
-    """The object, if everything in its metadata that is looked at has the form it ought to have."""
+    """The object, if the metadata fields that are read have valid types and forms."""
     metadata = _mapping(what, _mapping(what, object).get("metadata"))
     for name in ("uid", "resourceVersion"):
         _spelled(what, metadata.get(name), _VERSION)
@@ -78,7 +78,7 @@ def sound(what: str, object: Any) -> dict[str, Any]:
 
 
 def named(what: str, object: Any, *, namespaced: bool) -> dict[str, Any]:
-    """The object, if it is sound and has a name of its kind's form."""
+    """The object, if it is sound and its name is valid for its kind."""
     metadata = sound(what, object)["metadata"]
     if not _NAME.fullmatch(_of(what, metadata.get("name"), str, "")):
         raise _foreign(what)
@@ -89,7 +89,7 @@ def named(what: str, object: Any, *, namespaced: bool) -> dict[str, Any]:
 
 
 def listed(what: str, listing: Mapping[str, Any], namespaced: bool) -> tuple[list[dict[str, Any]], str, str]:
-    """The objects of a page, where it stands in time, and by what the next one is asked for."""
+    """The objects of a page, its resource version, and the continue token."""
     items = [named(what, item, namespaced=namespaced) for item in _of(what, listing.get("items"), list, [])]
     metadata = _of(what, listing.get("metadata"), dict, {})
     version = _spelled(what, metadata.get("resourceVersion"), _VERSION)
@@ -97,7 +97,7 @@ def listed(what: str, listing: Mapping[str, Any], namespaced: bool) -> tuple[lis
 
 
 def event(what: str, line: bytes, namespaced: bool) -> tuple[str, dict[str, Any]]:
-    """A word of a watch, and the object it is about."""
+    """The type and object of a watch event."""
     found = decoded(what, line)
     object = _mapping(what, found.get("object"))
     type = _of(what, found.get("type"), str, "")
@@ -112,7 +112,7 @@ def event(what: str, line: bytes, namespaced: bool) -> tuple[str, dict[str, Any]
 
 
 def refusal(what: str, status: int, body: bytes) -> Exception:
-    """What the API's answer means for us."""
+    """The error for a failed response of the API."""
     message = _said(status, body)
     match status:
         case 404:
@@ -134,7 +134,7 @@ def refusal(what: str, status: int, body: bytes) -> Exception:
 
 
 def _said(status: int, body: bytes) -> str:
-    """What a Kubernetes API says. Words of anything else are not passed on: they may be for other eyes."""
+    """The message of a Status. Other texts are not passed on: they may be confidential."""
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -152,7 +152,7 @@ def _decoded_in_part(answer: bytes) -> Any:
 
 
 def _cut(answer: bytes) -> bytes:
-    """The text with null in the place of what is nested too deep."""
+    """The text with null in place of parts beyond the nesting limit."""
     kept, begun, depth = [], 0, 0
     for token in _TOKEN.finditer(answer):
         match token[0]:

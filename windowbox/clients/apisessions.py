@@ -19,7 +19,7 @@ _CONNECTIONS = 32
 async def opened(
     host: str, proxy: str | None, tls: ssl.SSLContext, egress: Egress | None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session with kept connections; with `egress`, to permitted addresses only."""
+    """A session with keep-alive; with `egress`, to permitted addresses only."""
     ours = None if proxy else _proxy(host)
     connector = aiohttp.TCPConnector(
         limit=_CONNECTIONS,

@@ -1,4 +1,4 @@
-"""The door to the folder of backups: everything below one root, and nothing outside of it."""
+"""The adapter for the folders of backups: all below one root, nothing outside of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_A_FOLDER = frozenset({errno.ELOOP, errno.ENOTDIR})
 
 
 def checked(field: str, name: object) -> str:
-    """The name, if a folder below the root may be called so. `field` is where it was given."""
+    """The name, if it is valid for a folder below the root. `field` is its field, for the error."""
     if not isinstance(name, str) or not name:
         raise Malformed(f"{field} is empty: give the name of a folder")
     if name in (".", "..") or "/" in name or not name.isprintable():
@@ -40,33 +40,33 @@ def checked(field: str, name: object) -> str:
 
 
 class BackupFolders:
-    """Folders below `root`, which itself is made by whoever runs windowbox.
+    """Folders below `root`, which the operator creates.
 
-    Each folder is opened from the one above it and never through a link: whoever swaps one in while we are at
-    work gets us to stop, not to go where it leads.
+    Each folder is opened relative to its parent (openat) and never through a symbolic link: a link that is
+    swapped in during the work ends it with an error.
     """
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
-        # Threads of their own: a disk that hangs must not keep others from resolving names.
+        # A separate thread pool: a hanging disk must not block name resolution in the default pool.
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backups")
 
     async def make(self, bucket: str) -> None:
-        """See to it that there is a folder of this name, open to its group."""
+        """Create the folder if it does not exist, with access for its group."""
         await self._apart(lambda _: self._make(bucket))
 
     async def remove(self, *path: str) -> None:
-        """Remove a folder, and all that is in it. Safe to be broken off, and repeated."""
+        """Remove a folder with its content. Idempotent, also after an interruption."""
         await self._apart(lambda stop: self._remove(path, stop))
 
     async def remove_empty(self, bucket: str) -> bool:
-        """Remove a folder that holds nothing. False if it holds something."""
+        """Remove an empty folder. False if it is not empty."""
         left: list[str] = []
         await self._apart(lambda _: left.extend(self._remove_empty(bucket)))
         return not left
 
     async def _apart(self, act: Callable[[threading.Event], None]) -> None:
-        """Do it in a thread, which ends soon after nobody waits for it any more."""
+        """Run it in a thread, which stops soon after a cancellation."""
         stop = threading.Event()
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, act, stop)
@@ -79,7 +79,7 @@ class BackupFolders:
                 os.mkdir(bucket, _MODE, dir_fd=root)
             with _within(root, bucket) as folder:
                 if stat.S_IMODE(os.fstat(folder).st_mode) != _MODE:
-                    os.fchmod(folder, _MODE)  # what was made depends on our umask
+                    os.fchmod(folder, _MODE)  # mkdir applied our umask
 
     def _remove(self, path: tuple[str, ...], stop: threading.Event) -> None:
         *above, name = path
@@ -139,10 +139,10 @@ def _within(folder: int, name: str) -> Iterator[int]:
 
 
 def _clear(top: int, stop: threading.Event) -> None:
-    """Remove all that is in a folder.
+    """Remove the content of a folder.
 
-    What folders in it hold is moved up into it, so that nothing is ever more than two below: however deep
-    they are nested, neither our stack nor our open files grow with them.
+    The content of subfolders is moved up first, so that nothing is deeper than two levels: stack and files
+    stay bounded, however deep folders are nested.
     """
     while names := os.listdir(top):
         for name in names:
@@ -162,14 +162,14 @@ def _empty(folder: int, top: int, stop: threading.Event) -> None:
 
 
 def _gone(folder: int, name: str) -> bool:
-    """Remove it, unless it is a folder that holds something. Of a link it is the link itself that goes."""
+    """Remove a file, an empty folder, or a symbolic link itself. False for a folder with content."""
     try:
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.rmdir(name, dir_fd=folder)
         else:
             os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
-        return True  # another run was faster
+        return True  # a concurrent run has removed it
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -178,7 +178,7 @@ def _gone(folder: int, name: str) -> bool:
 
 
 def _meaning(root: Path | None, name: str, error: OSError) -> WindowboxError:
-    """What went wrong, with the place and the remedy."""
+    """The error with its path and the remedy."""
     where = f"{name} in backup.root {root}"
     if error.errno in _FULL:
         return TransientError(

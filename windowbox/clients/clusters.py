@@ -1,4 +1,4 @@
-"""The APIs of all clusters that take part, opened when first needed."""
+"""Kubernetes clients of all member clusters, opened on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windowbox.models.refs import RUNTIME, SECRETS
 
 
 class _Opened(NamedTuple):
-    """A member's API, and what is left to do when it is closed."""
+    """A member's client, and the cleanup when it is closed."""
 
     credentials: SecretKey | str | None
     kube: Kube
@@ -50,7 +50,7 @@ class Clusters:
         stack.push_async_callback(self._close_all_but, ())
 
     def has_left(self, cluster: str) -> bool:
-        """Whether it is known that the cluster takes no part any more. The bus may have forgotten others."""
+        """Whether the cluster has left. After a loss of the bus, this is unknown."""
         return cluster in self._registry.left
 
     async def get(self, cluster: str) -> Kube:
@@ -62,7 +62,7 @@ class Clusters:
         async with self._lock:
             opened = self._opened.get(cluster)
             if opened and (opened.credentials != _credentials(member) or opened.kube.stale):
-                # Credentials have been renewed, or may have been: they are read again.
+                # Credentials may have been renewed: read them again.
                 await self._close(cluster)
             if cluster not in self._opened:
                 stack = contextlib.AsyncExitStack()
@@ -71,7 +71,7 @@ class Clusters:
             return self._opened[cluster].kube
 
     async def follow(self) -> None:
-        """Close the clients of those that leave, for ever."""
+        """Close the clients of clusters that leave. Runs for ever."""
         changed = asyncio.Event()
         self._registry.on_change(changed.set)
         while True:

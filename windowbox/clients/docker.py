@@ -1,4 +1,4 @@
-"""The door to a Docker engine: containers, what runs inside of them, what happens to them."""
+"""The adapter for a Docker engine: containers, their processes and events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class Container:
-    """A container as the engine tells of it."""
+    """A container as the engine reports it."""
 
     id: str
     name: str
@@ -46,11 +46,11 @@ class Container:
     state: str
     """created, running, restarting, exited, …"""
     life: str
-    """When its program was started last: tells one life from the next."""
+    """The time of its last start: distinguishes restarts."""
     addresses: Mapping[str, Sequence[IPv4Address | IPv6Address]]
     """By Docker network."""
     image: str
-    """The id of its image, whatever that is called by now."""
+    """The id of its image, whatever its tags are now."""
 
     @property
     def running(self) -> bool:
@@ -74,13 +74,13 @@ class Engine:
         return self._host
 
     async def image(self, name: str) -> str:
-        """The id of the image of this name; Missing if it is not here."""
+        """The id of the image with this name; Missing if the engine has none."""
         with _translated(f"look at image {name}"):
             async with asyncio.timeout(_LIMIT):
                 return str((await self._docker.images.inspect(name))["Id"])
 
     async def ensure_image(self, image: str) -> None:
-        """Have the image here; it is fetched only if it is not."""
+        """Pull the image if the engine does not have it."""
         with contextlib.suppress(Missing), _translated(f"look at image {image}"):
             async with asyncio.timeout(_LIMIT):
                 await self._docker.images.inspect(image)
@@ -103,7 +103,7 @@ class Engine:
         return found
 
     async def look(self, name: str) -> Container:
-        """What the container of this name or id is like. Missing if there is none."""
+        """The state of the container with this name or id. Missing if there is none."""
         with _translated(f"look at container {name}"):
             async with asyncio.timeout(_LIMIT):
                 return _container(await self._docker.containers.container(name).show())
@@ -120,8 +120,8 @@ class Engine:
                 await self._docker.containers.container(name).start()
 
     async def remove(self, name: str) -> None:
-        """Remove a container, running or not. That there is none is fine."""
-        # Conflict: its removal is under way already, at somebody else's request.
+        """Remove a container, running or not. Idempotent."""
+        # Conflict: another request is removing it already.
         with contextlib.suppress(Missing, Conflict), _translated(f"remove container {name}"):
             async with asyncio.timeout(_LIMIT):
                 await self._docker.containers.container(name).delete(force=True, v=True)
@@ -129,8 +129,8 @@ class Engine:
     async def put(self, name: str, folder: str, files: Mapping[str, bytes]) -> None:
         """Put files into a folder of a container, all by one archive; works before it is started, too.
 
-        The engine unlinks what was there and makes it anew: no program that watches for a renaming
-        notices.
+        The engine unlinks and creates files again: a program that watches for renames does not
+        notice.
         """
         with _translated(f"put {', '.join(files)} into container {name}"):
             async with asyncio.timeout(_LIMIT):
@@ -146,7 +146,7 @@ class Engine:
         return {}
 
     async def execute(self, name: str, argv: Sequence[str]) -> bytes:
-        """Run a program in a container and return what it said. Refused if it ends with an error."""
+        """Run a program in a container and return its output. Refused if it ends with an error."""
         what = f"run {argv[0]} in container {name}"
         with _translated(what):
             async with asyncio.timeout(_LIMIT):
@@ -155,7 +155,7 @@ class Engine:
                 async with execution.start(detach=False) as stream:
                     while message := await stream.read_out():
                         said[message.stream] += message.data
-                # Only now the engine knows how it ended.
+                # The exit code is available only now.
                 code = (await execution.inspect())["ExitCode"]
         if code:
             complaint = (said[2] or said[1]).decode(errors="replace").strip()
@@ -163,13 +163,13 @@ class Engine:
         return said[1]
 
     async def ended(self, container: Container) -> None:
-        """Wait until this life of the container is over, even if the engine begins another."""
+        """Wait until the container has exited, even if the engine restarts it."""
         await self._until(
             container.id, lambda now: now is None or now.life != container.life or not now.running
         )
 
     async def back(self, id: str) -> Container:
-        """The container, once the engine is not about to start it again. Missing if it is gone."""
+        """Wait until the engine has restarted the container, or will not. Missing if it was removed."""
         with _translated(f"wait for container {id} to be started again"):
             async with asyncio.timeout(_LIMIT):
                 found = await self._until(id, lambda now: now is None or now.state != "restarting")
@@ -178,7 +178,7 @@ class Engine:
         return found
 
     async def follow(self) -> None:
-        """Listen to what happens to containers, for ever; for those who wait in `ended` and `back`."""
+        """Follow the events of containers for ever; wakes callers of `ended` and `back`."""
         while True:
             try:
                 with _translated("listen to Docker's events"):
@@ -190,7 +190,7 @@ class Engine:
     async def _listen(self) -> None:
         async with asyncio.timeout(_LIMIT):
             since = (await self._docker.system.info())["SystemTime"]
-        # Whoever waits looks again now; what happens from this moment on will be told.
+        # Wake all waiters to check again; later changes arrive as events.
         for happened in [event for events in self._waiting.values() for event in events]:
             happened.set()
         heard = self._docker.events.subscribe(create_task=False)  # type: ignore[no-untyped-call]
@@ -213,7 +213,7 @@ class Engine:
                 try:
                     found = await self._look_if_there(id)
                 except Unreachable:
-                    # Nobody may tell us that the engine is back if only this one question failed.
+                    # If only this request failed, no event announces that the engine is back.
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(happened.wait(), _PAUSE)
                     continue
@@ -236,7 +236,7 @@ class Engine:
 async def opened(address: str | None = None) -> AsyncIterator[Engine]:
     """The engine at `address`, a socket or URL; else that of DOCKER_HOST, of Docker's context, or the usual.
 
-    The newest version of the API that both sides know is spoken.
+    Uses the newest version of the API that both sides support.
     """
     url = f"unix://{address}" if address and address.startswith("/") else address
     try:
@@ -259,7 +259,7 @@ async def opened(address: str | None = None) -> AsyncIterator[Engine]:
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Turn what aiodocker raises into what this project raises."""
+    """Translate errors of aiodocker into WindowboxErrors."""
     try:
         yield
     except DockerError as error:
@@ -268,7 +268,7 @@ def _translated(what: str) -> Iterator[None]:
         raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
-# Docker says 403 or 500 to each of these, and to many other things; only the text tells them apart.
+# Docker answers 403 or 500 in all these cases and in many others; only the text distinguishes them.
 _REASONS = {
     "port is already allocated": "another container publishes that port: free it, or choose another port",
     "address already in use": "another program has that address and port: end it, or choose another port",
@@ -277,7 +277,7 @@ _REASONS = {
 
 
 def refusal(what: str, error: DockerError) -> WindowboxError:
-    """What the engine's answer means for us."""
+    """The error for a failed response of the engine."""
     message = f"{what}: {error.message}"
     for text, reason in _REASONS.items():
         if error.status in (403, 500) and text in error.message.lower():
@@ -297,7 +297,7 @@ def refusal(what: str, error: DockerError) -> WindowboxError:
         case 409:
             return Conflict(message)
         case status if status == 429 or status >= 500:
-            # aiodocker's own 900: nobody listens there.
+            # aiodocker's own 900: connection refused.
             return Unreachable(message)
         case _:
             return Refused(message)

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to because a kubeconfig in a Secret says so."""
+"""The egress policy: addresses that kubeconfigs in Secrets may lead to."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ _COMPATIBLE = ip_network("::/96")
 
 @dataclass(frozen=True)
 class Egress:
-    """What is denied, and exceptions from it."""
+    """Denied prefixes, and exceptions from them."""
 
     denied: tuple[Network, ...] = ()
     """In addition to loopback, link-local, multicast and the metadata services of clouds."""
     allowed: tuple[Network, ...] = ()
 
     def permits(self, address: Address) -> bool:
-        """Whether this address may be connected to; of one that stands for another, both must be."""
+        """Whether connections to this address are permitted; for one that embeds another, both must be."""
         return all(self._permits(one) for one in _meant(address))
 
     def permits_host(self, host: str) -> bool:
-        """Whether `host` is a name, about which nothing is known yet, or a permitted address."""
+        """Whether `host` is a permitted address, or a name, which is checked after its resolution."""
         try:
             return self.permits(ip_address(host))
         except ValueError:
             return True
 
     def socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """A socket for one result of getaddrinfo. OSError if it may not be connected to.
+        """A socket for one result of getaddrinfo. OSError if the address is denied.
 
-        Connections are made to this very address, so that a name cannot mean another one after the check.
+        The connection uses this very address, so that DNS rebinding after the check has no effect.
         """
         family, kind, protocol, _, address = info
         if not self.permits(ip_address(address[0].partition("%")[0])):
@@ -70,7 +70,7 @@ def _within(address: Address, networks: tuple[Network, ...]) -> bool:
 
 
 def _meant(address: Address) -> Iterator[Address]:
-    """The address, and the IPv4 address that it leads to."""
+    """The address, and the IPv4 address that it embeds."""
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):

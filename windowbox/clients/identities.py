@@ -1,4 +1,4 @@
-"""Which clusters are the same one. What a server says of itself is no proof: anybody may answer anything."""
+"""Identities of clusters. What a server reports about itself is no proof."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from windowbox.models.refs import NAMESPACES, provider_cluster
 
 
 def provider(opened: Kube, secret: SecretKey) -> str:
-    """What the cluster that the Secret leads to is called on the bus.
+    """The id on the bus of the cluster that the Secret leads to.
 
-    It is known by where it is, and by whom that is vouched for. Where nobody vouches for it, it is nobody's
-    but the Secret's.
+    It derives from the server's address and its certificate authority. Without an authority, the id is
+    unique to the Secret.
     """
     proof = opened.trust or f"secret {secret.namespace}/{secret.name}"
     return provider_cluster(hashlib.sha256(f"{proof} {_address(opened)}".encode()).hexdigest())
 
 
 async def same(one: Kube, other: Kube) -> bool:
-    """Whether two ways lead to the same cluster. False if that cannot be told."""
+    """Whether two kubeconfigs lead to the same cluster. False if that is unknown."""
     if one.trust is None or one.trust != other.trust:
         return False
     if _address(one) == _address(other):
         return True
-    # The same authority vouches for both. One that serves a single cluster lets no stranger speak of uids.
+    # Both have the same private authority, so their uids can be trusted.
     if one.trust == kubeconfigs.PUBLIC:
         return False
     uid = await _uid(one)

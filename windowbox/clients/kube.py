@@ -1,4 +1,4 @@
-"""The door to Kubernetes: credentials and transport from kubernetes_asyncio, raw JSON above them."""
+"""The adapter for Kubernetes: credentials and transport from kubernetes_asyncio, raw JSON above them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple):
-    """A part of a listing, and where it stands in time."""
+    """A page of a list, and its resource version."""
 
     items: list[dict[str, Any]]
     resource_version: str
@@ -53,14 +53,14 @@ class Page(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A word of a watch: ADDED, MODIFIED, DELETED or BOOKMARK."""
+    """A watch event: ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
     object: dict[str, Any]
 
 
 class Kube:
-    """One cluster's API, over kept connections."""
+    """A client of one cluster's API, with keep-alive."""
 
     def __init__(
         self, configuration: Configuration, session: aiohttp.ClientSession, *, tenant: bool = False
@@ -81,7 +81,7 @@ class Kube:
 
     @property
     def stale(self) -> bool:
-        """Whether it is closed, or one side no longer trusts the other: who opens it anew may fare better."""
+        """Whether it is closed, or authentication failed: a client with fresh credentials may succeed."""
         return self._distrusted or self._session.closed
 
     async def page(
@@ -100,9 +100,9 @@ class Kube:
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
     ) -> AsyncIterator[list[Event]]:
-        """What changes from `resource_version` on, in batches as they arrive.
+        """Watch events after `resource_version`, in batches as they arrive.
 
-        Ends when the server ends it, or has been silent for long.
+        Ends when the server ends it, or after a long silence.
         """
         query = (
             {
@@ -169,7 +169,7 @@ class Kube:
     async def apply(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, owner: str
     ) -> Object:
-        """Server-side apply, winning every conflict."""
+        """Server-side apply with `force`."""
         return await self._object(
             "PATCH",
             resource.path(namespace, name),
@@ -182,7 +182,7 @@ class Kube:
         await self.remove(resource, namespace, name)
 
     async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Delete it. False if it was gone already."""
+        """Delete it. False if it did not exist."""
         try:
             await self._request("DELETE", resource.path(namespace, name))
         except Missing:
@@ -233,7 +233,7 @@ class Kube:
 
     @contextlib.contextmanager
     def _noticing(self, what: str) -> Iterator[None]:
-        """Translate errors, and notice whether we and the other side trust each other."""
+        """Translate errors, and record failed authentication of either side."""
         if self._session.closed:
             raise Unreachable(f"{what}: the connection to this cluster has been given up")
         try:
@@ -276,14 +276,14 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
 
 
 def _check_presence(kubeconfig: Path) -> None:
-    # The library would take a file that is not there for one that says nothing.
+    # The library treats a missing file like an empty one.
     if not kubeconfig.exists():
         raise Malformed(f"kubeconfig {kubeconfig} does not exist; set cluster.kubeconfig to a valid file")
 
 
 @contextlib.asynccontextmanager
 async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterator[Kube]:
-    """The cluster of a kubeconfig that somebody else wrote: it must not run programs or read our files."""
+    """The cluster of an untrusted kubeconfig: it must not run programs or read our files."""
     content = kubeconfigs.harmless(kubeconfig, what)
     configuration = _configuration()
     with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
@@ -292,8 +292,8 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
             await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
             tls = _tls(configuration)
         except Exception:
-            # The library takes for granted that somebody meant well, so it may fail in any way; and what
-            # it complains with quotes the Secret.
+            # The library expects valid kubeconfigs, so it may raise anything; and
+            # its messages quote the Secret.
             raise Malformed(
                 f"{what}: unusable kubeconfig: it needs clusters, users, contexts and current-context that "
                 "fit together, with certificates and keys that can be read; try it with kubectl"
@@ -339,19 +339,19 @@ async def _event(what: str, line: bytes, resource: Resource) -> Event:
 
 
 async def _apart(read: Callable[..., T], *arguments: Any, size: int) -> T:
-    """Read an answer; a big one in a thread, because it takes long."""
+    """Parse a response; a big one in a thread, because that takes long."""
     return await asyncio.to_thread(read, *arguments) if size > _BIG else read(*arguments)
 
 
 @contextlib.contextmanager
 def _translated(what: str, *, tenant: bool) -> Iterator[None]:
-    """Turn what aiohttp raises into what this project raises."""
+    """Translate errors of aiohttp into WindowboxErrors."""
     try:
         yield
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         told = str(error) or type(error).__name__
         if tenant:
-            # Whoever wrote the kubeconfig shall not learn from us what is to be found at an address.
+            # The author of the kubeconfig must not learn from us what answers at an address.
             logger.info("%s: %s", what, told)
             told = "no usable connection to the API server that the kubeconfig names"
         raise Unreachable(f"{what}: {told}") from error

@@ -1,4 +1,4 @@
-"""Kubeconfigs that somebody else wrote, and what is known of a server before it has said a word."""
+"""Untrusted kubeconfigs: validation, and the identity of a server before the first connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-
 
 
 def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
-    """What the text says. Malformed if it is none, or would have us run programs or read files."""
+    """The parsed kubeconfig. Malformed if it is none, or would run programs or read files."""
     if len(kubeconfig) > _MOST:
         raise Malformed(f"{what}: the kubeconfig has {len(kubeconfig)} bytes: give one of at most {_MOST}")
     try:
@@ -51,9 +51,9 @@ def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
 
 
 def file(content: dict[str, Any], folder: Path) -> None:
-    """Put what stands inline into files.
+    """Write inline certificates and keys to files.
 
-    The library would do so, too; but it remembers for ever which files it has made, and does not notice that
+    The library would do so, too; but it caches the names of its files for ever, and does not notice that
     they are gone when the same cluster is opened again.
     """
     sections = [entry.get("cluster") or {} for entry in content["clusters"]]
@@ -65,7 +65,7 @@ def file(content: dict[str, Any], folder: Path) -> None:
 
 
 def check_addresses(server: object, proxy: object, egress: Egress, what: str) -> None:
-    """Malformed unless both are URLs of the usual form, and of permitted addresses where they have some."""
+    """Malformed unless server and proxy are valid URLs, and their literal addresses are permitted."""
     parts = _parts(server)
     if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
         raise Malformed(f"{what}: the kubeconfig's server is no URL such as https://api.example.com:6443")
@@ -82,7 +82,7 @@ def check_addresses(server: object, proxy: object, egress: Egress, what: str) ->
 
 
 def _check_address(parts: SplitResult, egress: Egress, what: str) -> None:
-    # Where names lead is checked when they are connected to, and not told.
+    # Resolved addresses are checked at connection time, and not reported.
     if not egress.permits_host(parts.hostname or ""):
         raise Malformed(
             f"{what} is at {parts.hostname}, where none may be: loopback and link-local addresses are "
@@ -91,7 +91,7 @@ def _check_address(parts: SplitResult, egress: Egress, what: str) -> None:
 
 
 def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
-    """By whom the server is vouched for; None if by nobody, so that anybody may answer in its name."""
+    """The certificate authority of the server; None if there is none, so that its identity is unverified."""
     if not verified or urlsplit(server).scheme != "https":
         return None
     if authorities is None:
@@ -106,7 +106,7 @@ def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
 
 
 def _parts(url: object) -> SplitResult | None:
-    """What a URL consists of; None if nothing could be asked for there."""
+    """The parts of a URL; None if it is not usable."""
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
         usable = parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -126,7 +126,7 @@ def _keys(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 class _Alias(yaml.YAMLError):
-    """An alias: a few of them can stand for more than any memory holds."""
+    """An alias: nested aliases can expand beyond any memory."""
 
 
 class _Loader(yaml.SafeLoader):

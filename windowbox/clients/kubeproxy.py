@@ -1,4 +1,4 @@
-"""Asking the kube-proxy of a node whether it is well, as load balancers do."""
+"""The health check of a node's kube-proxy, as load balancers do it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _TOO_LATE = 0.25
 
 
 async def is_healthy(address: str) -> bool | None:
-    """Whether it answers that it is. None if this process was too busy to tell."""
+    """Whether the health check succeeds. None if this process was too busy to decide."""
     loop = asyncio.get_running_loop()
     limit = loop.time() + _TIMEOUT
     try:
         async with asyncio.timeout_at(limit):
             return await _status(address) == b"200"
     except TimeoutError:
-        # Whoever was stopped for a while has not given the node its time.
+        # A process that was stopped or stalled has not waited long enough for the node.
         return False if loop.time() < limit + _TOO_LATE else None
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
         return False

@@ -1,4 +1,4 @@
-"""The clusters that provider Secrets lead to: opened once for each kubeconfig, closed when unused."""
+"""Clients of provider clusters: opened once per kubeconfig, closed when unused."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _COULD_NOT = "could not create client for infrastructure resources"
 
 
 class Provider(NamedTuple):
-    """A provider cluster: as it is called on the bus, and its API."""
+    """A provider cluster: its id on the bus, and its client."""
 
     cluster: str
     kube: Kube
 
 
 class _Key(NamedTuple):
-    """What a kubeconfig says, to objects of a cluster."""
+    """The cluster of the Secret, and the kubeconfig in it."""
 
     cluster: str
     digest: str
@@ -44,14 +44,14 @@ class _Key(NamedTuple):
 
 @dataclass
 class _Shared:
-    """A client, for all Secrets that hold the same kubeconfig."""
+    """One client for all Secrets with the same kubeconfig."""
 
     users: int = 0
     kube: Kube | None = None
     own: bool = False
     """It leads to the cluster that the Secrets are in."""
     considered: bool = False
-    """It has been tried whether its cluster can be watched."""
+    """Whether access for watchers has been checked."""
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     failure: Unreachable | None = None
@@ -66,12 +66,12 @@ class Providers:
     clusters: Clusters
     registry: Registry
     _shared: dict[_Key, _Shared] = field(default_factory=dict)
-    """Those that are used, and after them those that are not, the longest unused first."""
+    """Used clients first, then unused ones, the longest unused first."""
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
 
     @contextlib.asynccontextmanager
     async def opened(self, cluster: str, namespace: str, name: str) -> AsyncIterator[Provider]:
-        """The cluster that the Secret of `cluster` leads to; kept open at least until this is left."""
+        """The cluster that the Secret of `cluster` leads to; open at least until the block ends."""
         secret = SecretKey(namespace=namespace, name=name)
         async with self._reached(cluster, secret) as (provider, shared):
             if shared and not shared.own and not shared.considered:
@@ -80,7 +80,7 @@ class Providers:
             yield provider
 
     async def leads_to(self, secret: SecretKey, *, watched: bool = False) -> str | None:
-        """Which provider cluster this Secret of the runtime cluster leads to now.
+        """The id of the provider cluster that this Secret of the runtime cluster leads to now.
 
         None if to none, or to the runtime cluster itself; if it is to be `watched`, also if we are not let.
         TransientError if that cannot be told.
@@ -157,11 +157,11 @@ class Providers:
         return shared
 
     async def _open(self, cluster: str, secret: SecretKey, kubeconfig: bytes, shared: _Shared) -> Kube:
-        # Those that want the same wait for one another, but nobody waits for a server of somebody else.
+        # Callers with the same kubeconfig wait for one another, but not for servers of other kubeconfigs.
         before = shared.failure
         async with shared.opening:
             if shared.failure and shared.failure is not before:
-                # It was tried while we waited: were each to try in turn, the last would wait for hours.
+                # Another caller's attempt failed meanwhile: were each to try, the last would wait for hours.
                 raise Unreachable(str(shared.failure)) from shared.failure
             if shared.kube is not None and shared.kube.stale and shared.users == 1:
                 shared.kube = None
@@ -181,7 +181,7 @@ class Providers:
             return shared.kube
 
     async def _have_it_watched(self, cluster: str, secret: SecretKey, provider: Provider) -> None:
-        """Let the provider cluster take part, so that what happens to our objects there is heard of."""
+        """Register the provider cluster as a member, so that our objects there are watched."""
         if cluster != RUNTIME or provider.cluster in self.registry.members:
             return
         try:
@@ -189,7 +189,7 @@ class Providers:
             await self.registry.exchange(provider.cluster, None, member(provider.cluster, secret))
             logger.info("provider cluster %s takes part", provider.cluster)
         except WindowboxError as error:
-            # The run itself will tell if it is more than that. Another may have been faster, too.
+            # The run itself reports lasting errors. A concurrent run may have registered it.
             logger.info("provider cluster %s is not watched: %s", provider.cluster, error)
 
     def _leave(self, key: _Key, shared: _Shared) -> None:
@@ -221,7 +221,7 @@ def member(cluster: str, secret: SecretKey) -> Member:
 
 
 async def _look(opened: Kube) -> None:
-    """See whether we are let in, and shown what is to be watched."""
+    """Check that we may list the kinds to be watched."""
     for resource in PROVIDER_KINDS:
         with contextlib.suppress(Missing):  # not every cluster has every kind
             await opened.page(resource, limit=1)

@@ -95,7 +95,7 @@ def _in_two_steps(
             click.echo("")
             background.wait()
     except BaseException:
-        # Whoever tries again shall have nodes.
+        # The next attempt shall start with nodes.
         detached.down(folder)
         raise
     click.echo("\nNow the same sandbox with nodes; its data is kept.")

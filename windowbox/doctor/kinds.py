@@ -1,4 +1,4 @@
-"""Checks of kinds: which pools are served, and which objects of kinds that nobody serves wait."""
+"""Checks of kinds: which pools are served, and which objects of unserved kinds wait."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _routed(what: str, prefix: Network) -> Finding:
 
 
 def _arrives(prefix: Network) -> bool:
-    """Whether addresses at both ends and in the middle do: the others rarely differ."""
+    """Whether packets reach the first, middle and last address: the others rarely differ."""
     numbers = {0, prefix.num_addresses // 2, prefix.num_addresses - 1}
     if prefix.num_addresses > 2 and prefix.version == 4:
         numbers -= {0, prefix.num_addresses - 1}

@@ -13,7 +13,7 @@ from windowbox.sandbox.options import Options
 
 
 def examine() -> Iterator[Finding]:
-    """Notes at most: a sandbox runs without nodes, too."""
+    """Findings are notes, not errors: a sandbox also runs without nodes."""
     if reason := site.unsuited():
         yield Finding("real nodes", "note", f"need {reason}", "windowbox up --nodes 0")
         return

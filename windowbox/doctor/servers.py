@@ -1,4 +1,4 @@
-"""Checks of the bus, the cluster and the name servers: whether they answer, and grant what is needed."""
+"""Checks of the bus, the cluster and the name servers: reachability and rights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bus(settings: NatsSettings) -> Finding:
 
 
 def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
-    """Whether each role has its rights in the cluster; with the settings of a role, only that one."""
+    """Whether each role has its rights in the cluster; with the settings of one role, only that role."""
     try:
         kubectl = binaries.find("kubectl")
     except Missing as error:

@@ -62,7 +62,7 @@ def parsed(text: bytes, what: str) -> CloudProviderConfig:
 
 
 def explained(error: object) -> str:
-    """What is wrong with one field, and what to do about it."""
+    """The error in one field, and the remedy."""
     assert isinstance(error, dict)
     field, value = ".".join(map(str, error["loc"])), error["input"]
     match error["type"]:

@@ -1,4 +1,4 @@
-"""What a CloudProfile says of machines and their images, and what is told to this provider alone."""
+"""Machines and images of a CloudProfile, and its providerConfig for this provider."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MachineImageName(Part):
 
 
 class BastionMachine(Part):
-    """What Bastions are to be, where the profile says it."""
+    """The machine type and image of Bastions, if the profile sets them."""
 
     machine_type: MachineTypeName | None = None
     machine_image: MachineImageName | None = None
@@ -112,7 +112,7 @@ def profile(cluster_spec: Mapping[str, Any]) -> CloudProfileSpec:
 
 
 def config(profile: CloudProfileSpec) -> CloudProfileConfig:
-    """What the profile tells this provider. Fields that nobody knows are errors."""
+    """The providerConfig of the profile. Unknown fields are errors."""
     if profile.provider_config is None:
         raise Malformed(
             "spec.providerConfig of the CloudProfile is missing: "

@@ -1,4 +1,4 @@
-"""The Cluster: what extensions may know of a Shoot."""
+"""The Cluster: CloudProfile, Seed and Shoot, for extensions."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:
 
 
 def instant(text: object) -> datetime | None:
-    """The moment that an RFC 3339 text names, in UTC, or None if it names none."""
+    """The time of an RFC 3339 text, in UTC; None if it is not valid."""
     if not isinstance(text, str) or not _RFC3339.fullmatch(text):
         return None
     try:
@@ -33,7 +33,7 @@ def instant(text: object) -> datetime | None:
 
 
 def spelled(moment: datetime) -> str:
-    """`moment` as status fields hold it: whole seconds, rounded down, in UTC."""
+    """`moment` in the form of status fields: whole seconds, rounded down, in UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -61,7 +61,7 @@ class HeartbeatSettings(_Section):
 
 
 class KindSettings(_Section):
-    """All of them together."""
+    """The settings of all these kinds."""
 
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()

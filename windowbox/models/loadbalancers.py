@@ -1,4 +1,4 @@
-"""What load balancers ought to be: plain values, from which an Envoy's configuration is made."""
+"""The desired state of load balancers: values from which an Envoy configuration is rendered."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def family(address: str) -> Family:
 
 
 def canonical(address: str) -> str:
-    """One spelling for each address, so that texts compare like addresses. ValueError if it is none."""
+    """The canonical text of an address, so that texts compare like addresses. ValueError if it is none."""
     return str(ipaddress.ip_address(address))
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where connections are sent: a node's port, or a Pod's."""
+    """A target of connections: a node's port, or a Pod's."""
 
     address: str
     port: int
     name: str
     """The node, or the Pod, for people."""
     unhealthy: bool = False
-    """Whether it is to get no traffic for now."""
+    """Whether health checks failed: it gets no traffic for now."""
 
 
 @dataclass(frozen=True)
 class Listener:
-    """One address and port on which clients arrive."""
+    """One address, port and protocol for clients."""
 
     address: str
     port: int
@@ -50,14 +50,14 @@ class Listener:
     check: int | None = None
     """The port of Envoy's health checks (GET /healthz); None: Envoy does none, and `unhealthy` decides."""
     affinity: bool = False
-    """Whether a client stays with the endpoint it had before."""
+    """Session affinity: a client keeps its endpoint."""
     allowed: tuple[str, ...] | None = None
-    """The prefixes, of the address's own family, that clients may come from; None: everywhere."""
+    """The source ranges that are accepted, of the address's own family; None: all."""
     proxy_protocol: Literal[1, 2] | None = None
     idle_timeout: float | None = None
     max_connections: int | None = None
     vacant: bool = False
-    """Whether nobody is behind the endpoints at present: clients are turned away at once."""
+    """Whether no Pod is ready: connections are refused at once."""
 
     @property
     def place(self) -> str:
@@ -74,13 +74,13 @@ class Listener:
 
     @cached_property
     def _hash(self) -> int:
-        # What is made of listeners is kept by them, and looked up for a thousand of them at every change.
+        # Rendered resources are cached by listener, and looked up for a thousand listeners at every change.
         return hash((self.address, self.port, self.protocol, self.endpoints, self.check, self.allowed))
 
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """All that one Service asks of an edge."""
+    """The listeners of one Service on the edge."""
 
     ref: ObjectRef
     uid: str

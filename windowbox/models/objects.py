@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 
 
 class Object:
-    """One version of an object, never changed after it was read. Answers even where parts are missing."""
+    """One version of an object, immutable. Missing or malformed parts read as empty."""
 
     __slots__ = ("raw",)
 

@@ -86,7 +86,7 @@ MANAGED_RESOURCES = Resource(
 
 
 class ObjectRef(NamedTuple):
-    """One object of one cluster. A name may be reused; the uid of what is found tells whether it was."""
+    """One object of one cluster. Names may be reused; uids distinguish the objects."""
 
     cluster: str
     kind: str
@@ -107,10 +107,10 @@ _PROVIDER = re.compile(r"provider-[0-9a-f]{32}")
 
 
 def provider_cluster(digest: str) -> str:
-    """The id of a cluster that takes part because machines live there."""
+    """The id of a member that is a provider cluster."""
     return f"provider-{digest[:32]}"
 
 
 def is_provider_cluster(cluster: str) -> bool:
-    """Whether what we make is all that we look after there: who rules it may be a tenant."""
+    """Whether it is a provider cluster: a tenant may control it, and only our own objects there count."""
     return _PROVIDER.fullmatch(cluster) is not None

@@ -1,4 +1,4 @@
-"""A door to the sandbox's own API server, for what has to be there before windowbox can work."""
+"""A minimal client of the sandbox's API server: creates what windowbox needs before it can start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ApiServer:
         return cast(dict[str, Any], json.load(self.request("GET", path)))
 
     def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Make the object at `path` say what `manifest` says, whether it is there or not."""
+        """Create or update the object at `path` by server-side apply of `manifest`."""
         answer = self.request(
             "PATCH",
             f"{path}?fieldManager={_FIELD_MANAGER}&force=true",
@@ -49,7 +49,7 @@ class ApiServer:
         return cast(dict[str, Any], json.load(self.request("POST", path, body=manifest)))
 
     def events(self, path: str, *, seconds: int) -> Iterator[dict[str, Any]]:
-        """What happens to the objects at `path`, first how they are; ends after `seconds`."""
+        """Watch events of the objects at `path`, first their current state; ends after `seconds`."""
         joint = "&" if "?" in path else "?"
         answer = self.request("GET", f"{path}{joint}watch=true&timeoutSeconds={seconds}", timeout=seconds + 5)
         for line in answer:
@@ -81,7 +81,7 @@ class ApiServer:
     def _opener(self) -> urllib.request.OpenerDirector:
         context = ssl.create_default_context(cafile=str(self.ca.certificate))
         context.load_cert_chain(self.user.certificate, self.user.key)
-        no_proxy = urllib.request.ProxyHandler({})  # whatever the variables of our shell say
+        no_proxy = urllib.request.ProxyHandler({})  # ignore proxies that the environment names
         return urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
 
 

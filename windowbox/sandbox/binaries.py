@@ -1,4 +1,4 @@
-"""The programs the sandbox runs: which versions, and where they are found on this machine."""
+"""The programs that the sandbox runs: required versions, and where this machine has them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """A program, the version we were tried with, and the oldest one that will do."""
+    """A program, the version that is tested, and the oldest version that is accepted."""
 
     name: str
     version: str
@@ -82,7 +82,7 @@ class TooOld:
 
 
 def cache() -> Path:
-    """Where programs are kept that we fetched or built, for all sandboxes of this user."""
+    """The cache of programs that were downloaded or built, shared by all sandboxes of this user."""
     if explicit := os.environ.get("WINDOWBOX_CACHE"):
         return Path(explicit)
     if sys.platform == "darwin":
@@ -125,7 +125,7 @@ def look(name: str) -> Found | TooOld | None:
 
 
 def version_of(program: Program, path: Path) -> Version | None:
-    """What the program at `path` says of itself; None if it is no such program."""
+    """The version that the program at `path` reports; None if it is no such program."""
     try:
         return _asked(path, program.ask, path.stat().st_mtime_ns)
     except OSError:
@@ -133,7 +133,7 @@ def version_of(program: Program, path: Path) -> Version | None:
 
 
 def unconfined(path: Path) -> Path:
-    """The same program, where AppArmor does not keep it from reading our folders.
+    """A copy of the program that AppArmor does not confine.
 
     Debian and Ubuntu confine named, by its path, to the folders of the system's own name server.
     """
@@ -158,10 +158,10 @@ def _places(program: Program) -> Iterator[Path]:
     if explicit := os.environ.get(setting(program)):
         if version_of(program, Path(explicit)) is None:
             raise Missing(f"{setting(program)} is {explicit}, which does not run: set it to a {program.name}")
-        # Who names a program wants that one, or to hear that it will not do.
+        # A program that the user names is used, or reported as too old: no other one replaces it.
         yield Path(explicit)
         return
-    # Debian keeps servers where the PATH of a user does not look.
+    # Debian keeps servers in folders that are not in the PATH of a user.
     search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
     if on_path := shutil.which(program.name, path=search):
         yield Path(on_path)

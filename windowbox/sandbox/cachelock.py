@@ -1,4 +1,4 @@
-"""One process at a time fills a part of the cache."""
+"""A file lock: one process at a time fills a part of the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windowbox.sandbox.progress import Progress
 
 @contextlib.contextmanager
 def held(part: str, progress: Progress) -> Iterator[None]:
-    """Alone at `part` of the cache. The kernel opens the lock when its holder dies."""
+    """Hold the lock of `part` of the cache. The kernel releases it when the holder dies."""
     binaries.cache().mkdir(parents=True, exist_ok=True)
     with (binaries.cache() / f"{part}.lock").open("w") as lock:
         try:

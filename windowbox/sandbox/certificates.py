@@ -1,4 +1,4 @@
-"""A certificate authority of the sandbox's own, and what it signs."""
+"""The sandbox's certificate authority, and the certificates that it issues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pair:
 
 
 def authority(folder: Path) -> Pair:
-    """The authority kept in `folder`, made if there is none yet."""
+    """The authority in `folder`, created if there is none yet."""
     pair = Pair(folder / "ca.crt", folder / "ca.key")
     if not pair.exists():
         key = ec.generate_private_key(ec.SECP256R1())
@@ -45,7 +45,7 @@ def authority(folder: Path) -> Pair:
 
 
 def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> Pair:
-    """A certificate by which `user`, as a member of `groups`, is known to the API server."""
+    """A client certificate for `user` as a member of `groups`."""
     pair = Pair(folder / f"{_file_name(user)}.crt", folder / f"{_file_name(user)}.key")
     if not pair.exists():
         _issue(ca, pair, _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
@@ -53,7 +53,7 @@ def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> 
 
 
 def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str]) -> Pair:
-    """A certificate with which a server may call itself each of `hosts`."""
+    """A server certificate for `hosts`."""
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     if not pair.exists():
         _issue(ca, pair, _name(name, ()), ExtendedKeyUsageOID.SERVER_AUTH, [_host(host) for host in hosts])
@@ -61,7 +61,7 @@ def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str]) -> Pair:
 
 
 def holds(ca: Pair, path: Path) -> bool:
-    """Are there a certificate of this authority that is still valid, and its key, in the file at `path`?"""
+    """Does the file at `path` hold a valid certificate of this authority, and its key?"""
     try:
         ssl.create_default_context().load_cert_chain(path)
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -72,7 +72,7 @@ def holds(ca: Pair, path: Path) -> bool:
 
 
 def signing_key(path: Path) -> Path:
-    """A private key for service account tokens, made if there is none yet."""
+    """A private key for service account tokens, created if there is none yet."""
     if not path.exists():
         _write_private(path, ec.generate_private_key(ec.SECP256R1()))
     return path

@@ -1,4 +1,4 @@
-"""What a child process of the sandbox is: a command, and how to see that it is ready."""
+"""A child process of the sandbox: its command and its readiness check."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 class Child:
     """A program to keep running.
 
-    `ready` looks once, within a second or two. `before` is done each time before the child is started,
-    `then` each time it has become ready.
+    `ready` checks once, within two seconds. `before` runs before each start of the child, `then` each time it
+    has become ready.
     """
 
     name: str

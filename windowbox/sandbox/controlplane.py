@@ -42,7 +42,7 @@ _NODE_CONTROLLERS = (
 
 @dataclass(frozen=True)
 class Identities:
-    """Who is who in the cluster, each with a certificate of the sandbox's authority."""
+    """The users of the control plane, each with a certificate of the sandbox's authority."""
 
     ca: Pair
     host: str
@@ -58,7 +58,7 @@ class Identities:
 
 
 def identities(folder: Path, host: str = LOOPBACK, reach: Reach = UNROUTED) -> Identities:
-    """The identities kept in `folder`, made if there are none yet."""
+    """The identities in `folder`, created if there are none yet."""
     ca = certificates.authority(folder)
     inside = str(reach.ranges.services_v4[1])
     suffix = "" if host == LOOPBACK else f"-{host}"

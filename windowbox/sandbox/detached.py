@@ -1,4 +1,4 @@
-"""Sandboxes that run behind the command line: up, down, and how they are."""
+"""Sandboxes that run in the background: start, stop and status."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def up(
     patience: float = 120,
     say: Callable[[str, ChildState], None] = lambda name, child: None,
 ) -> State:
-    """Have the sandbox in `folder` run, and wait until all of it is ready. Safe to repeat.
+    """Start the sandbox in `folder`, and wait until all children are ready. Idempotent.
 
-    `chosen` are the options that were asked for; `say` hears of each child that has become ready or crashed.
+    `chosen` are the requested options; `say` is called for each child that has become ready or crashed.
     """
     state = states.read(folder)
     if state and state.running():
@@ -43,7 +43,7 @@ def up(
 
 
 def down(folder: Path, *, wipe: bool = False) -> list[str]:
-    """End exactly what `up` started there, and say what that was. Safe to repeat, and after a crash."""
+    """End exactly what `up` started there, and return what that was. Idempotent, also after a crash."""
     state = states.read(folder)
     ended = []
     if state:
@@ -108,7 +108,7 @@ def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> N
         if state and state.pid == supervisor.pid:
             return
         if supervisor.poll() is not None:
-            # Another `up` may have been faster; then its supervisor is as good as ours.
+            # A concurrent `up` may have won; its supervisor serves as well as ours.
             if state and state.running():
                 return
             raise Unreachable(f"the supervisor ended at once: {_last_line(log(folder, 'supervisor'))}")
@@ -156,7 +156,7 @@ def _check_unchanged(folder: Path, state: State, chosen: Mapping[str, object]) -
 
 
 def _end_children(state: State) -> list[str]:
-    """End what a supervisor that was killed may have left, last started first."""
+    """End the children of a supervisor that was killed, last started first."""
     ended = []
     for name, child in reversed(state.children.items()):
         process = child.process()

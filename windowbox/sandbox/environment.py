@@ -1,4 +1,4 @@
-"""Variables by which other programs (kubectl, nats, dig, windowbox itself) find a sandbox."""
+"""Environment variables that lead kubectl, nats, dig and windowbox to a sandbox."""
 
 from __future__ import annotations
 

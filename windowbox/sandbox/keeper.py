@@ -1,4 +1,4 @@
-"""Keep one child process running."""
+"""Restart one child process whenever it ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK_AGAIN = 0.05
 
 
 class Keeper:
-    """Starts a child again whenever it ends, until it is told to stop."""
+    """Restarts a child whenever it ends, until `stop`."""
 
     def __init__(self, child: Child, log: Path, changed: Callable[[], None]) -> None:
         self.child = child
@@ -66,11 +66,11 @@ class Keeper:
         self._wanted.set()
 
     async def ready(self) -> None:
-        """Wait until the child can be used."""
+        """Wait until the child is ready."""
         await self._ready.wait()
 
     async def stop(self) -> None:
-        """End the child, and leave it ended."""
+        """End the child by SIGTERM, and do not restart it."""
         self._wanted.clear()
         if process := self._process:
             await _end(process, self.signal, self.child.stop_signal)
@@ -78,16 +78,16 @@ class Keeper:
         self._note("stopped")
 
     async def crash(self) -> None:
-        """End the child without warning, and leave it ended."""
+        """End the child by SIGKILL, and do not restart it."""
         self._wanted.clear()
         self._kill()
         await self._ended.wait()
         self._note("stopped")
 
     async def kill(self) -> None:
-        """End the child without warning. It is started again."""
+        """End the child by SIGKILL. It is restarted."""
         if self._process:
-            self._delay = _FIRST_DELAY  # it did nothing wrong
+            self._delay = _FIRST_DELAY  # not a crash: no restart delay
             self._kill()
             await self._ended.wait()
 
@@ -143,7 +143,7 @@ class Keeper:
 
     async def _become_ready(self) -> None:
         began = time.monotonic()
-        # Servers do not tell when they begin to answer: one has to ask.
+        # Servers announce no readiness: it has to be polled.
         while not await self._tried():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_AGAIN)
         self.state.took = round(time.monotonic() - began, 2)
@@ -170,7 +170,7 @@ async def _end(
     process: asyncio.subprocess.Process, send: Callable[[signal.Signals], None], number: signal.Signals
 ) -> None:
     send(number)
-    # Whoever is paused hears nothing before it goes on.
+    # A stopped process handles SIGTERM only after SIGCONT.
     send(signal.SIGCONT)
     try:
         async with asyncio.timeout(_PATIENCE):

@@ -1,4 +1,4 @@
-"""Kubeconfigs that can travel: with everything they speak of standing in them."""
+"""Self-contained kubeconfigs: certificates and keys are inline."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PATHS = ("certificate-authority", "client-certificate", "client-key")
 
 
 def provider(folder: Path) -> str:
-    """What belongs into the provider Secret of a Shoot whose machines are to live in this sandbox."""
+    """The kubeconfig for the provider Secret of a Shoot whose machines run in this sandbox."""
     return inline(roles.kubeconfig(folder, "provider"))
 
 
 def secret(namespace: str, kubeconfig: str) -> str:
-    """The manifest of the Secret by which the provider cluster of a Shoot is found."""
+    """The manifest of the provider Secret of a Shoot."""
     return str(
         yaml.safe_dump(
             {
@@ -32,7 +32,7 @@ def secret(namespace: str, kubeconfig: str) -> str:
 
 
 def inline(kubeconfig: Path) -> str:
-    """The kubeconfig, with the content of files where it named them."""
+    """The kubeconfig with the content of the files that it names."""
     content = yaml.safe_load(kubeconfig.read_text())
     sections = [entry["cluster"] for entry in content["clusters"]]
     sections += [entry["user"] for entry in content["users"]]

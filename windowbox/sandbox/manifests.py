@@ -1,4 +1,4 @@
-"""What the sandbox's cluster holds before windowbox works in it: the kinds, and the rights of each role."""
+"""Manifests that the sandbox applies before windowbox starts: CustomResourceDefinitions and RBAC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
-    """Create or update the namespace, the rights and the kinds. Safe to repeat."""
+    """Create or update the namespace, the rights and the kinds. Idempotent."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
     for made in rbac.manifests(everywhere=True):  # whose sandbox it is, made the Secrets, too

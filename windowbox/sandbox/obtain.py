@@ -1,4 +1,4 @@
-"""Get the programs that this machine lacks, into the user's cache: built, or downloaded if that is wished."""
+"""Install missing programs into the user's cache: build them, or download them if requested."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PATIENCE = 3600
 
 
 def lacking(names: Iterable[str]) -> list[Program]:
-    """Those of the programs `names` that are not here, or too old."""
+    """Those of the programs `names` that are missing or too old."""
     return [binaries.PROGRAMS[name] for name in names if not isinstance(binaries.look(name), Found)]
 
 
 def obtain(names: Iterable[str], progress: Progress, *, download: bool = False) -> None:
-    """Have all programs `names` here, new enough. Several processes may ask at once."""
+    """Install all programs `names` that are missing or too old. Processes may do so concurrently."""
     wanted = lacking(names)
     if system := [program.name for program in wanted if program.module is None]:
         packages.install(progress)
         for name in system:
             binaries.find(name)
-    # The servers of few packages come first, so that something is there soon.
+    # Small programs are built first, so that the first is ready early.
     built = sorted((program for program in wanted if program.module), key=_cost)
     for module, programs in itertools.groupby(built, key=lambda program: program.module):
         assert module is not None
@@ -45,7 +45,7 @@ def _cost(program: Program) -> tuple[bool, str]:
 
 def _get(module: str, programs: list[Program], progress: Progress, download: bool) -> None:
     with cachelock.held(module, progress):
-        # Whoever held the lock before us may have got the same.
+        # The former holder of the lock may have installed the same.
         programs = [program for program in programs if not binaries.cached(program).exists()]
         if download:
             programs = _download(programs, progress)
@@ -54,7 +54,7 @@ def _get(module: str, programs: list[Program], progress: Progress, download: boo
 
 
 def _download(programs: list[Program], progress: Progress) -> list[Program]:
-    """Download what can be had, and return what is left to build."""
+    """Download what is published, and return what remains to build."""
     left = []
     for number, program in enumerate(programs):
         if releases.release(program) is None:
@@ -68,7 +68,7 @@ def _download(programs: list[Program], progress: Progress) -> list[Program]:
             progress.say(f"  {program.name} {program.version}: not downloaded, so it is built: {error}")
             left.append(program)
             if isinstance(error, Unreachable):
-                # The others are at the same place: waiting for each of them would take minutes.
+                # The others are on the same server: waiting for a timeout of each would take minutes.
                 return [*left, *programs[number + 1 :]]
     return left
 
@@ -97,7 +97,7 @@ def _build(module: str, programs: list[Program], progress: Progress) -> None:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for what is not complete yet, on the file system of what is."""
+    """A folder for incomplete files, on the cache's file system, so that renames are atomic."""
     kept = binaries.cache() / "bin"
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept, prefix=".build-") as folder:
@@ -110,7 +110,7 @@ def _keep(program: Program, path: Path) -> None:
 
 
 def _politely() -> list[str]:
-    """What is shown meanwhile should not have to wait for the compiler."""
+    """Run the compiler at low priority: the demo runs meanwhile."""
     nice = shutil.which("nice")
     return [nice, "-n", "10"] if nice else []
 
@@ -133,7 +133,7 @@ def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
 def _watch(
     builder: subprocess.Popen[bytes], names: str, log: Path, job: Job, progress: Progress
 ) -> None:  # fmt: skip
-    """Wait for the builder, and let people see how far it is."""
+    """Wait for the build, and show its progress."""
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -151,7 +151,7 @@ def _watch(
 
 
 def _how_far(lines: list[str]) -> str:
-    """`go build -v` tells each module that it downloads, and each package when it is done."""
+    """Progress from the output of `go build -v`: downloaded modules and compiled packages."""
     if compiled := sum(" " not in line for line in lines):
         return f"{compiled} packages"
     modules = sum(line.startswith("go: downloading") for line in lines)

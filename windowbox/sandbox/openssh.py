@@ -1,6 +1,6 @@
 """OpenSSH for the machines of Bastions: this host's own, or one unpacked into the user's cache.
 
-Installing an SSH server would start it, for all the network to see. So its packages are only unpacked.
+Installing an SSH server would start it on this host. So its packages are only unpacked.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def tool(name: str) -> Path | None:
 
 
 def libraries() -> str:
-    """Where the loader shall look for what only the unpacked packages have, as in LD_LIBRARY_PATH."""
+    """The LD_LIBRARY_PATH for libraries of the unpacked packages."""
     found = [path.parent for path in _unpacked().glob("**/*.so.*")]
     return os.pathsep.join(map(str, dict.fromkeys(found)))
 
 
 def inside(path: Path) -> str:
-    """The place of a file on a machine that has the unpacked packages installed, without the first slash."""
+    """The path of a file as if the unpacked packages were installed, without the first slash."""
     base = _unpacked()
     return str(path.relative_to(base) if path.is_relative_to(base) else path).lstrip("/")
 
 
 def unpack(progress: Progress) -> None:
-    """Have an OpenSSH server here; Missing with a remedy where it cannot be had."""
+    """Unpack an OpenSSH server if there is none; Missing with a remedy where that is impossible."""
     if root() and tool("ssh-keygen"):
         return
     if not packages.may_install() or not shutil.which("dpkg-deb"):

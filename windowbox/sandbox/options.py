@@ -1,4 +1,4 @@
-"""What can be chosen about a sandbox."""
+"""Options of a sandbox."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class Options(BaseModel, frozen=True, extra="forbid"):
-    """What a sandbox is made of."""
+    """What a sandbox runs."""
 
     watchers: int = Field(default=1, ge=0)
     workers: int = Field(default=1, ge=0)

@@ -1,7 +1,7 @@
-"""Which processes belong to which sandbox, also those that went their own way.
+"""Which processes belong to which sandbox, detached ones included.
 
-Every child inherits a variable that names the sandbox's supervisor. So what somebody detached from itself
-(an Envoy that is to survive its worker) is found when the supervisor ends, or by others after it was killed.
+Every child inherits an environment variable (the mark) naming the sandbox's supervisor. So a process that a
+child detached, such as an Envoy that survives its worker, is found when the supervisor ends or was killed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ VARIABLE = "WINDOWBOX_SANDBOX_ID"
 
 
 def new_mark(supervisor: ProcessId) -> str:
-    """A value by which the children of one supervisor are known. A process may have several supervisors."""
-    # Somebody who sees into a container must not take the numbers there for numbers of his own.
+    """A mark for the children of one supervisor. One process may run several supervisors."""
+    # PIDs are valid in one PID namespace only: a host that sees into a container must not use them.
     return f"{_pid_namespace()}.{supervisor.pid}.{supervisor.started}.{secrets.token_hex(4)}"
 
 
 def owner(mark: str) -> ProcessId | None:
-    """In which process the supervisor is, or was; None if that cannot be told from here."""
+    """The supervisor's process, running or ended; None if it is in another PID namespace."""
     namespace, _, rest = mark.partition(".")
     pid, _, rest = rest.partition(".")
     if namespace != _pid_namespace() or not pid.isdecimal():
@@ -36,14 +36,14 @@ def owner(mark: str) -> ProcessId | None:
 
 
 def marked() -> dict[ProcessId, str]:
-    """All processes of this machine that bear a mark of a sandbox."""
+    """All processes of this machine with a mark of a sandbox."""
     if sys.platform != "linux":
         return {}
     return {processes.identify(pid): mark for pid in _pids() if (mark := _mark_of(pid))}
 
 
 def orphans() -> list[ProcessId]:
-    """Processes that belong to a supervisor that is gone."""
+    """Processes whose supervisor has ended."""
     found = []
     for process, mark in marked().items():
         supervisor = owner(mark)
@@ -53,12 +53,12 @@ def orphans() -> list[ProcessId]:
 
 
 def end(mark: str) -> list[ProcessId]:
-    """End, without asking, every process that bears the mark."""
+    """Send SIGKILL to every process with the mark, and wait until they have ended."""
     return end_all([process for process, found in marked().items() if found == mark])
 
 
 def end_all(found: list[ProcessId]) -> list[ProcessId]:
-    """End these without asking, and wait until they are gone."""
+    """Send SIGKILL to these processes, and wait until they have ended."""
     for process in found:
         if processes.alive(process):
             with contextlib.suppress(ProcessLookupError):
@@ -82,7 +82,7 @@ def _pids() -> Iterator[int]:
 def _mark_of(pid: int) -> str | None:
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone meanwhile, or another user's
+    except OSError:  # ended meanwhile, or another user's
         return None
     name = VARIABLE.encode() + b"="
     return next((v[len(name) :].decode() for v in variables if v.startswith(name)), None)

@@ -1,4 +1,4 @@
-"""Programs that come as packages of the operating system: BIND 9, what nodes need, and what tests need."""
+"""Packages of the operating system: BIND 9, packages of real nodes, and packages of tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 900
 
 
 def command() -> str:
-    """What a person has to type to install BIND here."""
+    """The command that installs BIND on this machine."""
     if sys.platform == "darwin":
         return "brew install bind"
     if shutil.which("apt-get"):
@@ -39,7 +39,7 @@ def command() -> str:
 
 
 def install(progress: Progress, *, nodes: bool = False) -> None:
-    """Have BIND here, and with it, in one go, what real nodes need; Missing if we may install nothing."""
+    """Install BIND and, with `nodes`, the packages of real nodes; Missing without the right to install."""
     bind = _lacking(_BIND)
     if bind and not may_install():
         raise Missing(f"BIND 9 (named, dig) is not on this machine: {command()}")
@@ -48,7 +48,7 @@ def install(progress: Progress, *, nodes: bool = False) -> None:
 
 
 def install_for_nodes(progress: Progress) -> None:
-    """Have what real nodes need; Missing with the command to type where we may not."""
+    """Install the packages of real nodes; Missing, with the command to type, without the right to."""
     if not (wanted := lacking_for_nodes()):
         return
     if not may_install():
@@ -60,7 +60,7 @@ def install_for_nodes(progress: Progress) -> None:
 
 
 def install_for_tests(progress: Progress) -> None:
-    """Have what tests need of Docker and SSH, where Debian has it; without, they are skipped."""
+    """Install the packages of tests with Docker and SSH, on Debian; without them, these are skipped."""
     wanted = _lacking(_TESTS)
     if not wanted or not shutil.which("apt-get"):
         return
@@ -71,7 +71,7 @@ def install_for_tests(progress: Progress) -> None:
 
 
 def lacking_for_nodes() -> list[str]:
-    """The packages that real nodes need and this machine has not."""
+    """The packages of real nodes that this machine lacks."""
     plugins_lack = not (plugins() / "bridge").exists()
     return [*_lacking(_NODES), *(["containernetworking-plugins"] if plugins_lack else [])]
 
@@ -90,7 +90,7 @@ def apt_install(names: list[str], progress: Progress, *options: str, what: str =
     wanted = " ".join(names)
     with progress.job(what, f"fetching {wanted} with apt-get", "there") as job:
         install = ["install", "-y", "--no-install-recommends", *options, *names]
-        # The lists of packages may be old, or absent in a small image; getting them takes longer than trying.
+        # Package lists may be old, or absent in a small image; updating them takes longer than trying.
         if _apt(job, *install) is None:
             return
         _apt(job, "update")
@@ -108,7 +108,7 @@ def _which(program: str) -> str | None:
 
 
 def _apt(job: Job, *arguments: str) -> str | None:
-    """Run apt-get, telling which package it is at; what it complained of if it failed."""
+    """Run apt-get, and show the current package; returns its errors if it failed."""
     apt = subprocess.Popen(
         [*_APT, *arguments],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"},

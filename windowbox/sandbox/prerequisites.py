@@ -1,4 +1,4 @@
-"""All that a sandbox needs of this machine: packages of the system and programs, got side by side."""
+"""What a sandbox needs on this machine: system packages and programs, installed concurrently."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TOOLS = ("kubectl",)
 
 
 def programs(*, nodes: bool, simulated: bool) -> list[str]:
-    """What a sandbox with such nodes runs, beside its servers, or tells people to run."""
+    """The programs of a sandbox with these nodes besides its servers, and of its users."""
     more = [*(site.PROGRAMS if nodes else ()), *(stages.SIMULATED_PROGRAMS if simulated else ())]
     return list(dict.fromkeys([*more, *TOOLS]))
 
 
 def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, download: bool = False) -> None:
-    """Have these programs here; with `nodes`, also what real nodes need of the system, if it can be had."""
+    """Install these programs; with `nodes`, also the system packages of real nodes, if possible."""
     built = [program.name for program in obtain.lacking(names) if program.module]
     with ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress, nodes)
@@ -31,20 +31,20 @@ def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, dow
 
 
 class Background:
-    """Programs that are being got while somebody does something else."""
+    """An installation of programs in the background."""
 
     def __init__(self, future: Future[None], progress: Progress) -> None:
         self._future, self._progress = future, progress
 
     def wait(self) -> None:
-        """Show how far it is from now on, until all is there."""
+        """Show progress from now on, and wait for the end."""
         self._progress.go_on()
         self._future.result()
 
 
 @contextlib.contextmanager
 def in_background(names: Iterable[str], progress: Progress, *, download: bool) -> Iterator[Background]:
-    """Get these programs while the block does something else, quietly; cancelled if that fails."""
+    """Install these programs in the background, quietly, while the block runs; cancelled if it fails."""
     progress.hold_back()
     with ThreadPoolExecutor(1, "programs") as pool:
         try:

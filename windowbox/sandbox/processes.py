@@ -1,4 +1,4 @@
-"""Processes of this machine: who they are, how they end with their parent, which ports are free."""
+"""Processes and ports of this machine: identity, ending with the parent, free ports."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process, told apart from a later one that was given the same number."""
+    """A process: its PID and start time, since PIDs are reused."""
 
     pid: int
     started: str
 
 
 def environment() -> dict[str, str]:
-    """Our own variables, for a child; but for proxies: everything that it has to reach is on this machine."""
+    """Our environment for a child, without proxies: all that it connects to is on this machine."""
     return {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
 
 
 def started(pid: int) -> str | None:
-    """When `pid` started, in whatever unit the system counts; None if it is not running."""
+    """When `pid` started, in the system's own unit; None if it is not running."""
     if sys.platform == "linux":
         return _started_by_proc(pid)
     answer = subprocess.run(
@@ -47,12 +47,12 @@ def identify(pid: int) -> ProcessId:
 
 
 def alive(process: ProcessId) -> bool:
-    """Is it this very process that runs, and not another with its number?"""
+    """Does this process still run, and not another with its PID?"""
     return started(process.pid) == process.started
 
 
 def end(process: ProcessId, *, patience: float = 10) -> bool:
-    """End this very process, at first politely. True if there was anything to end."""
+    """End this process by SIGTERM, after a timeout by SIGKILL. False if it had ended already."""
     if not _send(process, signal.SIGTERM):
         return False
     if not wait_gone(process, patience):
@@ -62,8 +62,8 @@ def end(process: ProcessId, *, patience: float = 10) -> bool:
 
 
 def wait_gone(process: ProcessId, patience: float = 10) -> bool:
-    """Wait until this very process has ended; False if it does not."""
-    # Who is not its parent cannot wait for a process, only look.
+    """Wait until this process has ended; False on a timeout."""
+    # Only a parent can wait for a process; others have to poll.
     limit = time.monotonic() + patience
     while alive(process):
         if time.monotonic() > limit:
@@ -82,7 +82,7 @@ def only_child(pid: int) -> int | None:
 
 
 def dying_with_parent() -> Callable[[], None]:
-    """What a child has to do before it becomes a program, so that it ends when the caller ends.
+    """A `preexec_fn`: the child receives SIGKILL when the caller ends.
 
     Holds for Linux only. The kernel means the thread that started the child, not the process: start
     children from a thread that stays.
@@ -99,7 +99,7 @@ def dying_with_parent() -> Callable[[], None]:
 
 
 def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a program that ends with this process and writes what it says to the end of `log`."""
+    """Start a program that ends with this process and appends its output to `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
             argv,
@@ -134,7 +134,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Does anybody on 127.0.0.1 take connections at this port?"""
+    """Does a server on 127.0.0.1 accept connections at this port?"""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -147,7 +147,7 @@ def _started_by_proc(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # A zombie runs no more; its parent has only not yet asked how it ended.
+    # A zombie has ended; its parent has not reaped it yet.
     return None if fields[0] in "ZX" else fields[19]
 
 

@@ -1,4 +1,4 @@
-"""What people see of jobs that take minutes: when each begins and ends, and that it goes on."""
+"""Progress output of jobs that take minutes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONCE = "Getting what is not on this machine yet; this happens once.\n"
 
 
 class Job:
-    """Something that takes a while. Whoever does it says in `detail` how far it is."""
+    """A job; its function updates `detail`."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -33,7 +33,7 @@ class Job:
 
 
 class Progress:
-    """Lines about jobs of several threads: on a terminal one that is redrawn, elsewhere a few that stay."""
+    """Lines about jobs of several threads: on a terminal one line that is redrawn, otherwise a few lines."""
 
     def __init__(
         self, say: Callable[[str], None], *, introduction: str = "", live: bool | None = None
@@ -57,7 +57,7 @@ class Progress:
 
     @contextlib.contextmanager
     def job(self, what: str, doing: str, done: str) -> Iterator[Job]:
-        """`what` is `doing` while the block runs, and `done` if it ends well."""
+        """`what` is `doing` while the block runs, and `done` if it succeeds."""
         job, ended = Job(what), threading.Event()
         with self._lock:
             introduction, self._introduction = self._introduction, ""
@@ -77,17 +77,17 @@ class Progress:
 
     @property
     def held_back(self) -> bool:
-        """Whether somebody else uses the screen."""
+        """Whether output is paused."""
         return self._held is not None
 
     def hold_back(self) -> None:
-        """Keep quiet while somebody else uses the screen."""
+        """Pause output, because other output uses the screen."""
         with self._lock:
             self._clear()
             self._held = []
 
     def go_on(self) -> None:
-        """Say what was held back, and what comes from now on."""
+        """Resume output, with what was held back."""
         with self._lock:
             held, self._held = self._held or [], None
             for text in held:

@@ -17,7 +17,7 @@ _PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--progress-bar",
 
 
 def main() -> int:
-    """Let pip work, and say how far it is; all that it said last, if it fails."""
+    """Run pip with progress output; print its last output if it fails."""
     last: collections.deque[str] = collections.deque(maxlen=15)
     progress, found = Progress(lambda text: print(text, flush=True)), 0
     where = Path(sys.prefix).name

@@ -1,7 +1,7 @@
-"""Which addresses the Services and simulated Pods of a sandbox have.
+"""Address ranges of a sandbox's Services and simulated Pods.
 
-A Service keeps its address in the sandbox's data, so the ranges stay with the data, on whichever networks its
-nodes are. They are for this sandbox alone, because this host routes them.
+Services keep their addresses in the sandbox's data, so the ranges are stored with the data, independent of
+its nodes' subnets. No other sandbox uses them, because this host routes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARTS_V6 = int(IPv6Network("fd77:6e64:6278:f000::/64").network_address)
 
 @dataclass(frozen=True)
 class Ranges:
-    """Addresses that mean something inside of one cluster only."""
+    """Address ranges that are valid inside of one cluster only."""
 
     services_v4: IPv4Network
     services_v6: IPv6Network
@@ -53,7 +53,7 @@ EARLIER = Ranges(
 
 
 def part(number: int) -> Ranges:
-    """One of the parts into which the ranges for all sandboxes are divided."""
+    """One subnet of each of the ranges for all sandboxes."""
     v4, pods = (
         IPv4Network((int(_RESERVED.network_address) + ((2 * number + half) << 16), 16)) for half in (0, 1)
     )
@@ -62,7 +62,7 @@ def part(number: int) -> Ranges:
 
 
 def kept(folder: Path, routes: list[Network]) -> Ranges:
-    """The ranges of the sandbox whose data is in `folder`; at first, some to which none of `routes` leads."""
+    """The stored ranges of the sandbox in `folder`; at first, some that overlap none of `routes`."""
     file = folder / "ranges.json"
     if file.exists():
         return part(_number(file))

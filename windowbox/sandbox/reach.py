@@ -1,4 +1,4 @@
-"""What the API server of a sandbox, a program of this host, may dial inside of its cluster."""
+"""What the API server of a sandbox, a process of this host, may connect to inside of its cluster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Reach:
     """Whether this host's loopback has IPv6."""
 
     def environment(self) -> dict[str, str]:
-        """Variables that keep an API server without routes from dialling anything but loopback and its nodes.
+        """Variables that let an API server without routes connect to loopback and its nodes only.
 
-        It takes everything else for something behind a proxy, which refuses.
+        Other connections go to a proxy that refuses them.
         """
         if self.routed:
             return {}

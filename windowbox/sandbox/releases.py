@@ -1,4 +1,4 @@
-"""Official binaries of the programs, downloaded and verified, for people who would rather not compile.
+"""Downloads official binaries of the programs and verifies their checksums, as an alternative to building.
 
 Kubernetes publishes `<binary>.sha256` beside each binary; etcd and nats-server publish archives, and a
 SHA256SUMS for each release. kwok and our own programs are always built.
@@ -41,7 +41,7 @@ _MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds a server may say nothing, and how many a file may take."""
+    """Timeouts: how long a server may be silent, and how long a file may take."""
 
     silence: float = 20
     file: float = 900
@@ -86,7 +86,7 @@ def release(program: Program) -> Release | None:
 
 
 def fetch(program: Program, target: Path, progress: Progress, patience: Patience = PATIENCE) -> None:
-    """Download `program` to `target`, verified. An error leaves nothing there that could be taken for it."""
+    """Download `program` to `target`, verified. After an error `target` does not exist."""
     found = release(program)
     if found is None:
         raise Missing(f"no official binary of {program.name} is known for this machine")
@@ -117,7 +117,7 @@ def _checksum(found: Release, patience: Patience) -> str:
 
 
 def _download(url: str, target: Path, job: Job, progress: Progress, patience: Patience) -> str:
-    """Write what is at `url` to a file, and tell its SHA-256."""
+    """Download `url` to a file, and return its SHA-256."""
     digest, limit, got = hashlib.sha256(), time.monotonic() + patience.file, 0
     with _open(url, patience) as answer, target.open("wb") as file:
         size = int(answer.headers.get("Content-Length") or 0)
@@ -149,7 +149,7 @@ class _NoStepDown(urllib.request.HTTPRedirectHandler):
 
 @contextlib.contextmanager
 def _open(url: str, patience: Patience) -> Iterator[http.client.HTTPResponse]:
-    """The answer to a GET; all that can go wrong with it, also while it is read, is Unreachable."""
+    """The response to a GET; every error, also while it is read, becomes Unreachable."""
     try:
         with urllib.request.build_opener(_NoStepDown()).open(url, timeout=patience.silence) as answer:
             yield answer

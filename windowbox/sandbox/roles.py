@@ -1,4 +1,4 @@
-"""windowbox's own processes in the sandbox, each with the settings and the rights of its role."""
+"""windowbox's processes in the sandbox, each with the settings and rights of its role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the servers of a sandbox are, and the keys to them."""
+    """Addresses and credentials of a sandbox's servers."""
 
     folder: Path
     api: ApiServer
@@ -47,7 +47,7 @@ def kubeconfig(folder: Path, role: str) -> Path:
 
 
 def token_file(folder: Path) -> Path:
-    """By which the API server knows the users of the roles."""
+    """The tokens of the roles' users, for the API server."""
     return folder / "pki" / "tokens.csv"
 
 
@@ -68,7 +68,7 @@ def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
 
 
 def write_settings(around: Surroundings, role: str, name: str, metrics_port: int | None) -> Path:
-    """Write what a process `name` of `role` has to know. Holds passwords: readable by the owner only."""
+    """Write the settings of process `name` of `role`. They hold passwords: readable by the owner only."""
     settings: dict[str, Any] = {
         "nats": {
             "url": bus_url(around.bus_port),
@@ -96,7 +96,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
 
 
 def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Child:
-    """A `windowbox watch`, `work` or `patch`; ready when it says so itself."""
+    """A `windowbox watch`, `work` or `patch`; ready when its /readyz says so."""
     settings = write_settings(around, role, name, metrics_port)
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Child(
@@ -109,7 +109,7 @@ def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Ch
 
 
 def _kinds(around: Surroundings) -> dict[str, Any]:
-    """What the kinds that make objects have to know of the sandbox."""
+    """The settings of kinds that make objects in this sandbox."""
     networks: dict[str, Any] = {"external": list(around.prefixes)}
     if plan := around.plan:
         # What this machine sends to its nodes comes from its address among them: Envoy's traffic, too.

@@ -1,4 +1,4 @@
-"""`python -m windowbox.sandbox.setup`: have every program here that the sandbox runs and tests need."""
+"""`python -m windowbox.sandbox.setup`: install all programs of the sandbox and its tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windowbox.sandbox.progress import Progress
 
 
 def main(arguments: list[str]) -> int:
-    """Get what can be got. What cannot does not keep the rest from coming."""
+    """Install everything; one failure does not stop the others."""
     progress = Progress(_say)
     wanted = _wanted(progress)
     with ThreadPoolExecutor(1, "packages") as pool:
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _build(wanted: list[Program], progress: Progress, *, download: bool) -> list[str]:
-    """One of each origin at a time, so that a missing module does not hide a broken compiler."""
+    """Build one program per origin at a time, so that a missing module does not hide a broken compiler."""
     complaints = []
     for origin in dict.fromkeys(program.module for program in wanted if program.module):
         names = [program.name for program in wanted if program.module == origin]
@@ -43,7 +43,7 @@ def _build(wanted: list[Program], progress: Progress, *, download: bool) -> list
 
 
 def _install(progress: Progress) -> list[str]:
-    """Packages of the system: without BIND nothing works, without the others less does."""
+    """Install system packages: BIND is required, the others are optional."""
     complaints = []
     try:
         packages.install(progress)
@@ -61,7 +61,7 @@ def _install(progress: Progress) -> list[str]:
 
 
 def _wanted(progress: Progress) -> list[Program]:
-    """All programs, but for those that would be of no use here."""
+    """All programs that this machine can use."""
     reason = site.unsuited()
     left_out = [name for name in site.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
     if left_out:

@@ -25,17 +25,17 @@ _SERVER_PORTS = (
 
 
 def role_processes(options: Options) -> list[tuple[str, str]]:
-    """Each of windowbox's own processes: its role and its name."""
+    """The role and name of each of windowbox's processes."""
     counts = {"watcher": options.watchers, "worker": options.workers, "patcher": options.patchers}
     return [(role, f"{role}-{i}") for role, count in counts.items() for i in range(1, count + 1)]
 
 
 def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
-    """A port for everything that listens: as told, else as last time if still free, else any."""
+    """A port for every server: the chosen one, else the last one if still free, else any."""
     scheduler = ["kube-scheduler"] if options.nodes or options.simulated_nodes else []
     names = [*_SERVER_PORTS, *scheduler, *(name for _, name in role_processes(options))]
     _check(options.ports, names)
-    ports = dict(options.ports)  # taken or not: better an error than a surprise
+    ports = dict(options.ports)  # even if taken: the server reports the error
     for name in names:
         port = ports.get(name) or kept.get(name)
         while name not in ports and (port is None or port in ports.values() or not processes.is_free(port)):
@@ -48,9 +48,9 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
 def stages(
     folder: Path, options: Options, ports: dict[str, int], reach: Reach = UNROUTED, site: Site | None = None
 ) -> list[list[Child]]:
-    """What to start at once, then what needs it, and so on. Writes what the children read.
+    """The children in stages: each stage needs the former ones. Writes the children's configuration.
 
-    `reach` is what the API server can dial, `site` where the nodes are, if there are any.
+    `reach` is what the API server can connect to, `site` holds the nodes' resources, if there are any.
     """
     pki = folder / "pki"
     identity = controlplane.identities(pki, site.host if site else controlplane.LOOPBACK, reach)
@@ -93,7 +93,7 @@ def dns_key_file(folder: Path) -> Path:
 
 
 def _fill(api: ApiServer, site: Site | None) -> None:
-    """Bring into the cluster what has to be there before those come who need it."""
+    """Apply what has to exist in the cluster before its users start."""
     manifests.apply_all(api)
     if site:
         site.admit(api)
@@ -137,7 +137,7 @@ def _controllers(identity: Identities, pki: Path, ports: dict[str, int], *, with
 
 
 def _nodes(site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
-    """What needs nothing, what needs that, and what needs the API server."""
+    """Processes of nodes that need nothing, those that need them, and those that need the API server."""
     archives = site.write(api, pki)
     return [
         [programs.first(place) for place in site.places],

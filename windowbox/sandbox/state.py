@@ -1,4 +1,4 @@
-"""What a sandbox writes down about itself, for other processes to read."""
+"""The state file of a sandbox, which other processes read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Condition = Literal["waiting", "starting", "ready", "crashed", "stopped"]
 
 
 class ChildState(BaseModel):
-    """One child process: how it is, and how it has been."""
+    """The state of one child process."""
 
     condition: Condition = "waiting"
     pid: int | None = None
@@ -67,7 +67,7 @@ class State(BaseModel):
 
 
 def home() -> Path:
-    """The folder of all sandboxes: the nearest `.windowbox` from here upwards, or one to be made here."""
+    """The folder of all sandboxes: the nearest `.windowbox` in this folder or above, else one here."""
     if explicit := os.environ.get("WINDOWBOX_HOME"):
         return Path(explicit)
     here = Path.cwd()
@@ -86,12 +86,12 @@ def folder(name: str | None = None) -> Path:
 
 
 def command(name: str, folder: Path) -> str:
-    """How the command `name` is given for the sandbox in `folder`."""
+    """The command line of `windowbox NAME` for the sandbox in `folder`."""
     return f"windowbox {name}" + ("" if folder.name == _DEFAULT else f" --name {folder.name}")
 
 
 def read(folder: Path) -> State | None:
-    """What the sandbox in `folder` wrote last; None if there never was one."""
+    """The last state of the sandbox in `folder`; None if there never was one."""
     path = folder / "state.json"
     try:
         return State.model_validate_json(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The one process that starts the others, keeps them running, and takes them along when it ends.
+"""Starts the children of a sandbox, restarts them when they crash, and ends them when it ends.
 
 Runs detached behind `windowbox up`, or inside a test, a benchmark or a chaos run:
 
@@ -63,7 +63,7 @@ class Supervisor:
     async def running(
         cls, folder: Path, options: Options, *, patience: float = 60
     ) -> AsyncIterator[Supervisor]:
-        """A sandbox in this process, with all its children ready; gone at the end, but for its data."""
+        """A sandbox in this process with all children ready; they end with the block, the data is kept."""
         supervisor = cls(folder, options)
         # No TaskGroup: as a fixture of pytest this begins in one task and ends in another.
         running = asyncio.create_task(supervisor.run(), name="supervisor")
@@ -97,7 +97,7 @@ class Supervisor:
                         self._prepare(site, reach)
                         await self._keep()
                     finally:
-                        # Who went its own way (an Envoy, which survives its worker) ends with us, too.
+                        # Detached processes (an Envoy that survives its worker) end here, too.
                         ownership.end(self.state.mark)
             except WindowboxError as error:
                 self.state.failure = str(error)
@@ -132,23 +132,23 @@ class Supervisor:
         await self.ready(name, patience=patience)
 
     async def stop(self, name: str) -> None:
-        """End a child politely, and leave it ended until `start`."""
+        """End a child by SIGTERM; it is not restarted before `start`."""
         await self._keepers[name].stop()
 
     async def kill(self, name: str) -> None:
-        """End a child as a crash would. It is started again soon."""
+        """End a child by SIGKILL. It is restarted soon."""
         await self._keepers[name].kill()
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a child: SIGSTOP makes it hang, SIGCONT lets it go on."""
+        """Send a signal to a child: SIGSTOP makes it hang, SIGCONT resumes it."""
         self._keepers[name].signal(number)
 
     def store(self, name: str) -> Path:
-        """Where a server keeps its data: to copy, roll back or wipe while it is stopped."""
+        """The data folder of a server: to copy, roll back or wipe while it is stopped."""
         return self.folder / _STORES[name]
 
     def wipe(self, name: str) -> None:
-        """Forget what a stopped server kept."""
+        """Remove the data of a stopped server."""
         shutil.rmtree(self.store(name), ignore_errors=True)
 
     def node(self, name: str) -> Node:
@@ -196,7 +196,7 @@ class Supervisor:
                     await _start(stage)
                 await asyncio.Event().wait()
             finally:
-                # Those who need others end before them, so that nobody complains into the logs.
+                # Later stages end first, so that their logs show no lost connections.
                 for stage in reversed(self._stages):
                     await asyncio.gather(*(keeper.stop() for keeper in stage))
                 for task in tasks:
@@ -217,7 +217,7 @@ async def _start(stage: list[Keeper]) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Only one supervisor for each sandbox. The kernel opens the lock when its holder dies."""
+    """A lock: one supervisor per sandbox. The kernel releases it when the holder dies."""
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Bearer tokens for windowbox's own processes, which in a cluster have those of their service accounts.
+"""Bearer tokens for windowbox's processes; in a real cluster they use service account tokens.
 
-The API server remembers whose a token is. A client certificate it verifies anew at every request, which took
-an eighth of its time.
+The API server looks tokens up in memory. It verifies client certificates at every request, which took an
+eighth of its time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windowbox.sandbox import files
 
 
 def tokens(path: Path, users: Iterable[str]) -> dict[str, str]:
-    """The token of each user, kept in the file at `path`, which is for `--token-auth-file`."""
+    """The token of each user, from the file at `path`, in the form of `--token-auth-file`."""
     kept = {user: token for token, user, _ in csv.reader(path.open())} if path.exists() else {}
     complete = {user: kept.get(user) or secrets.token_urlsafe(24) for user in users}
     if complete != kept:

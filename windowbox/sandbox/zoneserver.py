@@ -18,7 +18,7 @@ ZONE = "local.gardener.cloud"
 
 @dataclass(frozen=True)
 class Key:
-    """A shared secret by which updates are signed (TSIG)."""
+    """A TSIG key, which signs updates."""
 
     name: str
     algorithm: str
@@ -33,7 +33,7 @@ def new_key(name: str = "windowbox") -> Key:
 
 
 def kept_key(path: Path) -> Key:
-    """The key in the file at `path`, made if there is none yet. `dig -k` and `nsupdate -k` take it."""
+    """The key in the file at `path`, created if there is none yet. `dig -k` and `nsupdate -k` take it."""
     if not path.exists():
         files.write_private(path, _key_clause(new_key()))
     words = path.read_text().replace('"', " ").replace(";", " ").split()
@@ -41,7 +41,7 @@ def kept_key(path: Path) -> Key:
 
 
 def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str = ZONE) -> Child:
-    """A name server with its data in `folder`; anybody may update the zone if there is no `key`."""
+    """A name server with its data in `folder`; without `key`, unsigned updates are accepted."""
     zones = folder / "zones"
     zones.mkdir(parents=True, exist_ok=True)
     configuration = folder / "named.conf"
@@ -58,7 +58,7 @@ def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str 
 
 
 def answers(port: int, zone: str) -> bool:
-    """Does the server know where the zone begins (an answer with authority, without error)?"""
+    """Does the server answer for the zone with authority and without error?"""
     number = os.urandom(2)
     name = b"".join(bytes([len(label)]) + label.encode() for label in zone.split("."))
     query = number + struct.pack("!5H", 0, 1, 0, 0, 0) + name + b"\0" + struct.pack("!2H", 6, 1)

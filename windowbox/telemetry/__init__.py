@@ -1,1 +1,1 @@
-"""What the processes say about themselves: logs, metrics, traces."""
+"""Logs, metrics and traces of the processes."""

@@ -26,9 +26,9 @@ async def served(
     refresh: Callable[[], Awaitable[None]],
     health: Callable[[], Health] = lambda: Health(),
 ) -> AsyncIterator[str]:
-    """Serve at `host:port` (port 0: any); gives the address it became.
+    """Serve at `host:port` (port 0: any); yields the bound address.
 
-    `refresh` is done before metrics are told. /healthz fails only for what a restart of the process cures.
+    `refresh` runs before each scrape. /healthz fails only for failures that a restart of the process cures.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():

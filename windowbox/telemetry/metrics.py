@@ -1,4 +1,4 @@
-"""What is counted and timed. Served by every process at /metrics."""
+"""All metrics. Every process serves them at /metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices that the event loop stands still, and names what it is working on meanwhile."""
+"""Detects that the event loop is blocked, and logs the task and stack that block it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROOT = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class Stall:
-    """A time in which the event loop did nothing else than one step of one task."""
+    """A period in which one step of one task blocked the event loop."""
 
     task: str
     """The name of the task; for an item of a pool this is the item's subject."""
@@ -38,7 +38,7 @@ _latest = Stall("", 0.0)
 
 
 def culprit(within: float) -> str:
-    """The task in which the loop stood still during the last `within` seconds; empty if nobody saw one."""
+    """The task that blocked the loop within the last `within` seconds; empty if none did."""
     return _latest.task if time.monotonic() - _latest.at < within else ""
 
 
@@ -55,7 +55,7 @@ def watched() -> Iterator[None]:
 
 
 class _Watch:
-    """The loop beats; a thread listens, since a loop that stands still cannot tell."""
+    """The loop records heartbeats; a thread checks them, since a blocked loop cannot."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -85,7 +85,7 @@ class _Watch:
         while not self._over.wait(_BEAT):
             before, woke = woke, time.monotonic()
             if woke - before > _LIMIT:
-                continue  # the whole process was stopped, or got no processor: nobody's fault
+                continue  # the whole process was stopped, or got no CPU time: no task blocked the loop
             late = woke - self._due
             if late < _LIMIT:
                 told = 0.0

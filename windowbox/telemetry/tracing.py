@@ -1,4 +1,4 @@
-"""The thread through all processes: W3C trace context, carried in the headers of messages.
+"""W3C trace context, carried in the headers of messages through all processes.
 
 Exported as OpenTelemetry spans where the extra `otel` is installed and an endpoint is set in the
 environment (`OTEL_EXPORTER_OTLP_ENDPOINT`); without it the ids still tie logs, journal and messages together.
@@ -20,7 +20,7 @@ _exporter: Any = None
 
 
 def current() -> str:
-    """The trace context of what is being done."""
+    """The current trace context."""
     return _current.get()
 
 
@@ -35,7 +35,7 @@ def trace_id(traceparent: str) -> str:
 
 @contextlib.contextmanager
 def span(name: str, parent: str, **attributes: str) -> Iterator[str]:
-    """Do something as a part of the trace of `parent`, or of a new one."""
+    """Run the block as a span of the trace of `parent`, or of a new trace."""
     mine = _child(parent)
     token = _current.set(mine)
     started = time.time_ns()

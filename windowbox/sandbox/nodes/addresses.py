@@ -1,4 +1,4 @@
-"""Which addresses nodes and Pods have: a part of the sandboxes' ranges for each sandbox."""
+"""Addresses of nodes and Pods: each sandbox has one subnet of the sandboxes' ranges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def host_v4(self) -> IPv4Address:
-        """This machine, as its nodes see it."""
+        """The address at which the nodes reach this host."""
         return self.nodes_v4[1]
 
     @property
@@ -83,16 +83,16 @@ def names(count: int) -> tuple[str, ...]:
 
 
 def parts(ranges: tuple[str, str]) -> Iterator[tuple[IPv4Network, IPv6Network]]:
-    """How the ranges for all sandboxes, IPv4 and IPv6, are divided among them."""
+    """The pairs of IPv4 and IPv6 subnets, one pair for each sandbox."""
     v4, v6 = _parsed(ranges)
     if v4.prefixlen > _PART_V4 or v6.prefixlen > _PART_V6:
         raise Malformed(f"{v4} and {v6}: a sandbox needs a /{_PART_V4} and a /{_PART_V6} for its nodes")
-    # The wider of the two has parts that nobody gets.
+    # The wider range has subnets that are never used.
     return zip(v4.subnets(new_prefix=_PART_V4), v6.subnets(new_prefix=_PART_V6), strict=False)
 
 
 def overlapping(network: Network, routes: list[Network]) -> list[Network]:
-    """Those of `routes` that lead to a part of `network`. A default route leads elsewhere."""
+    """Those of `routes` that overlap `network`, except default routes."""
     return [
         route
         for route in routes

@@ -1,4 +1,4 @@
-"""What the kernel keeps of containers that were ended without their runtime."""
+"""Removes cgroups of containers that were ended without their runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def remove(containers: Path) -> None:
     for parent in (_ROOT / _PARENT, *_ROOT.glob(f"*/{_PARENT}")):
         for name in names:
             _remove(parent / name)
-        with contextlib.suppress(OSError):  # other sandboxes have theirs in it
+        with contextlib.suppress(OSError):  # it also holds cgroups of other sandboxes
             parent.rmdir()
 
 

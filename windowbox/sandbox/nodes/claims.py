@@ -1,7 +1,7 @@
-"""Who has which number: names of links and namespaces, and the ranges of addresses, follow from it.
+"""Claims on sandbox numbers, from which names of links and namespaces and address ranges derive.
 
-A claim is a locked file. The kernel opens the lock when its holder dies, however it dies; so a claim that
-can be locked by somebody else was left behind.
+A claim is a locked file. The kernel releases the lock when its holder dies; so a claim file that another
+process can lock is a leftover.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _MOST = 256
 
 @dataclass(frozen=True)
 class Claim:
-    """A number of this machine that one sandbox has."""
+    """A number that one sandbox of this machine holds."""
 
     number: int
 
     @property
     def name(self) -> str:
-        """The name of its link on this host, and the beginning of all its namespaces' names."""
+        """The name of its link on this host, and the prefix of its namespaces' names."""
         return f"wb{self.number}"
 
     @property
@@ -42,7 +42,7 @@ class Claim:
 
 @contextlib.contextmanager
 def held(number: int) -> Iterator[Claim | None]:
-    """The claim on `number` while the block lasts; None if somebody else has it."""
+    """The claim on `number` while the block runs; None if another sandbox holds it."""
     _HOME.mkdir(parents=True, exist_ok=True)
     with _lock(number).open("a") as lock:
         try:
@@ -55,7 +55,7 @@ def held(number: int) -> Iterator[Claim | None]:
 
 @contextlib.contextmanager
 def highest() -> Iterator[Claim]:
-    """The claim on the highest number that is free, for whoever needs none of the addresses of nodes."""
+    """The claim on the highest free number, for sandboxes without nodes."""
     for number in reversed(numbers()):
         with held(number) as claim:
             if claim:
@@ -66,7 +66,7 @@ def highest() -> Iterator[Claim]:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """No other sandbox looks for what is free while the block lasts."""
+    """A machine-wide lock: no other sandbox searches for free numbers and ranges while the block runs."""
     with (_HOME / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -74,7 +74,7 @@ def alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def left() -> Iterator[list[Claim]]:
-    """Claims of sandboxes that died; nobody else can have them while the block lasts."""
+    """Claims of sandboxes that died, locked while the block runs."""
     begun = _begun() if os.geteuid() == 0 else []
     with contextlib.ExitStack() as stack:
         yield [claim for number in begun if (claim := stack.enter_context(held(number)))]
@@ -85,17 +85,17 @@ def numbers() -> range:
 
 
 def is_name(link: str) -> bool:
-    """Is the link, by its name, one to the nodes of a sandbox?"""
+    """Does the link have the name of a sandbox's link?"""
     return link[:2] == "wb" and link[2:].isdecimal()
 
 
 def begin(claim: Claim) -> None:
-    """Note that there will be something to clear."""
+    """Record that there is something to clean up from now on."""
     claim.folder.mkdir(parents=True, exist_ok=True)
 
 
 def done(claim: Claim) -> None:
-    """Note that there is nothing left to clear."""
+    """Record that there is nothing left to clean up."""
     shutil.rmtree(claim.folder, ignore_errors=True)
     if claim.folder.exists():
         raise Refused(f"{claim.folder} cannot be removed")

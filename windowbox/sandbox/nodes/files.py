@@ -1,4 +1,4 @@
-"""What the programs of a node are told, in files."""
+"""Configuration files of the programs of a node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EVICT_NEVER = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node keeps what: `data` is large, `run` has a short path."""
+    """The folders of a node: `data` is large, `run` has a short path."""
 
     node: NodePlan
     namespace: str
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def kubelet(self) -> Path:
-        """A short path to the kubelet's data: sockets are among it, whose paths may have 107 characters."""
+        """A short path to the kubelet's data: paths of sockets are limited to 107 characters."""
         return self.run / "kubelet"
 
     @property
@@ -52,17 +52,17 @@ class Place:
 
     @property
     def init_file(self) -> Path:
-        """The number of the process that the others of this node have to join, and when it started."""
+        """The PID and start time of the process whose namespaces the others of this node join."""
         return self.run / "init"
 
     @property
     def containers(self) -> Path:
-        """Each container that runs has a folder here, called as the container."""
+        """Each running container has a folder here, named like the container."""
         return self.run / "containerd" / "io.containerd.runtime.v2.task" / "k8s.io"
 
 
 def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> None:
-    """Everything that containerd, kubelet and kube-proxy of this node read."""
+    """Write the configuration of containerd, kubelet and kube-proxy of this node."""
     node = place.node
     proxy = certificates.client(api.ca, pki, "system:kube-proxy")
     # Another sandbox may have had other addresses; a certificate is for those in its name.
@@ -78,13 +78,13 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
     if joined(place, api.ca):
         _write_kubeconfig(place, "kubelet", api, Pair(place.certificate, place.certificate))
     else:
-        # A kubelet would go on with a certificate of another authority, if it finds one.
+        # A kubelet would use a certificate of another authority if it finds one.
         shutil.rmtree(place.credentials, ignore_errors=True)
         _write_kubeconfig(place, "bootstrap", api, token.text())
 
 
 def joined(place: Place, ca: Pair) -> bool:
-    """Has the node a certificate by which the cluster knows it?"""
+    """Has the node a client certificate of this cluster?"""
     return certificates.holds(ca, place.certificate)
 
 
@@ -154,7 +154,7 @@ def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
         "tlsPrivateKeyFile": str(serving.key),
         "healthzBindAddress": str(place.node.v4),
         "containerRuntimeEndpoint": f"unix://{place.socket}",
-        # This machine is not the kubelet's alone: it takes it as it is.
+        # The kubelet shares this machine: it must not change kernel settings or require swap off.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
@@ -165,11 +165,11 @@ def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
         "resolvConf": "",
         "podLogsDir": str(place.data / "logs"),
         "volumePluginDir": str(place.data / "volume-plugins"),
-        # Nothing can be pulled, so nothing may be thrown away.
+        # Images cannot be pulled, so none may be garbage-collected.
         "evictionHard": _EVICT_NEVER,
         "imageGCHighThresholdPercent": 100,
         "serializeImagePulls": False,
-        # A node that dies should be missed within seconds, not within a minute.
+        # A dead node should be noticed within seconds, not within a minute.
         "nodeLeaseDurationSeconds": 8,
         "nodeStatusUpdateFrequency": "5s",
     }
@@ -182,7 +182,7 @@ def _kube_proxy(place: Place, plan: Plan) -> dict[str, Any]:
         "clientConnection": {"kubeconfig": str(place.data / "kube-proxy.kubeconfig")},
         "hostnameOverride": place.node.name,
         "mode": "nftables",
-        # Once a second is the default, and late by a second in half of all cases.
+        # The default of once a second delays changes by up to a second.
         "nftables": {"minSyncPeriod": "100ms"},
         "clusterCIDR": f"{plan.pods_v4},{plan.pods_v6}",
         "detectLocalMode": "ClusterCIDR",

@@ -1,4 +1,4 @@
-"""Images for containers, made from programs of this machine: nothing has to be pulled."""
+"""Container images built from programs of this machine: nothing is pulled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Image:
 
 
 def images() -> list[Image]:
-    """What every node has: `pause` for containerd, `busybox` and `echo` for Pods."""
+    """The images of every node: `pause` for containerd, `busybox` and `echo` for Pods."""
     busybox = _busybox()
     shell: Mapping[str, Path | str] = {"bin/busybox": busybox, "etc/passwd": _PASSWD}
     return [

@@ -1,4 +1,4 @@
-"""The network of this host, by the programs that change it."""
+"""Runs `ip` and other programs that change the network of this host."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PATIENCE = 30
 
 
 def apply(commands: Sequence[str], namespace: str | None = None, *, family: str = "") -> None:
-    """Have `ip` do all of these, in order; in another network namespace, if one is named."""
+    """Run these `ip` commands in order, as one batch; in a network namespace, if one is named."""
     where = [*([family] if family else []), *(["-n", namespace] if namespace else [])]
     run("ip", *where, "-batch", "-", stdin="\n".join(commands) + "\n")
 
 
 def asked(*arguments: str) -> list[dict[str, Any]]:
-    """What `ip` answers."""
+    """The output of `ip`."""
     found: list[dict[str, Any]] = json.loads(run("ip", "-json", *arguments) or "[]")
     return found
 
@@ -29,7 +29,7 @@ def links() -> set[str]:
 
 
 def run(*argv: str, stdin: str = "") -> str:
-    """What a program says. Refused if it ends with an error."""
+    """The output of a program. Refused if it ends with an error."""
     try:
         answer = subprocess.run(
             argv, input=stdin, capture_output=True, text=True, timeout=_PATIENCE, check=False

@@ -1,4 +1,4 @@
-"""How a kubelet comes to be known: with a token it asks the cluster for a certificate, as kubeadm's do."""
+"""TLS bootstrap of kubelets: a bootstrap token lets them request a certificate, as with kubeadm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VALID = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Token:
-    """What newcomers show: it lets them ask for a certificate, and do nothing else."""
+    """A bootstrap token: it permits certificate requests and nothing else."""
 
     id: str
     secret: str = field(repr=False)
@@ -41,18 +41,18 @@ class Token:
 
 
 def token() -> Token:
-    """A token that nobody can guess, of the form which the API server asks for."""
+    """A random token in the form of bootstrap tokens."""
     return Token(_random(6), _random(16))
 
 
 def bind(api: ApiServer) -> None:
-    """Let newcomers ask for certificates, and nodes for new ones. Safe to repeat."""
+    """Permit certificate requests with bootstrap tokens, and renewals by nodes. Idempotent."""
     for made in _bindings():
         api.apply(f"/apis/{_RBAC}/v1/clusterrolebindings/{made['metadata']['name']}", made)
 
 
 def admit(api: ApiServer, token: Token) -> None:
-    """Make the cluster know the token, for a while. Safe to repeat."""
+    """Create the Secret of the token, with an expiry. Idempotent."""
     made = _secret(token, datetime.datetime.now(datetime.UTC) + _VALID)
     api.apply(f"/api/v1/namespaces/kube-system/secrets/{made['metadata']['name']}", made)
 

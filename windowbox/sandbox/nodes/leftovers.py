@@ -1,4 +1,4 @@
-"""What sandboxes left that were killed: found, told, and cleared by the next one that comes.
+"""Finds and removes leftovers of killed sandboxes; the next sandbox that starts does so.
 
 `python -m windowbox.sandbox.nodes.leftovers` clears it, too.
 """
@@ -14,7 +14,7 @@ from windowbox.sandbox.processes import ProcessId
 
 
 def found() -> list[str]:
-    """What there is to clear, in words."""
+    """Descriptions of the leftovers."""
     told = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
     with claims.left() as dead:
         for claim in dead:
@@ -23,7 +23,7 @@ def found() -> list[str]:
 
 
 def clear() -> list[str]:
-    """Clear what belongs to no living sandbox, and say what that was."""
+    """Remove what belongs to no running sandbox, and return its descriptions."""
     told = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
     ownership.end_all(ownership.orphans())
     with claims.left() as dead:
@@ -34,8 +34,8 @@ def clear() -> list[str]:
 
 
 def clear_one(claim: Claim) -> None:
-    """Clear what is left of the nodes of one claim, which the caller holds."""
-    # The first process of a node goes only when all others have gone.
+    """Remove the leftovers of the nodes of one claim, which the caller holds."""
+    # The first process of a node ends only after all others.
     ownership.end_all(inits(claim))
     ownership.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
     for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
@@ -46,7 +46,7 @@ def clear_one(claim: Claim) -> None:
 
 
 def inits(claim: Claim) -> list[ProcessId]:
-    """The first process of each node, as far as they are known; dead or alive."""
+    """The recorded first process of each node, running or ended."""
     written = [path.read_text().split() for path in claim.folder.glob("*/init")]
     return [ProcessId(int(pid), started) for pid, started in written]
 

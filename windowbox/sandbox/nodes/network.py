@@ -1,7 +1,7 @@
-"""The network of a sandbox's nodes: made, broken, mended and removed.
+"""The network of a sandbox's nodes: create, break, repair and remove it.
 
-The bridge is in a namespace of its own, so that the firewall of this host (Docker's, say) has no part in what
-nodes tell each other; one link leads from it to the host. Nothing is translated, and nothing goes further.
+The bridge is in a namespace of its own, so that the firewall of this host (Docker's, say) does not filter
+traffic between nodes; one link leads from it to the host. There is no NAT, and no forwarding beyond the host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def namespace_path(name: str) -> Path:
 
 
 def build(claim: Claim, plan: Plan) -> None:
-    """Namespaces, links, addresses and routes for all nodes of `plan`."""
+    """Create namespaces, links, addresses and routes for all nodes of `plan`."""
     switch, link = claim.namespace(_SWITCH), claim.name
     for name in (switch, *(claim.namespace(node.name) for node in plan.nodes)):
         iproute.run("ip", "netns", "add", name)
@@ -64,12 +64,12 @@ def build(claim: Claim, plan: Plan) -> None:
 
 
 def remove(claim: Claim) -> None:
-    """Everything that `build` made, as far as it is there. No process may be left in the namespaces."""
+    """Remove what `build` created, as far as it exists. The namespaces must hold no processes any more."""
     if shutil.which("nft"):
         iproute.run("nft", "-f", "-", stdin=f"table inet {claim.name}\ndelete table inet {claim.name}\n")
     for name in namespaces(claim):
         iproute.run("ip", "netns", "delete", name)
-    if claim.name in iproute.links():  # its other end keeps it while the kernel tidies up a namespace
+    if claim.name in iproute.links():  # its peer keeps it until the kernel has destroyed the namespace
         with contextlib.suppress(Refused):
             iproute.run("ip", "link", "delete", claim.name)
 
@@ -87,7 +87,7 @@ def inhabitants(claim: Claim) -> list[int]:
 
 
 def cut(namespace: str) -> None:
-    """Let the node swallow every packet, as a broken network does."""
+    """Drop every packet from and to the node, as a broken network does."""
     iproute.run("nsenter", f"--net={namespace_path(namespace)}", "nft", "-f", "-", stdin=_CUT)
 
 
@@ -97,7 +97,7 @@ def mend(namespace: str) -> None:
 
 
 def unplug(claim: Claim, node: str) -> None:
-    """Take the cable out."""
+    """Set the node's link down."""
     iproute.apply([f"link set {node} down"], claim.namespace(_SWITCH))
 
 
@@ -138,7 +138,7 @@ def _routes_to_pods(nodes: list[NodePlan]) -> list[str]:
 
 
 def _nothing_further(claim: Claim) -> str:
-    """Where this host forwards for others (with Docker, say), it does not do so for nodes and Pods."""
+    """Drop packets from nodes and Pods that this host would forward, as with Docker."""
     return f"""
 table inet {claim.name} {{
     chain forward {{
@@ -151,6 +151,6 @@ table inet {claim.name} {{
 
 
 def _set(namespace: str, settings: dict[str, str]) -> None:
-    # What is under /proc/sys/net depends on who asks.
+    # /proc/sys/net shows the network namespace of the process that reads it.
     script = "".join(f"echo {value} > /proc/sys/{key}\n" for key, value in settings.items())
     iproute.run("nsenter", f"--net={namespace_path(namespace)}", "sh", "-e", stdin=script)

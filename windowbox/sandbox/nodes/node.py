@@ -1,4 +1,4 @@
-"""A node, to be broken and mended by tests and the demo."""
+"""A node that tests and the demo break and repair."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Node:
         return str(self.plan.v6)
 
     def cut(self) -> None:
-        """Lose every packet from and to this node, without a word to anybody."""
+        """Drop every packet from and to this node."""
         network.cut(self.namespace)
 
     async def kill(self) -> None:
-        """Take the power off: all processes and Pods end at once, and the link goes down."""
+        """Power loss: end all processes and Pods by SIGKILL, and set the link down."""
         network.unplug(self._claim, self.name)
         await asyncio.gather(*(keeper.crash() for keeper in self._keepers()))
 

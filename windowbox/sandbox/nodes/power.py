@@ -1,7 +1,7 @@
-"""The power of a node of a sandbox that another process keeps: taken off, and put on again.
+"""Simulates power loss of a node whose sandbox another process supervises.
 
-Its supervisor starts what has ended at once, as a machine does that boots by itself; until the cable is in
-again, nobody hears of it.
+The supervisor restarts the node's processes at once, as a machine that boots; the node is unreachable until
+its link is up again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def nodes(state: State) -> list[str]:
 
 
 def off(state: State, node: str) -> None:
-    """Pull the cable, and end all processes and Pods of the node without warning."""
+    """Set the link down, and end all processes and Pods of the node by SIGKILL."""
     network.unplug(_claim(state), node)
     first = state.children[f"{node}/init"].process()
-    if first:  # all that runs there ends with it
+    if first:  # the PID namespace ends with it
         with contextlib.suppress(ProcessLookupError):
             os.kill(first.pid, signal.SIGKILL)
 
 
 def on(state: State, node: str) -> None:
-    """Put the cable in again."""
+    """Set the link up again."""
     network.plug(_claim(state), node)
 
 

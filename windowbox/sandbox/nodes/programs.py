@@ -57,7 +57,7 @@ exec sleep infinity
 
 
 def first(place: Place) -> Child:
-    """The process that is the node: whatever runs there ends with it."""
+    """The first process of the node: its PID namespace ends with it."""
     script = _FIRST.format(
         private=" ".join(_PRIVATE),
         settings="\n".join(f"{name} {value}" for name, value in _SYSTEM_SETTINGS.items()),
@@ -113,7 +113,7 @@ def kube_proxy(place: Place) -> Child:
 
 
 def _forget(place: Place) -> None:
-    """A machine that starts knows of no containers."""
+    """Remove the state of containers that a former start left, as a reboot does."""
     place.init_file.unlink(missing_ok=True)
     cgroups.remove(place.containers)
     for folder in (place.run / "containerd", place.run / "ipam"):

@@ -1,7 +1,7 @@
 """Routes for what the API server of a sandbox dials: into its nodes, or nowhere.
 
-The API server runs on this host, and dials Services and Pods, for webhooks, say. Without routes of its own,
-what it sends would leave the host by the default route, to whoever has that address out there.
+The API server runs on this host, and dials Services and Pods, for webhooks, say. Without these routes,
+its packets would leave the host by the default route.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def laid(
 ) -> Iterator[Reach]:
     """Routes for the sandbox whose data is in `folder`, while the block lasts.
 
-    There are none without root, and if others have the addresses. `balancers` are the prefixes of load
+    None are set without root, or if other routes cover the addresses. `balancers` are the prefixes of load
     balancers, if they are chosen; `claim` and `plan` are those of the nodes, if there are any.
     """
     more = [network for network in map(ip_network, balancers) if not network.is_loopback]
@@ -58,7 +58,7 @@ def laid(
 
 
 def remove(claim: Claim) -> None:
-    """Everything that was laid for a claim, as far as it is there; addresses of load balancers, too."""
+    """Remove all routes of a claim that exist, and the addresses of its load balancers."""
     if not shutil.which("ip"):
         return
     if (noted := _record(claim)).exists():
@@ -72,14 +72,14 @@ def remove(claim: Claim) -> None:
         for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
             if route.get("metric") in metrics:
                 kind = [route["type"]] if "type" in route else []
-                with contextlib.suppress(Refused):  # gone already, with its link
+                with contextlib.suppress(Refused):  # already removed with its link
                     iproute.run(
                         "ip", family, "route", "del", *kind, route["dst"], "metric", str(route["metric"])
                     )
 
 
 def known(*, foreign: bool = False) -> list[Network]:
-    """What this host has a route for; of `foreign` ones, those that no sandbox made."""
+    """The destinations of this host's routes; with `foreign`, only those that no sandbox set."""
     return [
         ip_network(route["dst"], strict=False)
         for family in _families()
@@ -131,7 +131,7 @@ def _taken(kept: Ranges) -> bool:
 def _commands(
     claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network], version: int
 ) -> list[str]:
-    """Nowhere for all that is the sandbox's own; Services into its nodes, which each know all of them."""
+    """Blackhole routes for the sandbox's ranges; Services go to its nodes, which each serve all of them."""
     own: list[Network] = [*kept.networks, *more]
     if plan:
         own += [plan.v4, plan.v6]
@@ -154,7 +154,7 @@ def _is_ours(route: dict[str, object]) -> bool:
 
 
 def _record(claim: Claim) -> Path:
-    """Notes which file has the addresses that were added to this host for load balancers."""
+    """The file that records the addresses added to this host for load balancers."""
     return claim.folder / "addresses"
 
 

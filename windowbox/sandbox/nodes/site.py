@@ -1,4 +1,4 @@
-"""Where the nodes of a sandbox stand: opened before they start, and cleared after they have ended."""
+"""Host resources of a sandbox's nodes: claimed before they start, removed after they have ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CAPABILITIES = 1 << 12 | 1 << 21
 
 @dataclass(frozen=True)
 class Site:
-    """A claim to a number and to addresses, and a place for each node."""
+    """A claim, a subnet, and the folders of each node."""
 
     claim: Claim
     plan: Plan
@@ -44,7 +44,7 @@ class Site:
         return str(self.plan.host_v4)
 
     def write(self, api: ApiServer, pki: Path) -> list[Path]:
-        """Write what the programs of all nodes read; the archives of images among it."""
+        """Write the configuration of all nodes, and the image archives."""
         for place in self.places:
             node_files.write(place, self.plan, api, pki, self.token)
         return [
@@ -53,7 +53,7 @@ class Site:
         ]
 
     def admit(self, api: ApiServer) -> None:
-        """Let the nodes join that have not. Safe to repeat."""
+        """Create a bootstrap token for nodes that have no certificate yet. Idempotent."""
         joining.bind(api)
         if not all(node_files.joined(place, api.ca) for place in self.places):
             joining.admit(api, self.token)
@@ -61,7 +61,7 @@ class Site:
 
 @contextlib.contextmanager
 def opened(folder: Path, options: Options) -> Iterator[Site | None]:
-    """The site of a sandbox whose data is in `folder`; None if it shall have no nodes."""
+    """The site of a sandbox whose data is in `folder`; None without nodes."""
     leftovers.clear()
     if not options.nodes:
         yield None
@@ -82,7 +82,7 @@ def opened(folder: Path, options: Options) -> Iterator[Site | None]:
 
 
 def impossible() -> str:
-    """What keeps this machine from having real nodes, in a few words; empty if nothing does."""
+    """What this machine lacks to run real nodes; empty if nothing."""
     if reason := unsuited():
         return reason
     if lacking := packages.lacking_for_nodes():
@@ -91,7 +91,7 @@ def impossible() -> str:
 
 
 def unsuited() -> str:
-    """What keeps this machine from ever having real nodes, whatever is installed."""
+    """What this machine lacks that no installation can add; empty if nothing."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "Linux, and root"
     if not _may_make_namespaces():
@@ -100,12 +100,12 @@ def unsuited() -> str:
 
 
 def usual() -> int:
-    """How many nodes a sandbox has if nobody says how many."""
+    """The default number of nodes."""
     return 0 if unsuited() else _USUAL
 
 
 def _may_make_namespaces() -> bool:
-    """Root in a container may have been denied this."""
+    """Root in a container may lack the capabilities."""
     status = Path("/proc/self/status").read_text()
     effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
     return int(effective, 16) & _CAPABILITIES == _CAPABILITIES
@@ -113,7 +113,7 @@ def _may_make_namespaces() -> bool:
 
 @contextlib.contextmanager
 def _claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
-    """The first number that is free, and whose addresses lead nowhere yet."""
+    """Claim the first free number to whose subnets this host has no routes."""
     parts, taken = list(addresses.parts(options.ranges)), routes.known()
     for number in claims.numbers():
         v4, v6 = parts[number % len(parts)]

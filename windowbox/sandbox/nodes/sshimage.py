@@ -75,7 +75,7 @@ Subsystem sftp internal-sftp
 
 
 def found() -> list[Image]:
-    """The image, if this host has what it is made of."""
+    """The image; None if this host lacks a program that it needs."""
     root, tools = openssh.root(), {name: openssh.tool(name) for name in _TOOLS}
     if root is None or not all(tools.values()):
         return []
@@ -99,12 +99,12 @@ def found() -> list[Image]:
 
 
 def _config(sessions: bool) -> str:
-    # Behind a load balancer all clients have its address: whom one of them offends would refuse them all.
+    # Behind a load balancer all clients share its address: a penalty for one would refuse all.
     return _CONFIG + ("PerSourcePenalties no\n" if sessions else "")
 
 
 def _libraries(programs: Iterable[Path]) -> dict[str, Path]:
-    """What the programs are linked with, each where the loader looks for it."""
+    """Shared libraries of the programs, at the paths where the loader searches."""
     listed = subprocess.run(
         ["ldd", *map(str, programs)], env={**os.environ, "LD_LIBRARY_PATH": openssh.libraries()},
         capture_output=True, text=True, timeout=20, check=False,

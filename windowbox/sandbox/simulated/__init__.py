@@ -1,1 +1,1 @@
-"""Nodes without machines: kwok simulates their kubelets, the node simulator their network."""
+"""Simulated nodes: kwok simulates their kubelets, the node simulator their network."""

@@ -1,4 +1,4 @@
-"""`python -m windowbox.sandbox.simulated`: register simulated Nodes, then simulate them until told to end."""
+"""`python -m windowbox.sandbox.simulated`: register simulated Nodes, then simulate them until SIGTERM."""
 
 from __future__ import annotations
 

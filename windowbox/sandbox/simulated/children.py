@@ -1,4 +1,4 @@
-"""The children of a sandbox that play nodes: kwok and the node simulator."""
+"""The children of a sandbox that simulate nodes: kwok and the node simulator."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ROOT = Path(__file__).parents[3]
 
 
 def network(port: int) -> str:
-    """The addresses of the sandbox that listens on this port of 127.0.0.1: no other can have the port."""
+    """A loopback subnet derived from a port of the sandbox, which no other sandbox has."""
     return f"127.{port >> 8}.{port & 255}.0/24"
 
 
 def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int, pods: IPv4Network) -> Child:
-    """Plays the kubelets; ready when all `count` simulated Nodes are.
+    """Simulates the kubelets; ready when all `count` simulated Nodes are.
 
-    Nobody ever sends anything to `pods`: the node simulator answers in place of all Pods.
+    No traffic reaches `pods`: the node simulator answers for all Pods.
     """
     stages = kubeconfig.parent / "kwok.yaml"
     files.write(stages, kubelets.configuration())
@@ -91,7 +91,7 @@ def _answers(address: str) -> bool:
 
 
 def can_listen(address: str) -> bool:
-    """Is it an address of this machine? All of 127.0.0.0/8 is with Linux, one alone with macOS."""
+    """Is it an address of this machine? On Linux all of 127.0.0.0/8 is, on macOS only 127.0.0.1."""
     with socket.socket() as trial:
         try:
             trial.bind((address, 0))

@@ -1,4 +1,4 @@
-"""Who answers at a simulated node's port: tells its name and whom it sees, then gives back what it gets."""
+"""Echo servers of simulated nodes: greet with Pod, node and peer, then echo."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Greeter(asyncio.Protocol):
         self._transport.resume_reading()
 
     def eof_received(self) -> bool:
-        return self._silent()  # who hangs does not even hear that the other side has ended
+        return self._silent()  # a hanging node does not react to the end of the connection
 
 
 class Datagrams(asyncio.DatagramProtocol):

@@ -1,7 +1,7 @@
-"""What kwok is told about playing kubelets: its stages for Nodes and Pods.
+"""The configuration of kwok: its stages for Nodes and Pods.
 
-A Pod does as a Pod with good programs would, at once; told otherwise by the annotation
-`simulator.windowbox/behaviour` it stays `pending`, is `unready`, or does `fail`, until told something else.
+A Pod becomes ready at once. The annotation `simulator.windowbox/behaviour` keeps it `pending` or `unready`,
+or lets it `fail`, until the annotation changes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ podIPs:
 
 
 def configuration() -> str:
-    """The file that kwok reads at its start."""
+    """kwok's configuration file."""
     return yaml.safe_dump_all(_STAGES, sort_keys=False)
 
 

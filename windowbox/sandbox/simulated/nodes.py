@@ -37,7 +37,7 @@ def names(count: int) -> list[str]:
 async def register(kube: Kube, count: int, network: str) -> None:
     """Create the Nodes, and remove those of an earlier, larger number.
 
-    As with kubelets that is done once at their start: a Node that somebody deletes later stays away.
+    As with kubelets that is done once at the start: a Node that is deleted later is not created again.
     """
     for name, address in zip(names(count), addresses(network, count), strict=True):
         await _register(kube, name, address)

@@ -1,4 +1,4 @@
-"""What the node simulator has to know of Nodes, Services and EndpointSlices."""
+"""Nodes, Services and EndpointSlices as values, as far as the node simulator needs them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Node:
 
 
 class Port(NamedTuple):
-    """A port of a Service, by which its endpoints are found, and where nodes listen for it."""
+    """A port of a Service: its name, node port and protocol."""
 
     name: str
     protocol: str
@@ -57,7 +57,7 @@ class Service:
 
 
 class Endpoint(NamedTuple):
-    """One Pod: where it is, and whether it takes connections, if need be while it ends."""
+    """One Pod: its node, and whether it serves, also while it terminates."""
 
     node: str
     ready: bool
@@ -120,6 +120,6 @@ def _behaviour(object: Object) -> Behaviour:
 
 def _endpoint(raw: Mapping[str, Any]) -> Endpoint:
     conditions = raw.get("conditions") or {}
-    ready = conditions.get("ready") is not False  # whoever says nothing means yes
+    ready = conditions.get("ready") is not False  # an absent condition means true
     serving = conditions.get("serving")
     return Endpoint(raw.get("nodeName") or "", ready, ready if serving is None else bool(serving))

@@ -1,4 +1,4 @@
-"""Where a simulated node listens, and what it does there: decided as kube-proxy decides."""
+"""Which ports a simulated node opens, and what it does there: the rules of kube-proxy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROXY_HEALTH = 10256
 
 
 class Place(NamedTuple):
-    """An address, a port and TCP or UDP: what no two open_ports share."""
+    """An address, a port and a protocol: unique among open ports."""
 
     address: str
     port: int
@@ -25,21 +25,21 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Echo:
-    """Greets, then gives back what it is given."""
+    """Greets, then echoes."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Takes no notice of anybody."""
+    """Drops connections."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class ServiceHealth:
-    """Tells how many of a Service's endpoints the node has."""
+    """Reports how many of a Service's endpoints the node has."""
 
     node: str
     namespace: str
@@ -49,7 +49,7 @@ class ServiceHealth:
 
 @dataclass(frozen=True)
 class NodeHealth:
-    """Tells whether the node may be given new connections."""
+    """Reports whether the node accepts new connections."""
 
     node: str
     eligible: bool
@@ -65,7 +65,7 @@ def of_node(node: Node) -> OpenPorts:
 
 
 def of_service(service: Service, slices: Collection[Slice], nodes: Collection[Node]) -> OpenPorts:
-    """The open ports of a Service on all nodes. A port that nothing stands behind has none: it refuses."""
+    """The open ports of a Service on all nodes. A Service port without endpoints has none: it refuses."""
     open_ports: OpenPorts = {}
     endpoints = [(port, _endpoints(port, slices)) for port in service.ports]
     for node in nodes:
@@ -90,7 +90,7 @@ def _answer(service: Service, node: Node, behind: Collection[Endpoint]) -> OpenP
     if not any(one.ready or one.serving for one in behind):
         return None
     if service.local and not any(one.node == node.name and (one.ready or one.serving) for one in behind):
-        # They are elsewhere, and this policy forbids to go there.
+        # Endpoints are on other nodes only, and policy Local does not forward.
         return Drop(node.name)
     return Echo(node.name)
 
@@ -100,7 +100,7 @@ def _ready_on(node: Node, slices: Collection[Slice]) -> int:
 
 
 def _behaving(node: Node, open_ports: OpenPorts) -> OpenPorts:
-    """The open ports as the node's behaviour leaves them. One that hangs has all, but is silent."""
+    """The open ports under the node's behaviour. A node that hangs keeps all, but does not answer."""
     match node.behaviour:
         case "refuse":
             return {}

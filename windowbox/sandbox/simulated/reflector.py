@@ -1,4 +1,4 @@
-"""All objects of a kind as values, kept up to date by list and watch."""
+"""A local cache of one kind, kept up to date by list and watch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE = 0.5
 
 
 class Following(Generic[T]):
-    """What there is of a kind, read by `read` (None: of no interest); `changed` hears old and new."""
+    """The objects of a kind, parsed by `read` (None: ignored); `changed` is called with old and new value."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Following(Generic[T]):
         self._changed = changed
 
     async def run(self) -> None:
-        """Follow for ever. After every gap all is listed anew, so that nothing is missed."""
+        """List and watch for ever. Lists again after every gap, so that no change is missed."""
         while True:
             try:
                 await self._watch(await self._list())

@@ -89,7 +89,7 @@ class Simulator:
         self._woken.set()
 
     async def _catch_up(self) -> None:
-        """Do at once what has gathered."""
+        """Apply all changes that have accumulated."""
         began = time.monotonic()
         self._woken.clear()
         dirty, self._dirty = self._dirty, set()

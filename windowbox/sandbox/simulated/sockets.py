@@ -1,4 +1,4 @@
-"""The open open_ports of simulated nodes: real sockets on loopback addresses."""
+"""The open ports of simulated nodes: real sockets on loopback addresses."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BACKLOG = 1024
 
 
 class Listening:
-    """Doors that are open. Closing one leaves those alone who came in through it, as conntrack would."""
+    """The open ports. Closing one keeps its established connections, as conntrack would."""
 
     def __init__(self, silent: Callable[[str], bool]) -> None:
-        """`silent` knows whether a node says nothing at the moment, whoever asks."""
+        """`silent` returns whether a node hangs, and so answers nothing."""
         self._silent = silent
         self._open: dict[Place, tuple[OpenPort, Callable[[], None]]] = {}
         self._http = web.Server(self._healthz, handler_cancellation=True, access_log=None)
@@ -33,10 +33,10 @@ class Listening:
         return len(self._open)
 
     async def open(self, place: Place, port: OpenPort) -> None:
-        """Let `port` be what is open at `place`. OSError if that cannot be."""
+        """Open `port` at `place`, or change how it answers. OSError if that fails."""
         before = self._open.get(place)
         if before and type(before[0]) is type(port) and before[0].node == port.node:
-            self._open[place] = (port, before[1])  # what it has to say has changed, not how it listens
+            self._open[place] = (port, before[1])  # the answer has changed, the socket stays
             return
         self.close(place)
         self._open[place] = (port, await self._opened(place, port))
@@ -81,7 +81,7 @@ class Listening:
         address, port = request.transport.get_extra_info("sockname")[:2]
         port, _ = self._open.get(Place(address, port), (None, None))
         if port and self._silent(port.node):
-            await asyncio.Event().wait()  # until the other side gives up
+            await asyncio.Event().wait()  # until the client gives up
         match port:
             case NodeHealth():
                 return _node_health(port, request.path)
@@ -106,10 +106,10 @@ def _bound(place: Place) -> socket.socket:
 
 
 def _dropping(bound: socket.socket, place: Place) -> Callable[[], None]:
-    """Let nobody in, and tell nobody. Datagrams are simply never read."""
+    """Drop connections without a response. Datagrams are never read."""
     if place.protocol == "UDP":
         return bound.close
-    # Once the queue is full, Linux drops whoever knocks: with this backlog that is after one connection.
+    # Once the queue is full, Linux drops further SYNs: with this backlog that is after one connection.
     bound.listen(0)
     filler = socket.socket()
     filler.setblocking(False)
