@@ -15,6 +15,7 @@ from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.ipam.results import REBUILDING
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
@@ -56,6 +57,8 @@ class World:
                 return "2026-01-01T00:00:00+00:00"
             case "addresses" if "version" in request:
                 return self.version
+            case "addresses" if "take" in request:
+                return {"addresses": {}, "reason": REBUILDING, "note": "being rebuilt"}
             case _:
                 return None
 
@@ -92,6 +95,17 @@ async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None
     outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=2), world)
     assert outcome.requeue is not None
     assert (outcome.requeue.wish.attempt, outcome.requeue.after) == (3, 20)
+
+
+@pytest.mark.parametrize(("reason", "told"), [(Reason.EVENT, False), (Reason.RETRY, True)])
+async def test_that_the_address_book_is_rebuilt_is_told_only_if_it_lasts(
+    runs: ServiceRuns, reason: Reason, told: bool
+) -> None:
+    world = World(service(metadata={"finalizers": [FINALIZER], "resourceVersion": "7"}))
+    outcome = await runs.run(WEB, Wish(reason=reason), world)
+    assert outcome.requeue is not None
+    assert any("being rebuilt" in event for event in world.events) is told
+    assert bool(world.events) is told
 
 
 @rule("LB-6-delay")

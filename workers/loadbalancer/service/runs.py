@@ -25,6 +25,8 @@ from workers.loadbalancer.spec.demands import Demand
 from workers.recorder import Recorder
 
 _RETRY = Wish(reason=Reason.RETRY, insist=True)
+_REBUILDING = 20.0
+"""Seconds after which people are told that the address book is still being rebuilt."""
 _LOOK_AGAIN = 60.0
 """Seconds after which a Service that waits for an address asks again, should nobody have told it."""
 
@@ -142,9 +144,9 @@ class ServiceRuns:
         )
         answer = await self._addresses.allocate(request, recorder)
         if answer.note:
-            if answer.reason == REBUILDING and seen.addresses:
-                # It is served as before, and is told nothing: in a moment all is known again.
-                return Outcome(Result.WAITING, RequeueAfter(_RETRY, _LOOK_AGAIN), answer.note)
+            if answer.reason == REBUILDING and (seen.addresses or wish.reason != Reason.RETRY):
+                # In a moment all is known (again), and it is woken: only what lasts is told.
+                return Outcome(Result.WAITING, RequeueAfter(_RETRY, _REBUILDING), answer.note)
             outcome = await self._explain(seen, demand, answer.note, recorder)
             return Outcome(outcome.result, RequeueAfter(_RETRY, _LOOK_AGAIN), answer.note)
         state = await self._world.edge(seen.ref, recorder)
