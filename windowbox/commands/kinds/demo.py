@@ -98,7 +98,8 @@ async def show(kubeconfig: Path, folder: Path, state: State) -> None:
             await _gone(demo, BASTIONS, "its Pod, Service, Secret and policy with it")
         else:
             click.echo(f"  left out, as {lacking}: a Bastion")
-        await _gone(demo, INFRASTRUCTURES, "Kubernetes itself waits 5 s before it empties a namespace")
+        await _gone(demo, INFRASTRUCTURES, "Kubernetes removes what was made")
+        await _removed(demo)
         await _look_for_traces(demo)
 
 
@@ -172,6 +173,15 @@ async def _gone(demo: Demo, resource: Resource, remark: str) -> None:
     await demo.cluster.delete(resource, SHOOT, _NAME)
     await demo.until(resource, SHOOT, _NAME, lambda found: found is None)
     _say(f"{resource.kind} {SHOOT}/{_NAME} deleted: gone after", time.perf_counter() - began, f" ({remark})")
+
+
+async def _removed(demo: Demo) -> None:
+    """Wait for the namespace controller and the garbage collector."""
+    began = time.perf_counter()
+    await demo.until(NAMESPACES, "", _HOME, lambda found: found is None)
+    for name in (await _made(demo)).get(IP_POOLS.kind, ()):
+        await demo.until(IP_POOLS, "", name, lambda found: found is None)
+    _say(f"    {_HOME}: gone after", time.perf_counter() - began, " (5 s of them before it is emptied)")
 
 
 async def _look_for_traces(demo: Demo) -> None:
