@@ -37,6 +37,13 @@ class TransientError(WindowboxError):
 class Waiting(WindowboxError):
     """Everything is requested and others work on it: a watch event triggers the next run."""
 
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, codes: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, codes=codes)
+        self.retry_after = retry_after
+        """Seconds until the next look, where no event will tell."""
+
 
 class Conflict(TransientError):
     """A concurrent write came first: read again, decide again."""

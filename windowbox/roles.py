@@ -28,7 +28,7 @@ from workers.loadbalancer.pool import BalancerParts
 from workers.membership.joining import Joining
 from workers.membership.providers import ProviderMembership
 from workers.owned.targets import TargetClusters
-from workers.serving import Common
+from workers.serving import CONCURRENCY, Common
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,8 @@ async def _add_edge(made: Process, store: AddressStore, states: States) -> None:
 async def _common(made: Process) -> Common:
     """What all pools of this process share."""
     settings, clusters = made.settings, await made.clusters()
-    providers = Providers(clusters, made.registry)
+    slots = min(settings.work.concurrency, CONCURRENCY)
+    providers = Providers(clusters, made.registry, slots)
     nameserver = Nameserver(settings.dns)
     made.closing.push_async_callback(providers.aclose)
     made.closing.push_async_callback(nameserver.aclose)

@@ -271,7 +271,7 @@ def _raised(error: Mapping[str, Any]) -> Exception:
     if not (isinstance(known, type) and issubclass(known, errors.WindowboxError)):
         return Unforeseen(f"{name}: {message}")
     codes = tuple(error.get("codes") or ())
-    if issubclass(known, errors.TransientError):
+    if issubclass(known, errors.TransientError | errors.Waiting):
         return known(message, retry_after=error.get("retry_after"), codes=codes)
     return known(message, codes=codes)
 

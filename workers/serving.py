@@ -27,7 +27,7 @@ from workers.lifecycle.world import World
 from workers.owned.mapping import OwnerMapping, Owners
 from workers.owned.targets import TargetClusters
 
-_CONCURRENCY = 16
+CONCURRENCY = 16
 """The API server's CPU limits these kinds: with more at once each run only takes longer, until it takes so
 long that Processing has to be reported, which costs the API server another write."""
 
@@ -90,7 +90,7 @@ class Serving(Background):
     owners: Owners | None = None
     known: Callable[[], Awaitable[object]] | None = None
     """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
-    concurrency: int | None = _CONCURRENCY
+    concurrency: int | None = CONCURRENCY
     """How many objects are reconciled at once, where the settings allow more."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import re
 import ssl
@@ -48,6 +49,16 @@ def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
                 "give certificates and tokens inline"
             )
     return content
+
+
+def host(kubeconfig: bytes) -> str:
+    """Where its server is, with the port; nothing if that cannot be told."""
+    with contextlib.suppress(Malformed, LookupError, TypeError, StopIteration):
+        content = harmless(kubeconfig, "")
+        context = _named(content["contexts"], content["current-context"])["context"]
+        parts = _parts(_named(content["clusters"], context["cluster"])["cluster"]["server"])
+        return parts.netloc.rpartition("@")[2].lower() if parts else ""
+    return ""
 
 
 def file(content: dict[str, Any], folder: Path) -> None:
@@ -103,6 +114,10 @@ def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
     except (OSError, ValueError):
         return None
     return hashlib.sha256(b"".join(sorted(found))).hexdigest() if found else None
+
+
+def _named(entries: list[dict[str, Any]], name: object) -> dict[str, Any]:
+    return next(entry for entry in entries if entry["name"] == name)
 
 
 def _parts(url: object) -> SplitResult | None:

@@ -8,18 +8,19 @@ import binascii
 import contextlib
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bus.registry import Member, Registry, SecretKey
-from windowbox.clients import identities, kube
+from windowbox.clients import identities, kube, kubeconfigs
 from windowbox.clients.apiresponses import UNAUTHENTICATED
+from windowbox.clients.bulkhead import Bulkhead
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, Missing, PermanentError, Unreachable, WindowboxError
 from windowbox.kinds import PROVIDER_KINDS
-from windowbox.models.refs import RUNTIME, SECRETS
+from windowbox.models.refs import RUNTIME, SECRETS, ObjectRef, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,9 @@ class _Shared:
     own: bool = False
     """It leads to the cluster that the Secrets are in."""
     considered: bool = False
-    """Whether access for watchers has been checked."""
+    """Access for watchers is being checked, or has been."""
+    host: str | None = None
+    """Where the kubeconfig leads to, once it has been looked at."""
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     failure: Unreachable | None = None
@@ -65,18 +68,29 @@ class Providers:
 
     clusters: Clusters
     registry: Registry
+    slots: int = 16
+    """How many runs each pool has at once."""
     _shared: dict[_Key, _Shared] = field(default_factory=dict)
     """Used clients first, then unused ones, the longest unused first."""
+    _asking: set[asyncio.Task[None]] = field(default_factory=set)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self._bulkhead = Bulkhead(self.slots)
+
     @contextlib.asynccontextmanager
-    async def opened(self, cluster: str, namespace: str, name: str) -> AsyncIterator[Provider]:
-        """The cluster that the Secret of `cluster` leads to; open at least until the block ends."""
+    async def opened(
+        self, cluster: str, namespace: str, name: str, *, run: ObjectRef | None = None
+    ) -> AsyncIterator[Provider]:
+        """The cluster that the Secret of `cluster` leads to; open at least until the block ends.
+
+        A run is let in when it is its turn there: else Waiting, and TimeoutError if it takes too long.
+        """
         secret = SecretKey(namespace=namespace, name=name)
-        async with self._reached(cluster, secret) as (provider, shared):
+        async with self._reached(cluster, secret, run) as (provider, shared):
             if shared and not shared.own and not shared.considered:
                 shared.considered = True
-                await self._have_it_watched(cluster, secret, provider)
+                self._have_it_watched(cluster, secret, provider.cluster)
             yield provider
 
     async def leads_to(self, secret: SecretKey, *, watched: bool = False) -> str | None:
@@ -98,17 +112,19 @@ class Providers:
 
     async def aclose(self) -> None:
         """Close all of them."""
+        for task in self._asking:
+            task.cancel()
         while self._shared:  # runs that end meanwhile may still enter and leave
             _, shared = self._shared.popitem()
             if shared.closing:
                 shared.closing.cancel()
             await shared.stack.aclose()
-        if self._ending:
-            await asyncio.wait(self._ending)
+        if left := self._asking | self._ending:
+            await asyncio.wait(left)
 
     @contextlib.asynccontextmanager
     async def _reached(
-        self, cluster: str, secret: SecretKey
+        self, cluster: str, secret: SecretKey, run: ObjectRef | None = None
     ) -> AsyncIterator[tuple[Provider, _Shared | None]]:
         kubeconfig = await self._kubeconfig(cluster, secret)
         if not kubeconfig:
@@ -117,11 +133,21 @@ class Providers:
         key = _Key(cluster, hashlib.sha256(kubeconfig).hexdigest())
         shared = self._enter(key)
         try:
-            opened = await self._open(cluster, secret, kubeconfig, shared)
-            name = cluster if shared.own else identities.provider(opened, secret)
-            yield Provider(name, opened), shared
+            async with self._turn(run, kubeconfig, shared):
+                opened = await self._open(cluster, secret, kubeconfig, shared)
+                name = cluster if shared.own else identities.provider(opened, secret)
+                yield Provider(name, opened), shared
         finally:
             self._leave(key, shared)
+
+    def _turn(
+        self, run: ObjectRef | None, kubeconfig: bytes, shared: _Shared
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """A turn for a run; what has none (it is no run) waits for nobody."""
+        if shared.host is None:
+            shared.host = kubeconfigs.host(kubeconfig)
+        # Where there is no host, nothing will be asked.
+        return self._bulkhead.turn(run.kind, shared.host, run) if run and shared.host else _no_turn()
 
     async def _kubeconfig(self, cluster: str, secret: SecretKey) -> bytes:
         """What the Secret holds; nothing where it says, by an empty key, that its own cluster is meant."""
@@ -180,17 +206,24 @@ class Providers:
                     shared.kube, shared.stack, shared.failure = opened, stack.pop_all(), None
             return shared.kube
 
-    async def _have_it_watched(self, cluster: str, secret: SecretKey, provider: Provider) -> None:
-        """Register the provider cluster as a member, so that our objects there are watched."""
-        if cluster != RUNTIME or provider.cluster in self.registry.members:
+    def _have_it_watched(self, cluster: str, secret: SecretKey, provider: str) -> None:
+        """Register the provider cluster as a member, so that our objects there are watched.
+
+        Not within the run: with a slow cluster it would last for minutes.
+        """
+        if cluster != RUNTIME or provider in self.registry.members:
             return
-        try:
-            await _look(provider.kube)
-            await self.registry.exchange(provider.cluster, None, member(provider.cluster, secret))
-            logger.info("provider cluster %s takes part", provider.cluster)
-        except WindowboxError as error:
-            # The run itself reports lasting errors. A concurrent run may have registered it.
-            logger.info("provider cluster %s is not watched: %s", provider.cluster, error)
+
+        async def ask() -> None:
+            try:
+                if await self.leads_to(secret, watched=True) == provider:
+                    await self.registry.exchange(provider, None, member(provider, secret))
+                    logger.info("provider cluster %s takes part", provider)
+            except WindowboxError as error:
+                # Runs report lasting errors. Another process may have registered it.
+                logger.info("provider cluster %s is not watched: %s", provider, error)
+
+        self._begin(ask(), "ask a provider to take part", self._asking)
 
     def _leave(self, key: _Key, shared: _Shared) -> None:
         shared.users -= 1
@@ -209,9 +242,12 @@ class Providers:
         del self._shared[key]
         if shared.closing:
             shared.closing.cancel()
-        ending = asyncio.create_task(shared.stack.aclose(), name="close an unused provider")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._begin(shared.stack.aclose(), "close an unused provider", self._ending)
+
+    def _begin(self, act: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(act, name=name)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
 
 def member(cluster: str, secret: SecretKey) -> Member:
@@ -220,8 +256,20 @@ def member(cluster: str, secret: SecretKey) -> Member:
     return Member(id=cluster, secret=secret, kinds=kinds, origin="provider")
 
 
+@contextlib.asynccontextmanager
+async def _no_turn() -> AsyncIterator[None]:
+    yield
+
+
 async def _look(opened: Kube) -> None:
     """Check that we may list the kinds to be watched."""
-    for resource in PROVIDER_KINDS:
+
+    async def look(resource: Resource) -> None:
         with contextlib.suppress(Missing):  # not every cluster has every kind
             await opened.page(resource, limit=1)
+
+    # All at once: with a slow cluster, this takes no longer than its slowest answer.
+    found = await asyncio.gather(*map(look, PROVIDER_KINDS), return_exceptions=True)
+    for error in found:
+        if error is not None:
+            raise error

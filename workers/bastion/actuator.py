@@ -106,7 +106,7 @@ class BastionActuator(Actuator):
         try:
             async with self._provider(run) as target:
                 await _remove(target, Site(ownerindex.machine_namespace(run), run.ref.name))
-        except Superseded:
+        except (Superseded, Waiting):
             raise
         except WindowboxError as error:
             logger.warning("%s: something is left behind: %s", run.ref, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractAsyncContextManager
 
-from windowbox.errors import Conflict, Superseded, WindowboxError
+from windowbox.errors import Conflict, Superseded, Waiting, WindowboxError
 from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
 from workers.infrastructure import specs, wanted
@@ -93,7 +93,7 @@ class InfrastructureActuator(Actuator):
     async def force_delete(self, run: Run) -> None:
         try:
             await self.delete(run)
-        except Superseded:
+        except (Superseded, Waiting):
             raise
         except WindowboxError as error:
             logger.warning("%s: what cannot be removed is left behind: %s", run.ref, error)

@@ -309,7 +309,9 @@ class LifeCycle:
         if not told:
             await reporter.report(patch)
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
-        return Outcome(Result.WAITING, RequeueAfter(again, _REQUEUE_AFTER), str(waiting))
+        return Outcome(
+            Result.WAITING, RequeueAfter(again, waiting.retry_after or _REQUEUE_AFTER), str(waiting)
+        )
 
     async def _fail(
         self,
@@ -362,9 +364,8 @@ class LifeCycle:
         try:
             extra = await self._actuate(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
-            return Outcome(
-                Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), _REQUEUE_AFTER), str(waiting)
-            )
+            again = RequeueAfter(Wish(reason=Reason.DRIFT), waiting.retry_after or _REQUEUE_AFTER)
+            return Outcome(Result.WAITING, again, str(waiting))
         except (TransientError, PermanentError) as error:
             logger.info("%s: could not be put right: %s", run.ref, error)
             return Outcome(Result.ERROR, requeue.same_wish(wish, error, self._world.jitter()), str(error))

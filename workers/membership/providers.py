@@ -77,8 +77,8 @@ class ProviderMembership:
         self._clusters = {secret: found for secret, found in self._clusters.items() if secret in needed}
         await asyncio.gather(*(self._resolve(secret) for secret in needed - self._clusters.keys()))
         members = [m for m in self.registry.members.values() if m.origin == "provider"]
-        for member in members:
-            await self._check_member(member, needed)
+        # At once, so that a slow cluster holds up no other.
+        await asyncio.gather(*(self._check_member(member, needed) for member in members))
         self._unneeded.intersection_update(members)
         for cluster in {found for found in self._clusters.values() if found} - self.registry.members.keys():
             if secret := await self._secret_for(cluster):
@@ -93,7 +93,8 @@ class ProviderMembership:
     async def _is_watchable(self, secret: SecretKey, cluster: str) -> bool | None:
         """Whether it leads there now and lets us watch; None if that cannot be told."""
         try:
-            self._clusters[secret] = found = await self.providers.leads_to(secret, watched=True)
+            async with self._at_once:
+                self._clusters[secret] = found = await self.providers.leads_to(secret, watched=True)
         except TransientError as error:
             logger.debug("provider clusters: %s", error)
             return None

@@ -11,7 +11,7 @@ from typing import Any
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.clients.providers import Providers
-from windowbox.errors import Conflict, Missing, Waiting
+from windowbox.errors import Conflict, Missing, TransientError, Waiting
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, ObjectRef, Resource
 from workers.lifecycle.kinds import Run
@@ -37,17 +37,20 @@ class TargetClusters:
     @contextlib.asynccontextmanager
     async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[TargetCluster]:
         """The cluster that the kubeconfig in a Secret of the object's cluster leads to."""
-        async with contextlib.AsyncExitStack() as stack:
-            connection = _LazyApi(self._clusters, run.ref.cluster)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                connection = _LazyApi(self._clusters, run.ref.cluster)
 
-            async def act() -> str:
-                opened = self.providers.opened(run.ref.cluster, namespace, name)
-                provider = await stack.enter_async_context(opened)
-                connection.kube = provider.kube
-                return provider.cluster
+                async def act() -> str:
+                    opened = self.providers.opened(run.ref.cluster, namespace, name, run=run.ref)
+                    provider = await stack.enter_async_context(opened)
+                    connection.kube = provider.kube
+                    return provider.cluster
 
-            cluster = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
-            yield TargetCluster(cluster, run.recorder, connection)
+                cluster = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
+                yield TargetCluster(cluster, run.recorder, connection)
+        except TimeoutError as error:
+            raise TransientError("stopped, because the provider cluster answers too slowly") from error
 
 
 @dataclass

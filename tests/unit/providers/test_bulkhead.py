@@ -1,0 +1,116 @@
+"""How many runs may be at slow provider clusters at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from windowbox.clients import bulkhead
+from windowbox.clients.bulkhead import Bulkhead
+from windowbox.errors import Waiting
+
+POOL = "infrastructures"
+
+
+@contextlib.asynccontextmanager
+async def taken(turns: Bulkhead, *hosts: str) -> AsyncIterator[None]:
+    """A turn at each of the hosts."""
+    async with contextlib.AsyncExitStack() as stack:
+        for number, host in enumerate(hosts):
+            await stack.enter_async_context(turns.turn(POOL, host, number))
+        yield
+
+
+async def known(turns: Bulkhead, host: str) -> None:
+    async with turns.turn(POOL, host, "first"):
+        pass
+
+
+async def admitted(turns: Bulkhead, host: str, pool: str = POOL) -> bool:
+    with contextlib.suppress(Waiting):
+        async with turns.turn(pool, host, "another"):
+            return True
+    return False
+
+
+@pytest.fixture(autouse=True)
+def _no_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_INTRODUCTION", 0.01)
+
+
+async def test_a_cluster_that_has_not_answered_yet_has_a_quarter_of_the_slots() -> None:
+    turns = Bulkhead(16)
+    async with taken(turns, "a", "a", "a", "a"):
+        assert not await admitted(turns, "a")
+        assert await admitted(turns, "b")
+        assert await admitted(turns, "a", pool="bastions")
+
+
+async def test_all_that_are_not_known_to_be_fast_have_half_of_the_slots() -> None:
+    turns = Bulkhead(16)
+    await known(turns, "fast")
+    async with taken(turns, *"aaaabbbb"):
+        assert not await admitted(turns, "c")
+        assert await admitted(turns, "fast")
+
+
+async def test_a_cluster_known_to_be_fast_may_have_all_slots() -> None:
+    turns = Bulkhead(16)
+    await known(turns, "a")
+    async with taken(turns, *"a" * 16):
+        pass
+
+
+async def test_a_first_answer_is_waited_for_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_INTRODUCTION", 10.0)
+    turns = Bulkhead(4)
+    async with asyncio.TaskGroup() as group, taken(turns, "a"):
+        another = group.create_task(admitted(turns, "a"))
+        await asyncio.sleep(0)  # it runs up to where it waits
+    assert another.result()
+
+
+async def test_runs_beyond_the_share_are_stopped_when_a_cluster_turns_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = Bulkhead(16)
+    await known(turns, "a")
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.01)
+    async with taken(turns, *"aaaa"):
+        with pytest.raises(TimeoutError):
+            async with turns.turn(POOL, "a", "fifth"):
+                await asyncio.Event().wait()
+        assert not await admitted(turns, "a")
+
+
+async def test_a_run_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_BUDGET", 0.01)
+    with pytest.raises(TimeoutError):
+        async with Bulkhead(16).turn(POOL, "a", "first"):
+            await asyncio.Event().wait()
+
+
+async def test_quick_runs_do_not_make_a_slow_cluster_fast_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Bulkhead(16)
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
+    await known(turns, "a")
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 10.0)
+    await known(turns, "a")
+    async with taken(turns, *"aaaa"):
+        assert not await admitted(turns, "a")
+
+
+async def test_the_more_wait_the_later_they_come_again() -> None:
+    turns = Bulkhead(16)
+    delays = []
+    async with taken(turns, *"aaaa"):
+        for number in range(200):
+            with pytest.raises(Waiting) as refused:
+                async with turns.turn(POOL, "a", f"w{number}"):
+                    pass
+            delays.append(refused.value.retry_after or 0.0)
+    assert delays[0] <= 3.0
+    assert delays[-1] >= 20.0
