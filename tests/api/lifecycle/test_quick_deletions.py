@@ -46,7 +46,7 @@ NUMBER = int(os.environ.get("QUICK_DELETIONS", "100"))
 AT_ONCE = 24
 LATEST = 0.03
 """Seconds between creation and deletion, at most."""
-MINUTES = pytest.mark.timeout(120 + NUMBER)
+MINUTES = pytest.mark.timeout(300 + NUMBER)
 
 Delete = Callable[[], Awaitable[None]]
 
@@ -87,11 +87,16 @@ async def nothing_left(world: KindWorld, resource: Resource, ours: Callable[[Obj
 
     async def look() -> bool:
         page = await world.kube.page(resource._replace(selector=""), limit=5000)
-        left[:] = [f"{one.namespace}/{one.name} {one.status}" for one in map(Object, page.items) if ours(one)]
+        left[:] = [
+            f"{one.namespace}/{one.name} ({one.last_operation.get('description')})"
+            for one in map(Object, page.items)
+            if ours(one)
+        ]
         return not left
 
     with contextlib.suppress(TimeoutError):
-        await eventually(look, patience=30 + NUMBER / 10)
+        # Buckets that share a Secret wait for one another, half a minute each time.
+        await eventually(look, patience=90 + NUMBER / 10)
     assert not left, f"{len(left)} {resource.plural} left: {left[:5]}"
 
 
