@@ -1,4 +1,4 @@
-"""How commands that ask find the bus: settings from a file, the environment, or the running sandbox."""
+"""Options of commands that query the bus: settings from a file, the environment, or the running sandbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE = 5.0
 
 
 def settings_options(command: _Function) -> _Function:
-    """`--settings` and `--name`: whose bus to ask."""
+    """`--settings` and `--name`: which bus to query."""
     file = click.option(
         "--settings", "file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
         help="Settings of an operator; a YAML file.",
@@ -39,21 +39,21 @@ def settings_options(command: _Function) -> _Function:
 
 
 def loaded(file: Path | None, name: str | None = None) -> Settings:
-    """The settings that a command is to ask with. Missing, with a remedy, if there are none."""
+    """The settings of a command. Missing, with a remedy, if there are none."""
     from windowbox import settings
 
     return settings.load(file or _named_by_environment(name) or _of_sandbox(name))
 
 
 def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[Bus]:
-    """The bus, for as long as a command asks."""
+    """A connection to the bus for one command."""
     from bus import connection
 
     return connection.connected(settings.nats.access(f"windowbox {command}"), patience=_PATIENCE)
 
 
 def monitor(file: Path | None, name: str | None = None) -> str | None:
-    """Where the NATS server that is asked tells how it is: by NATS_MONITOR_URL, or as the sandbox has it."""
+    """The monitoring URL of the NATS server: NATS_MONITOR_URL, or that of the sandbox."""
     url = os.environ.get("NATS_MONITOR_URL")
     if url and not name:
         return url
@@ -66,7 +66,7 @@ def monitor(file: Path | None, name: str | None = None) -> str | None:
 
 
 def monitor_of(state: State) -> str | None:
-    """Where the NATS server of a sandbox tells how it is."""
+    """The monitoring URL of a sandbox's NATS server."""
     port = state.ports.get("nats-monitor")
     return f"http://127.0.0.1:{port}" if port else None
 
@@ -88,7 +88,7 @@ def _of_sandbox(name: str | None) -> Path:
     state = states.read(folder)
     if state is None or not state.running():
         raise Missing(
-            f"no bus to ask: the sandbox {folder.name!r} does not run (in {folder.parent}). "
+            f"no bus: the sandbox {folder.name!r} does not run (in {folder.parent}). "
             f"Start it with `{states.command('up', folder)}`, "
             "or say where the bus is with --settings FILE or WINDOWBOX_SETTINGS"
         )

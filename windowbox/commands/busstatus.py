@@ -45,13 +45,13 @@ class PoolState:
     oldest_seconds: float = 0.0
     """Age of the oldest wish that has not succeeded."""
     redelivered: int = 0
-    """Items in flight that were given out before, to somebody who did not settle them."""
+    """Items in flight that were given out before, to a worker that did not finish them."""
     unrouted: int = 0
     """Changes that have not been mapped to keys yet."""
 
 
 @dataclass(frozen=True)
-class Look:
+class BusState:
     """The bus at one moment."""
 
     processes: list[dict[str, Any]]
@@ -67,24 +67,24 @@ class Look:
         return {**asdict(replace(self, edge=None)), "edge": edge}
 
 
-def bus_status(settings: Settings, monitor: str | None = None) -> Look:
+def bus_status(settings: Settings, monitor: str | None = None) -> BusState:
     """The state of the bus now."""
 
-    async def ask() -> Look:
+    async def ask() -> BusState:
         async with busoptions.connected(settings, "status") as bus:
-            return await look(bus, monitor)
+            return await read(bus, monitor)
 
     return asyncio.run(ask())
 
 
-async def look(bus: Bus, monitor: str | None) -> Look:
-    """Ask the processes, the server and its streams."""
+async def read(bus: Bus, monitor: str | None) -> BusState:
+    """Query the processes, the server and its streams."""
     present = await presence.processes(bus)
     pools = [await _pool(bus, pool, present) for pool in (*POOLS, intents.PATCH)]
     names = [wanted["name"] for wanted in streams.streams(1)]
     found = [stream for name in names if (stream := await _stream(bus, name))]
     figures = await server(monitor) if monitor else None
-    return Look(present, found, pools, figures, await _edge(bus))
+    return BusState(present, found, pools, figures, await _edge(bus))
 
 
 async def _edge(bus: Bus) -> EdgeStatus | None:
@@ -95,7 +95,7 @@ async def _edge(bus: Bus) -> EdgeStatus | None:
 
 
 async def server(monitor: str) -> dict[str, Any] | None:
-    """What the NATS server tells of itself; None if it does not answer."""
+    """The NATS server's own statistics; None if it does not answer."""
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=_MONITOR_SECONDS)
@@ -110,7 +110,7 @@ async def server(monitor: str) -> dict[str, Any] | None:
     return {name: figures.get(name) for name in _SERVER}
 
 
-def lines(found: Look) -> Iterator[str]:
+def lines(found: BusState) -> Iterator[str]:
     """For people, in columns."""
     yield from _process_lines(found.processes)
     yield f"  {'POOL':<24} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"
@@ -154,7 +154,7 @@ async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState
     try:
         depth = await Queue(bus, pool).depth()
         items = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-    except ApiError:  # nobody has ever worked for it
+    except ApiError:  # no worker has ever served it
         return await _untouched(bus, pool, workers)
     unrouted = 0
     with contextlib.suppress(ApiError):

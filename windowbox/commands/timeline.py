@@ -27,12 +27,12 @@ _BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
 _GOOD = (Result.SUCCEEDED, Result.WRITTEN, Result.ENSURED)
 _FINAL = (Result.WRITTEN, Result.GONE, Result.REPLACED)
 _REGULAR = frozenset({"heartbeat", *EXTENSIONS})
-"""Pools whose objects are looked at again, whatever happens."""
+"""Pools whose objects are reconciled periodically."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One line of the story, and what there is to say about it."""
+    """One line of the timeline, and its details."""
 
     at: datetime
     what: str
@@ -49,7 +49,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Pending:
-    """What of one object stands in one pool's queue."""
+    """The state of one object in one pool's work queue."""
 
     pool: str
     wish: Wish | None = None
@@ -61,14 +61,14 @@ class Pending:
     due: datetime | None = None
 
 
-def told(versions: Sequence[SeenObject], runs: Iterable[RunRecord]) -> list[Moment]:
-    """What has happened, the newest last."""
-    moments = [*_seen(versions), *(_run(run) for run in runs)]
-    return sorted(moments, key=lambda moment: moment.at)
+def moments(versions: Sequence[SeenObject], runs: Iterable[RunRecord]) -> list[Moment]:
+    """All versions and runs, the newest last."""
+    found = [*_seen(versions), *(_run(run) for run in runs)]
+    return sorted(found, key=lambda moment: moment.at)
 
 
 def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) -> Iterator[Moment]:
-    """What waits, and why."""
+    """Pending wishes and requeues, and why they wait."""
     for each in pending:
         if each.wish and each.wished:
             since = f"since {_span((now - each.wished).total_seconds())}"
@@ -99,7 +99,7 @@ def _because(pool: str, runs: Sequence[RunRecord]) -> Iterator[str]:
     if last.outcome in (*_BAD, Result.WAITING, Result.BLOCKED):
         yield f"because: {last.note}"
     elif pool in _REGULAR:
-        yield "nothing is wrong: it is looked at now and then, whatever happens"
+        yield "no failure: it is reconciled periodically"
     elif any(run.pool == pool and run.outcome in _BAD for run in runs):
         yield "left from an earlier failure; what failed then has succeeded since"
     else:
@@ -137,7 +137,7 @@ def _changed(before: SeenObject | None, version: SeenObject) -> Iterator[str]:
         yield "too large for the bus: read from the API instead"
         return
     if before is None or before.body is None:
-        # Of something new, what it asks for says most.
+        # Of a new object, show annotations and spec.
         metadata = version.body.get("metadata", {})
         told = {"annotations": metadata.get("annotations"), "spec": version.body.get("spec")}
         yield from (f"{name}: {_short(value)}" for name, value in told.items() if value)
@@ -175,7 +175,7 @@ def _run(run: RunRecord) -> Moment:
 
 
 def _call(call: Call) -> Iterator[str]:
-    """A recorded call and its answer, where they matter to people."""
+    """A recorded call and its answer, where people need them."""
     failed = f" ✗ {call.error['type']}: {call.error['message']}" if call.error else ""
     match call.door, call.request, call.answer:
         case "clock", _, _:
@@ -199,8 +199,8 @@ def _call(call: Call) -> Iterator[str]:
         case "status", dict(patch), _:
             text = f"status: {_status(patch)}"
         case _:
-            found = kinds.told(call)
-            found = callsummary.told(call) if found is None else found
+            found = kinds.summary(call)
+            found = callsummary.summary(call) if found is None else found
             text = f"{call.door}: {_short(call.request)}" if found is None else found
     if text or failed:
         yield (text or call.door) + failed

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from bus.connection import Bus
-    from windowbox.commands.busstatus import Look
+    from windowbox.commands.busstatus import BusState
     from windowbox.settings import Settings
 
 _WINDOW = 60.0
@@ -132,7 +132,7 @@ async def _show(settings: Settings, monitor: str | None, once: bool, interval: f
         await _live(looks)
 
 
-async def _live(looks: AsyncGenerator[tuple[Look, Recent], None]) -> None:
+async def _live(looks: AsyncGenerator[tuple[BusState, Recent], None]) -> None:
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=False) as live:
@@ -142,7 +142,7 @@ async def _live(looks: AsyncGenerator[tuple[Look, Recent], None]) -> None:
 
 async def _looks(
     settings: Settings, monitor: str | None, interval: float
-) -> AsyncGenerator[tuple[Look, Recent], None]:
+) -> AsyncGenerator[tuple[BusState, Recent], None]:
     from windowbox.commands import busstatus
 
     async with busoptions.connected(settings, "top") as bus:
@@ -151,14 +151,14 @@ async def _looks(
         try:
             await recent.complete.wait()
             while True:
-                yield await busstatus.look(bus, monitor), recent
+                yield await busstatus.read(bus, monitor), recent
                 await asyncio.sleep(interval)
         finally:
             following.cancel()
             await asyncio.wait([following])
 
 
-def _print(found: Look, recent: Recent, output: str) -> None:
+def _print(found: BusState, recent: Recent, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(_as_json(found, recent)))
         return
@@ -167,7 +167,7 @@ def _print(found: Look, recent: Recent, output: str) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(_picture(found, recent))
 
 
-def _as_json(found: Look, recent: Recent) -> dict[str, Any]:
+def _as_json(found: BusState, recent: Recent) -> dict[str, Any]:
     now = time.time()
     told = found.as_json()
     for pool in told["pools"]:
@@ -175,7 +175,7 @@ def _as_json(found: Look, recent: Recent) -> dict[str, Any]:
     return {"at": datetime.fromtimestamp(now, UTC).isoformat(), **told}
 
 
-def _picture(found: Look, recent: Recent) -> Group:
+def _picture(found: BusState, recent: Recent) -> Group:
     from rich.console import Group
     from rich.table import Table
 
@@ -200,7 +200,7 @@ def _picture(found: Look, recent: Recent) -> Group:
     return Group(pools, "", held, "", *server, *edge_lines(found.edge))
 
 
-def _rows(found: Look, recent: Recent) -> Iterator[list[str]]:
+def _rows(found: BusState, recent: Recent) -> Iterator[list[str]]:
     now = time.time()
     for pool in found.pools:
         figures = recent.figures(pool.pool, now)

@@ -66,7 +66,7 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     from windowbox.commands import timeline
     from windowbox.commands.kinds import ownedobjects
 
-    told, objects = timeline.told(found.versions, found.runs), ownedobjects.objects(found.runs)
+    told, objects = timeline.moments(found.versions, found.runs), ownedobjects.objects(found.runs)
     if output == "json":
         moments = [moment.as_json() for moment in told]
         waiting = [moment.as_json() for moment in found.waiting]

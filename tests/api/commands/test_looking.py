@@ -15,7 +15,7 @@ from bus.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
 from windowbox import settings
 from windowbox.commands import busstatus
-from windowbox.commands.busstatus import Look
+from windowbox.commands.busstatus import BusState
 from windowbox.kinds import POOLS
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
 
@@ -88,12 +88,12 @@ def test_status_tells_of_processes_watches_and_streams(operated: Operated) -> No
 def test_status_tells_what_a_watcher_waits_for() -> None:
     state = {"runtime/dnsrecords.extensions.gardener.cloud": "waiting for its CustomResourceDefinition"}
     watcher = {"role": "watch", "process": "host/1", "metrics": "127.0.0.1:1", "watches": state}
-    told = "\n".join(busstatus.lines(Look([watcher], [], [], None)))
+    told = "\n".join(busstatus.lines(BusState([watcher], [], [], None)))
     assert "dnsrecords.extensions.gardener.cloud: waiting for its CustomResourceDefinition" in told
 
 
 def test_status_says_when_nobody_is_there() -> None:
-    assert "no process of windowbox answers" in "\n".join(busstatus.lines(Look([], [], [], None)))
+    assert "no process of windowbox answers" in "\n".join(busstatus.lines(BusState([], [], [], None)))
 
 
 def test_a_cluster_joins_is_watched_and_leaves(operated: Operated) -> None:

@@ -121,7 +121,7 @@ def test_what_was_deleted_cannot_be_looked_at() -> None:
 
 def test_a_run_summary_names_what_it_made() -> None:
     calls = (PROVIDER, NAMESPACE, Call(door="look", request="services a/b"), delete("ippools nodes"))
-    [moment] = timeline.told([], [run(*calls)])
+    [moment] = timeline.moments([], [run(*calls)])
     assert list(moment.details[1:]) == [
         "makes objects in cluster runtime, by the Secret shoot--a--b/cloudprovider",
         f"wrote Namespace {HOME}",

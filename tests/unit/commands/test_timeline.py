@@ -23,7 +23,7 @@ def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> Run
 
 
 def told(*calls: Call) -> list[str]:
-    [moment] = timeline.told([], [run(calls=list(calls))])
+    [moment] = timeline.moments([], [run(calls=list(calls))])
     return list(moment.details[1:])
 
 
@@ -50,8 +50,8 @@ def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
 @pytest.mark.parametrize(
     ("pool", "outcome", "why"),
     [
-        ("local-ext-shoot", "succeeded", "nothing is wrong: it is looked at now and then, whatever happens"),
-        ("heartbeat", "renewed", "nothing is wrong: it is looked at now and then, whatever happens"),
+        ("local-ext-shoot", "succeeded", "no failure: it is reconciled periodically"),
+        ("heartbeat", "renewed", "no failure: it is reconciled periodically"),
         ("heartbeat", "held back", "because: so it is"),
         ("ingress", "waiting", "because: so it is"),
         ("ingress", "ensured", "left from an earlier wait; what was waited for has come since"),
@@ -177,5 +177,5 @@ def test_what_runs_of_services_do_is_told(call: Call, said: list[str]) -> None:
 
 
 def test_a_second_delivery_is_told() -> None:
-    [moment] = timeline.told([], [run(delivery=2, waited=1.5)])
+    [moment] = timeline.moments([], [run(delivery=2, waited=1.5)])
     assert moment.details[0] == "event; waited 1.5 s, took 12 ms, by host/1, delivery 2"

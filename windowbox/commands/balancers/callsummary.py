@@ -1,4 +1,4 @@
-"""What runs of Services asked at their doors, in plain words: for `trace`."""
+"""Summaries of the recorded calls of Service runs, for `trace`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from bus.messages import Call
 
 _SILENT = ("version",)
-"""Questions whose answers nobody wants to read."""
+"""Requests that `trace` does not show."""
 
 
-def told(call: Call) -> str | None:
-    """One line; empty where nothing is worth telling, None where the door is none of ours."""
+def summary(call: Call) -> str | None:
+    """One line; empty for calls that are not shown, None for calls of other kinds."""
     match call.door, call.request:
         case "addresses", {"take": dict()}:
             return _taken(call.answer or {})
@@ -33,7 +33,7 @@ def told(call: Call) -> str | None:
 
 
 def status(patch: dict[str, Any]) -> str | None:
-    """A status in short; None if it is not that of a Service."""
+    """A one-line summary of a status; None if it is not that of a Service."""
     if "lastOperation" in patch or not patch.keys() & {"loadBalancer", "conditions"}:
         return None
     said = []
@@ -50,7 +50,7 @@ def status(patch: dict[str, Any]) -> str | None:
 
 
 def events(report: dict[str, Any]) -> list[str]:
-    """The Events that go with a report."""
+    """The Events of a report."""
     return [f"event: {event['reason']}: {event['note']}" for event in report.get("events", ())]
 
 

@@ -14,7 +14,7 @@ from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from bus.messages import RunRecord
-    from windowbox.commands.balancers.query import Balancer, Look
+    from windowbox.commands.balancers.query import Balancer, Snapshot
     from windowbox.models.refs import ObjectRef
     from windowbox.settings import Settings
 
@@ -26,8 +26,8 @@ _cluster = click.option("--cluster", default="runtime", show_default=True, help=
 @click.group(
     epilog="\b\nExamples:\n"
     "  windowbox lb list                   all of them, and why one does not serve\n"
-    "  windowbox lb show shop/web          one of them, down to each node and byte\n"
-    "  windowbox lb drain shop/web         nothing new, until --undo"
+    "  windowbox lb show shop/web          one of them, with each endpoint and its traffic\n"
+    "  windowbox lb drain shop/web         no new connections, until --undo"
 )
 def lb() -> None:
     """Load balancers: Services of type LoadBalancer, their addresses and their Envoy."""
@@ -48,11 +48,11 @@ def lb() -> None:
 def list_(cluster: str | None, output: str, file: Path | None, name: str | None) -> None:
     """All load balancers: address, ports, healthy backends, since when, and why one does not serve.
 
-    BACKENDS: those that Envoy takes for healthy, of all that it may send clients to.
+    BACKENDS: healthy endpoints and all endpoints, as Envoy counts them.
     """
     from windowbox.commands.balancers import texts
 
-    found = _looked(busoptions.loaded(file, name), None)
+    found = _query(busoptions.loaded(file, name), None)
     balancers = [one for one in found.balancers if cluster in (None, one.ref.cluster)]
     if output == "json":
         shown = {"loadBalancers": [one.as_json() for one in balancers], "edge": _edge(found)}
@@ -72,18 +72,18 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
 @output_option
 @busoptions.settings_options
 def show(service: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
-    """One load balancer: its ports, backends as Envoy sees them, what it carried, and its Events.
+    """One load balancer: its ports, endpoints and their health in Envoy, its traffic, and its Events.
 
-    Connections and bytes are counted by Envoy since it was started.
+    Envoy counts connections and bytes since its start.
     """
     from windowbox.commands.balancers import query, texts
 
     settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
     balancer, found, runs = asyncio.run(_shown(settings, ref))
     if output == "json":
-        told = balancer.told
+        envoy = balancer.envoy
         events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in query.events(runs)]
-        places = [place.model_dump() for place in told.places] if told else None
+        places = [place.model_dump() for place in envoy.places] if envoy else None
         shown = {**balancer.as_json(), "places": places, "events": events, "edge": _edge(found)}
         click.echo(json.dumps(shown, indent=2))
     else:
@@ -100,10 +100,10 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 @_cluster
 @busoptions.settings_options
 def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str | None) -> None:
-    """Take no new connections, and let those that are open end by themselves, within ten minutes.
+    """Refuse new connections; open ones may finish within ten minutes.
 
-    The address and the status stay. It is asked for by an annotation of the Service, which `kubectl annotate`
-    can set as well: loadbalancer.windowbox/drain=true. Flows of UDP end at once.
+    The address and the status stay. The command sets an annotation of the Service, as `kubectl annotate` can:
+    loadbalancer.windowbox/drain=true. UDP flows end at once.
     """
     from windowbox.commands.balancers import draining
 
@@ -120,23 +120,23 @@ def _ref(service: str, cluster: str) -> ObjectRef:
     return ObjectRef(cluster, SERVICES.id, namespace, name)
 
 
-def _looked(settings: Settings, only: ObjectRef | None) -> Look:
+def _query(settings: Settings, only: ObjectRef | None) -> Snapshot:
     from windowbox.commands.balancers import query
 
-    async def ask() -> Look:
+    async def ask() -> Snapshot:
         async with busoptions.connected(settings, "lb") as bus:
-            return await query.look(bus, settings.loadbalancer, only)
+            return await query.load_balancers(bus, settings.loadbalancer, only)
 
     return asyncio.run(ask())
 
 
-async def _shown(settings: Settings, ref: ObjectRef) -> tuple[Balancer, Look, list[RunRecord]]:
+async def _shown(settings: Settings, ref: ObjectRef) -> tuple[Balancer, Snapshot, list[RunRecord]]:
     from windowbox.commands.balancers import query
 
     async with busoptions.connected(settings, "lb show") as bus:
-        found = await query.look(bus, settings.loadbalancer, ref)
-        return query.the_only(found, ref), found, await query.runs(bus, ref)
+        found = await query.load_balancers(bus, settings.loadbalancer, ref)
+        return query.single(found, ref), found, await query.runs(bus, ref)
 
 
-def _edge(found: Look) -> object:
+def _edge(found: Snapshot) -> object:
     return found.edge.model_dump(include={"envoys", "ranges"}) if found.edge else None

@@ -1,4 +1,4 @@
-"""`windowbox lb drain`: ask for it in the cluster, and wait until the edge has done it."""
+"""`windowbox lb drain`: set the annotation, and wait until the edge has applied it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from workers.loadbalancer.spec.demands import Demand, demand_in
 
 
 async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: float) -> str:
-    """Have it take no new connections, or with `undo` take them again. What has come of it, in a sentence."""
+    """Drain it, or with `undo` end the draining. Returns the result in a sentence."""
     async with busoptions.connected(settings, "lb drain") as bus, _api(settings, bus, ref.cluster) as api:
-        found = await query.look(bus, settings.loadbalancer, ref)
-        query.the_only(found, ref)
+        found = await query.load_balancers(bus, settings.loadbalancer, ref)
+        query.single(found, ref)
         said = None if undo else "true"
         patched = await api.merge(
             SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: said}}}
@@ -41,13 +41,13 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
                 f"{options.DRAIN} is set as asked, but no edge has acted on it within {patience:g} s: "
                 f"`windowbox lb show {ref.namespace}/{ref.name}` tells more"
             ) from error
-        found = await query.look(bus, settings.loadbalancer, ref)
-        balancer = query.the_only(found, ref)
-        return _served(balancer) if undo else _drained(balancer, found.left(balancer))
+        found = await query.load_balancers(bus, settings.loadbalancer, ref)
+        balancer = query.single(found, ref)
+        return _served(balancer) if undo else _drained(balancer, found.draining_connections(balancer))
 
 
 async def _done(bus: Bus, ref: ObjectRef, asked: Demand) -> None:
-    """Wait until the edge says that it carries it as asked."""
+    """Wait until the edge serves or drains it as demanded."""
     bucket = streams.EDGES
     following = consumers.follow(bus, f"KV_{bucket}", [subjects.entry(bucket, subjects.key(ref))])
     async with contextlib.aclosing(following) as entries:  # type: ignore[type-var]
@@ -74,7 +74,7 @@ def _served(balancer: Balancer) -> str:
 
 @contextlib.asynccontextmanager
 async def _api(settings: Settings, bus: Bus, cluster: str) -> AsyncIterator[Kube]:
-    """The API of a cluster that takes part."""
+    """A client of a member cluster."""
     registry = Registry(bus)
     async with (
         kube.from_file(settings.cluster.kubeconfig, settings.cluster.context) as runtime,

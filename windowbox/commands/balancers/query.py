@@ -1,4 +1,4 @@
-"""Load balancers as the bus knows them, and as the owner of their edge sees them."""
+"""The state of load balancers: from the bus, and from the edge controller."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ State = Literal["serving", "in part", "drained", "not served", "waiting", "leavi
 
 _STREAM_NOT_FOUND = 10059
 _NO_RUN = "no run was noted yet: `windowbox status` shows whether a worker of pool loadbalancer is there"
-_NO_OWNER = "no worker owns the edge, so nobody knows: see `windowbox status`"
+_NO_CONTROLLER = "no worker holds the lease of the edge, so Envoy cannot be queried: see `windowbox status`"
 
 _POOL = "loadbalancer"
 
 
 @dataclass(frozen=True)
 class Balancer:
-    """One Service of type LoadBalancer, and all that is known of it."""
+    """One Service of type LoadBalancer, and its state."""
 
     ref: ObjectRef
     service: Object
     demand: Demand
     edge: EdgeState | None
-    told: LoadBalancerStatus | None
-    """What Envoy says; None if nobody can be asked, or it is not carried."""
+    envoy: LoadBalancerStatus | None
+    """As Envoy reports it; None without an edge controller, or if the edge does not serve it."""
     last: RunRecord | None
-    """Its last run; only looked up where something is amiss."""
+    """Its last run; read only while it waits or leaves."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -58,13 +58,13 @@ class Balancer:
             return "drained"
         if not self.edge.backends or len(self.edge.problems) >= len(self.demand.ports):
             return "not served"
-        if self._trouble:
+        if self._outage:
             return "not served"
         return "in part" if self.edge.problems or self.demand.refusals else "serving"
 
     @property
     def why(self) -> str:
-        """What keeps it from serving, or some of its ports, in plain words."""
+        """Why it, or some of its ports, does not serve."""
         refused = [refusal.note for refusal in self.demand.refusals]
         match self.state:
             case "serving":
@@ -74,34 +74,34 @@ class Balancer:
             case "in part" | "not served":
                 problems = self.edge.problems if self.edge else {}
                 lacking = [self.edge.lacking] if self.edge and self.edge.lacking else []
-                lacking += [self._trouble] if self._trouble else []
-                said = [*lacking, *(f"{place}: {why}" for place, why in sorted(problems.items())), *refused]
-                return "; ".join(said)
+                lacking += [self._outage] if self._outage else []
+                notes = [*lacking, *(f"{place}: {why}" for place, why in sorted(problems.items())), *refused]
+                return "; ".join(notes)
             case "waiting" | "leaving":
-                return self._last_word() or "; ".join(refused) or _NO_RUN
+                return self._last_note() or "; ".join(refused) or _NO_RUN
 
     @property
-    def _trouble(self) -> str:
-        """Why nobody answers though there are backends."""
-        if self.told and self.told.vacant:
+    def _outage(self) -> str:
+        """Why connections fail although there are backends."""
+        if self.envoy and self.envoy.vacant:
             return "no Pod behind it is ready, so clients are turned away at once"
-        if self.told and self.told.backends and not self.told.healthy:
+        if self.envoy and self.envoy.backends and not self.envoy.healthy:
             return "none of its backends is healthy: `windowbox lb show` tells why"
         return ""
 
-    def _last_word(self) -> str:
+    def _last_note(self) -> str:
         return (self.last.note or self.last.outcome) if self.last else ""
 
     def as_json(self) -> dict[str, Any]:
-        told = self.told
+        envoy = self.envoy
         return {
             "cluster": self.ref.cluster,
             "namespace": self.ref.namespace,
             "name": self.ref.name,
             "addresses": list(self.addresses),
             "ports": list(self.demand.places),
-            "backends": {"healthy": told.healthy, "all": told.backends} if told else None,
-            "connections": {"open": told.open, "total": told.total} if told else None,
+            "backends": {"healthy": envoy.healthy, "all": envoy.backends} if envoy else None,
+            "connections": {"open": envoy.open, "total": envoy.total} if envoy else None,
             "since": self.edge.since if self.edge else None,
             "state": self.state,
             "why": self.why,
@@ -109,19 +109,19 @@ class Balancer:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """All load balancers at one moment."""
 
     balancers: list[Balancer]
     edge: EdgeStatus | None
-    """None if nobody owns an edge."""
+    """None if there is no edge controller."""
 
-    def without_owner(self) -> str:
-        """What to tell people where nobody can be asked; nothing if somebody could."""
-        return "" if self.edge else _NO_OWNER
+    def missing_controller(self) -> str:
+        """A note for people if no edge controller answered; empty if one did."""
+        return "" if self.edge else _NO_CONTROLLER
 
-    def left(self, balancer: Balancer) -> int:
-        """How many connections go on where no new ones are taken."""
+    def draining_connections(self, balancer: Balancer) -> int:
+        """How many open connections its removed listeners still serve."""
         names = {
             # As statistics spell the names of its former listeners.
             f"{port.protocol.lower()}_{address.replace(':', '_')}_{port.port}"
@@ -133,17 +133,17 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Told:
-    """An Event that a run asked for."""
+class ReportedEvent:
+    """An Event that a run reported."""
 
     at: datetime
     event: EventIntent
 
 
-async def look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None = None) -> Look:
-    """All load balancers, or one, as far as the bus knows."""
+async def load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None = None) -> Snapshot:
+    """All load balancers, or one, from the bus."""
     try:
-        return await _look(bus, settings, only)
+        return await _load_balancers(bus, settings, only)
     except ApiError as error:
         if error.code != _STREAM_NOT_FOUND:
             raise
@@ -152,7 +152,7 @@ async def look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None 
         ) from error
 
 
-async def _look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None) -> Look:
+async def _load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None) -> Snapshot:
     edge = await status.query(bus, subjects.key(only) if only else None)
     states = {key: state async for key, state in _states(bus)}
     balancers = [
@@ -160,11 +160,11 @@ async def _look(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None
         async for ref, service in _services(bus, only)
         if selection.wants(service, settings.classes) or selection.needs_cleanup(service)
     ]
-    return Look(sorted(balancers, key=lambda one: one.ref), edge)
+    return Snapshot(sorted(balancers, key=lambda one: one.ref), edge)
 
 
-def the_only(found: Look, ref: ObjectRef) -> Balancer:
-    """The one that was looked for; Missing if it is not there, or not ours."""
+def single(found: Snapshot, ref: ObjectRef) -> Balancer:
+    """The requested load balancer; Missing if it does not exist, or is not ours."""
     if not found.balancers:
         where = "" if ref.cluster == RUNTIME else f" of cluster {ref.cluster}"
         raise Missing(
@@ -181,10 +181,10 @@ async def runs(bus: Bus, ref: ObjectRef) -> list[RunRecord]:
     return [RunRecord.model_validate_json(stored.data) async for stored in noted]
 
 
-def events(found: Collection[RunRecord]) -> list[Told]:
-    """What people were told of it."""
+def events(found: Collection[RunRecord]) -> list[ReportedEvent]:
+    """The Events that these runs reported."""
     return [
-        Told(run.started.astimezone(UTC), EventIntent.model_validate(event))
+        ReportedEvent(run.started.astimezone(UTC), EventIntent.model_validate(event))
         for run in found
         for call in run.calls
         if call.door == "report" and not call.error
@@ -193,7 +193,7 @@ def events(found: Collection[RunRecord]) -> list[Told]:
 
 
 def drained(asked: Demand, state: EdgeState | None) -> bool:
-    """Whether the edge carries it as one that takes nothing new."""
+    """Whether the edge has drained it."""
     nothing = listeners.digest(asked.uid, ())
     return state is not None and (state.uid, state.digest) == (asked.uid, nothing)
 
@@ -215,7 +215,7 @@ async def _states(bus: Bus) -> AsyncIterator[tuple[str, EdgeState]]:
 
 
 class _Seen(NamedTuple):
-    """A Service as the bus has it."""
+    """A Service from the mirror, and its demand."""
 
     ref: ObjectRef
     service: Object
@@ -234,4 +234,4 @@ async def _balancer(
         return found
     last = await bus.last(streams.JOURNAL, subjects.run(_POOL, key))
     noted = RunRecord.model_validate_json(last.data) if last else None
-    return Balancer(ref, service, found.demand, mine, found.told, noted)
+    return Balancer(ref, service, found.demand, mine, found.envoy, noted)

@@ -1,4 +1,4 @@
-"""Load balancers as people read them."""
+"""Load balancers as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowbox.commands.edges import edge_lines
 from windowbox.commands.units import size
 
 if TYPE_CHECKING:
-    from windowbox.commands.balancers.query import Balancer, Look, Told
+    from windowbox.commands.balancers.query import Balancer, ReportedEvent, Snapshot
     from workers.edge.status import BackendStatus, ListenerStatus
 
 _COLOURS = {
@@ -24,7 +24,7 @@ _MOST_PORTS = 3
 _MOST_EVENTS = 8
 
 
-def print_list(balancers: Sequence[Balancer], found: Look) -> None:
+def print_list(balancers: Sequence[Balancer], found: Snapshot) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -41,13 +41,13 @@ def print_list(balancers: Sequence[Balancer], found: Look) -> None:
         for one in balancers:
             table.add_row(*_row(one))
         Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table)
-    if missing := found.without_owner():
+    if missing := found.missing_controller():
         click.echo(missing)
     for line in edge_lines(found.edge):
         click.echo(line)
 
 
-def print_one(balancer: Balancer, found: Look, events: Sequence[Told]) -> None:
+def print_one(balancer: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -> None:
     for line in _lines(balancer, found, events):
         click.echo(line)
 
@@ -61,32 +61,32 @@ def _row(one: Balancer) -> list[str]:
         f"{one.ref.namespace}/{one.ref.name}",
         "\n".join(one.addresses) or "-",
         ", ".join(places[:_MOST_PORTS]) + more or "-",
-        f"{one.told.healthy}/{one.told.backends}" if one.told else "?" if one.edge else "-",
+        f"{one.envoy.healthy}/{one.envoy.backends}" if one.envoy else "?" if one.edge else "-",
         _clock(one.edge.since) if one.edge else "-",
         f"[{_COLOURS[one.state]}]{one.state}[/]{_escaped(why)}",
     ]
 
 
-def _lines(one: Balancer, found: Look, events: Sequence[Told]) -> Iterator[str]:
+def _lines(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -> Iterator[str]:
     state = click.style(one.state, fg=_COLOURS[one.state])
     since = f", since {_clock(one.edge.since)}" if one.edge else ""
     yield f"Service {one.ref.namespace}/{one.ref.name}, cluster {one.ref.cluster}: {state}{since}"
     if one.why:
         yield f"  why: {one.why}"
     yield f"  address: {', '.join(one.addresses) or 'none yet'}"
-    if one.told:
-        yield from _places(one.told.places)
-    elif missing := found.without_owner():
+    if one.envoy:
+        yield from _places(one.envoy.places)
+    elif missing := found.missing_controller():
         yield f"  {missing}"
-    for place in one.demand.places if not (one.told and one.told.places) else ():
-        yield f"  {place}: {'takes nothing new' if one.demand.drained else 'not served yet'}"
-    if left := found.left(one):
-        yield f"  open still: {left} connections from before"
+    for place in one.demand.places if not (one.envoy and one.envoy.places) else ():
+        yield f"  {place}: {'accepts no new connections' if one.demand.drained else 'not served yet'}"
+    if left := found.draining_connections(one):
+        yield f"  draining: {left} open connections"
     if events:
-        yield "  told of it lately:"
-    for told in events[-_MOST_EVENTS:]:
-        warning = told.event.type == "Warning"
-        line = f"    {told.at.astimezone():%H:%M:%S}  {told.event.reason}: {told.event.note}"
+        yield "  latest Events:"
+    for shown in events[-_MOST_EVENTS:]:
+        warning = shown.event.type == "Warning"
+        line = f"    {shown.at.astimezone():%H:%M:%S}  {shown.event.reason}: {shown.event.note}"
         yield click.style(line, fg="yellow" if warning else None)
     yield from (f"  {line}" for line in edge_lines(found.edge) if line.startswith("Envoy"))
 
@@ -118,7 +118,7 @@ def _backend(backend: BackendStatus) -> str:
 
 _REASONS = {
     "active_health_check": "its health check fails",
-    "outlier_check": "connections to it failed, so it rests",
+    "outlier_check": "connections to it failed, so it is ejected for a while",
     "active_degraded_check": "its health check says degraded",
     "pending_dynamic_removal": "is being removed",
     "pending_active_hc": "waits for its first health check",

@@ -1,4 +1,4 @@
-"""What runs of kinds that make objects asked at their doors, in plain words: for `trace`."""
+"""Summaries of the recorded calls of kinds that make objects, for `trace`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from bus.messages import Call
 from windowbox.commands.kinds import ownedobjects
 
-_AS_EVER = frozenset({"look", "list", "records", "sharers", "patience", "signs"})
-"""Doors through which nothing but a look is taken."""
+_READS = frozenset({"look", "list", "records", "sharers", "patience", "signs"})
+"""Calls that only read."""
 
 
-def told(call: Call) -> str | None:
-    """One line; empty where nothing is worth telling, None where the door is none of these."""
-    if call.door in _AS_EVER:
+def summary(call: Call) -> str | None:
+    """One line; empty for calls that are not shown, None for calls of other kinds."""
+    if call.door in _READS:
         return ""
     if call.door == "provider":
         return _provider(call.request, call.answer)
-    found = ownedobjects.told(call)
+    found = ownedobjects.change(call)
     if found is None:
         return None
     return "" if found.did == ownedobjects.LEFT else f"{found.did} {found.title}"

@@ -1,4 +1,4 @@
-"""Which objects were made for one object, from the records of its runs; and how to look at them."""
+"""Owned objects of one object, from the records of its runs, with commands that show them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS, SERVICES
 WROTE, CHANGED, LEFT = "wrote", "changed", "left alone"
 DELETED, GONE, TAKEN_ALONG = "deleted", "found gone", "gone with its namespace"
 _NO_MORE = frozenset({DELETED, GONE, TAKEN_ALONG})
-_DOORS = {
+_CHANGES = {
     "apply": WROTE, "claim": WROTE, "create": WROTE, "tell": WROTE,
     "merge": CHANGED, "delete": DELETED, "take back": DELETED,
 }  # fmt: skip
 _NAMED = re.compile(r"(?P<plural>\S+) (?:(?P<namespace>[^/\s]+)/)?(?P<name>\S+?)(?: \((?P<cluster>.+)\))?")
 _PLURALS = {resource.plural: resource for resource in RESOURCES.values()}
-_TOLD_THEMSELVES = frozenset({DNSRECORDS.kind, SERVICES.kind})
-"""Kinds of which `trace` tells a story as well, when they were made by others."""
+_TRACEABLE = frozenset({DNSRECORDS.kind, SERVICES.kind})
+"""Owned kinds that `windowbox trace` shows as well."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """An object that was made, changed or deleted, as the last run that touched it left it."""
+class OwnedObject:
+    """An owned object, and the last change to it by a run."""
 
     kind: str
     namespace: str
@@ -35,23 +35,23 @@ class Made:
     did: str
     error: str = ""
     cluster: str = ""
-    """Empty where that of the object it was made for is meant."""
+    """Empty for the owner's cluster."""
     at: datetime | None = None
     secret: str = ""
-    """By which the cluster is reached, `NAMESPACE/NAME`; empty for the object's own."""
+    """The provider Secret of its cluster, `NAMESPACE/NAME`; empty for the owner's cluster."""
 
     @property
     def title(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     def commands(self, cluster: str) -> tuple[str, ...]:
-        """What to type to look at it, for somebody whose kubectl leads to `cluster`."""
+        """Commands that show it, for a kubectl that leads to `cluster`."""
         if self.did in _NO_MORE and not self.error:
             return ()
         elsewhere = self._elsewhere() if self.cluster not in ("", cluster) else ""
         within = f" -n {self.namespace}" if self.namespace else ""
         look = f"kubectl{elsewhere}{within} get {self.kind.lower()} {self.name} -o yaml"
-        if self.kind not in _TOLD_THEMSELVES:
+        if self.kind not in _TRACEABLE:
             return (look,)
         there = f" --cluster {self.cluster}" if elsewhere else ""
         return look, f"windowbox trace {self.kind.lower()} {self.namespace}/{self.name}{there}"
@@ -66,15 +66,15 @@ class Made:
         return f" --kubeconfig <({read})" if name else ""
 
 
-def objects(runs: Iterable[RunRecord]) -> list[Made]:
+def objects(runs: Iterable[RunRecord]) -> list[OwnedObject]:
     """Each object once, in the order in which they were first touched."""
-    found: dict[tuple[str, ...], Made] = {}
+    found: dict[tuple[str, ...], OwnedObject] = {}
     for run in sorted(runs, key=lambda run: run.started):
         secret = ""
         for call in run.calls:
             if call.door == "provider" and isinstance(call.request, Mapping):
                 secret = str(call.request.get("secret", ""))
-            made = told(call)
+            made = change(call)
             if made is None:
                 continue
             key = (made.cluster, made.kind, made.namespace, made.name)
@@ -82,66 +82,70 @@ def objects(runs: Iterable[RunRecord]) -> list[Made]:
             if (made.did == LEFT and known) or (made.did == GONE and (not known or known.did in _NO_MORE)):
                 continue
             found[key] = replace(made, at=run.started, secret=secret)
-    return [_taken_along(one, found) for one in found.values()]
+    return [_removed_with_namespace(one, found) for one in found.values()]
 
 
-def _taken_along(one: Made, found: Mapping[tuple[str, ...], Made]) -> Made:
+def _removed_with_namespace(one: OwnedObject, found: Mapping[tuple[str, ...], OwnedObject]) -> OwnedObject:
     home = found.get((one.cluster, NAMESPACES.kind, "", one.namespace))
     if home is None or home.did not in _NO_MORE or one.did in _NO_MORE or home.error:
         return one
     return replace(one, did=TAKEN_ALONG, at=home.at)
 
 
-def told(call: Call) -> Made | None:
-    """What the call did to which object; None if it is none of those that do something to objects."""
-    did = _DOORS.get(call.door)
+def change(call: Call) -> OwnedObject | None:
+    """The change that the call made to an object; None for calls that change none."""
+    did = _CHANGES.get(call.door)
     made = _of_manifest(call) or _of_secret(call) or _of_name(call)
     if did is None or made is None:
         return None
     error = f"{call.error['type']}: {call.error['message']}" if call.error else ""
     if not error and call.answer in (False, None):
-        # An object that was gone; a Secret that was right already, a name that is taken.
+        # The object did not exist; the Secret was up to date; the name exists.
         did = GONE if call.door in ("delete", "merge") else LEFT
     return replace(made, did=did, error=error)
 
 
-def lines(found: Iterable[Made], cluster: str) -> list[str]:
-    """All of them for people, each with what to type to look at it."""
-    told = []
+def lines(found: Iterable[OwnedObject], cluster: str) -> list[str]:
+    """One line for each object, and the commands that show it."""
+    found_lines = []
     for one in found:
         at = f"{one.at.astimezone():%H:%M:%S}" if one.at else ""
         failed = f", but failed: {one.error}" if one.error else ""
         where = f" in {one.cluster}" if one.cluster not in ("", cluster) else ""
-        told.append(f"  {at}  {one.did} {one.title}{where}{failed}")
-        told += [f"            {command}" for command in one.commands(cluster)]
-    return told
+        found_lines.append(f"  {at}  {one.did} {one.title}{where}{failed}")
+        found_lines += [f"            {command}" for command in one.commands(cluster)]
+    return found_lines
 
 
-def _of_secret(call: Call) -> Made | None:
-    """Of Secrets whose content is not noted, the request has no more than the name."""
+def _of_secret(call: Call) -> OwnedObject | None:
+    """Of Secrets, requests record the name only, not the content."""
     if call.door not in ("tell", "take back") or not isinstance(call.request, Mapping):
         return None
     namespace, _, name = str(call.request.get("secret", "")).partition("/")
-    return Made(SECRETS.kind, namespace, name, "")
+    return OwnedObject(SECRETS.kind, namespace, name, "")
 
 
-def _of_manifest(call: Call) -> Made | None:
+def _of_manifest(call: Call) -> OwnedObject | None:
     if call.door not in ("apply", "claim", "create"):
         return None
     object = call.request.get("object") if isinstance(call.request, Mapping) else None
     if not isinstance(object, Mapping):
         return None
     metadata = object.get("metadata") or {}
-    # Of those with names that the API chooses, the answer tells the name.
+    # For generateName, the answer holds the name.
     name = metadata.get("name") or str(call.answer or f"{metadata.get('generateName', '')}…")
     cluster = str(call.request.get("cluster") or "")
-    return Made(str(object.get("kind")), str(metadata.get("namespace") or ""), str(name), "", cluster=cluster)
+    return OwnedObject(
+        str(object.get("kind")), str(metadata.get("namespace") or ""), str(name), "", cluster=cluster
+    )
 
 
-def _of_name(call: Call) -> Made | None:
+def _of_name(call: Call) -> OwnedObject | None:
     text = call.request.get("object") if isinstance(call.request, Mapping) else call.request
     match = _NAMED.fullmatch(text) if isinstance(text, str) else None
     if match is None or match["plural"] not in _PLURALS:
         return None
     kind = _PLURALS[match["plural"]].kind
-    return Made(kind, match["namespace"] or "", match["name"], "", cluster=match["cluster"] or "runtime")
+    return OwnedObject(
+        kind, match["namespace"] or "", match["name"], "", cluster=match["cluster"] or "runtime"
+    )

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _PAUSE = 0.5
 
 
-class Following(Generic[T]):
+class Reflector(Generic[T]):
     """The objects of a kind, parsed by `read` (None: ignored); `changed` is called with old and new value."""
 
     def __init__(

@@ -18,8 +18,8 @@ from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
 from windowbox.sandbox.simulated import objects, ports
 from windowbox.sandbox.simulated.objects import Key, Node, Service, Slice
 from windowbox.sandbox.simulated.ports import OpenPorts, Place
-from windowbox.sandbox.simulated.reflector import Following
-from windowbox.sandbox.simulated.sockets import Listening
+from windowbox.sandbox.simulated.reflector import Reflector
+from windowbox.sandbox.simulated.sockets import Sockets
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ class Simulator:
     """Opens and closes open_ports as Services, EndpointSlices and Nodes change; idle while they do not."""
 
     def __init__(self, kube: Kube) -> None:
-        self._nodes = Following(kube, NODES, objects.node, self._node_changed)
-        self._services = Following(kube, SERVICES, objects.service, self._service_changed)
-        self._slices = Following(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
+        self._nodes = Reflector(kube, NODES, objects.node, self._node_changed)
+        self._services = Reflector(kube, SERVICES, objects.service, self._service_changed)
+        self._slices = Reflector(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
         self._slices_of: dict[Key, dict[tuple[str, str], Slice]] = {}
         self._named: dict[str, Node] = {}
-        self._listening = Listening(self._silent)
+        self._listening = Sockets(self._silent)
         self._open_ports: dict[Key, OpenPorts] = {}
         """By Service; those of a node itself under its name without a namespace."""
         self._unopened: OpenPorts = {}

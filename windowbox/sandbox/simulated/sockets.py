@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 1024
 
 
-class Listening:
+class Sockets:
     """The open ports. Closing one keeps its established connections, as conntrack would."""
 
     def __init__(self, silent: Callable[[str], bool]) -> None:
