@@ -24,6 +24,7 @@ from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
 from windowbox.clients.clusters import clusters
+from windowbox.errors import Missing
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, ObjectRef
 from workers.membership.joining import Joining
@@ -76,6 +77,10 @@ async def records(control_plane: ControlPlane) -> AsyncIterator[Records]:
     async with in_namespace(control_plane.kubeconfig) as made:
         await store_kubeconfig(made, portable(control_plane))
         yield made
+        # All tests share the API server: windowbox of a later one must not have this cluster join.
+        unset = dict.fromkeys(("cluster.windowbox/kubeconfig", "cluster.windowbox/machines"))
+        with contextlib.suppress(Missing):
+            await made.kube.merge(NAMESPACES, "", made.namespace, {"metadata": {"annotations": unset}})
 
 
 @contextlib.asynccontextmanager
