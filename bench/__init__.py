@@ -1,1 +1,1 @@
-"""How fast it is: measured on real servers, each measurement in a sandbox of its own."""
+"""Benchmarks on real servers, each in its own sandbox."""

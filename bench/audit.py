@@ -1,4 +1,4 @@
-"""Who asked the API server for what, from its audit log."""
+"""Requests to the API server by user and verb, from its audit log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
 class AuditLog:
-    """Counts our requests from where it last stopped reading."""
+    """Counts windowbox's requests since the last read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
 
     def requests(self) -> Counter[str]:
-        """Requests of windowbox since the last look, such as `patch dnsrecords/status`."""
+        """Requests of windowbox since the last read, such as `patch dnsrecords/status`."""
         with self._path.open("rb") as log:
             log.seek(self._read)
             *lines, unfinished = log.read().split(b"\n")
@@ -36,7 +36,7 @@ def writes(requests: Counter[str]) -> int:
 
 
 def without_events(requests: Counter[str]) -> Counter[str]:
-    """Only what changes something, rather than that it tells people of it."""
+    """Only writes other than Events."""
     return Counter({name: count for name, count in requests.items() if name.split()[1] != "events"})
 
 
@@ -48,6 +48,6 @@ def _request(event: dict[str, object]) -> str | None:
     if event["stage"] != "ResponseComplete" or not isinstance(about, dict):
         return None
     if about["resource"] == "leases":
-        return None  # the heart beats whether anything is measured or not
+        return None  # the heartbeat does not depend on the load
     part = f"/{about['subresource']}" if "subresource" in about else ""
     return f"{event['verb']} {about['resource']}{part}"

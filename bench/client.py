@@ -1,4 +1,4 @@
-"""The other side: makes, changes and deletes DNSRecords, and watches what becomes of objects."""
+"""The load generator: creates, changes and deletes DNSRecords, and watches their status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRITERS = 32
 
 
 class Client:
-    """Requests to the API server, without any library in between that would cost time."""
+    """Requests to the API server by plain HTTP, without the cost of a library."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
@@ -37,7 +37,7 @@ class Client:
         await self.request("POST", DNSRECORDS.path(NAMESPACE), manifest(number))
 
     async def change(self, number: int) -> None:
-        """Give the record another address, and ask for it to be done."""
+        """Change the record's address, and set the operation annotation."""
         patch = {
             "metadata": {"annotations": {OPERATION: "reconcile"}},
             "spec": {"values": [_address(number, 11)]},
@@ -64,7 +64,7 @@ class Client:
         act: Callable[[int], Awaitable[None]],
         named: Callable[[int], str] | None = None,
     ) -> dict[str, float]:
-        """`act` on all of them with as many writers as there are. Tells when each was begun."""
+        """`act` on all of them with all writers concurrently. Returns the start time of each."""
         left, begun, named = iter(numbers), dict[str, float](), named or name
 
         async def writer() -> None:
@@ -78,14 +78,14 @@ class Client:
         return begun
 
     async def version(self, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE) -> str:
-        """The state of the cluster now, from which one may watch."""
+        """The current resource version, from which a watch can start."""
         listing = await self.request("GET", resource.path(namespace) + "?limit=1")
         return str(listing["metadata"]["resourceVersion"])
 
     async def events(
         self, version: str, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE
     ) -> AsyncIterator[list[bytes]]:
-        """What happens to objects of one kind, in lines as the API server writes them."""
+        """Watch events of one kind, as raw lines."""
         path = resource.path(namespace)
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "7200"}
         async with self._session.get(path, params=query) as answer:
@@ -96,7 +96,7 @@ class Client:
 
 
 class Observer:
-    """Sees when each object has become what it ought to be, or is gone."""
+    """Records when each object is done, or deleted."""
 
     def __init__(self, resource: Resource, namespace: str, holds: Callable[[Object], bool]) -> None:
         self._resource, self._namespace, self._holds = resource, namespace, holds
@@ -114,7 +114,7 @@ class Observer:
         namespace: str = NAMESPACE,
         holds: Callable[[Object], bool] | None = None,
     ) -> AsyncIterator[Observer]:
-        """Of one kind; in all namespaces, if none is named. By default, sees when they are done."""
+        """Watch one kind, by default in all namespaces and until objects are done."""
         observer = cls(resource, namespace, holds or done)
         version = await client.version(resource, namespace)
         async with asyncio.TaskGroup() as group:
@@ -123,11 +123,11 @@ class Observer:
             watching.cancel()
 
     def expect(self, *, gone: bool = False) -> None:
-        """Forget what was; from now on note objects that are done, or those that are `gone`."""
+        """Reset; from now on record objects that are done or, with `gone`, deleted."""
         self._seen, self._gone = {}, gone
 
     async def all_of(self, names: Iterable[str]) -> dict[str, float]:
-        """When each of these was seen; waits until all are."""
+        """Wait for all of these objects; returns the time of each."""
         self._complete.clear()
         self._missing = set(names) - self._seen.keys()
         patience = 60 + 0.1 * len(self._missing)
@@ -163,7 +163,7 @@ class Observer:
 
 
 def done(found: Object) -> bool:
-    """Whether the object says that what was asked last is done."""
+    """Whether the object's status reports success for its latest generation and request."""
     return (
         found.last_operation.get("state") == "Succeeded"
         and found.status.get("observedGeneration") == found.generation
@@ -196,7 +196,7 @@ def _address(number: int, first: int) -> str:
 
 @contextlib.asynccontextmanager
 async def opened(api: ApiServer) -> AsyncIterator[Client]:
-    """A client of the sandbox's API server, as its administrator."""
+    """An administrator's client of the sandbox's API server."""
     trust = ssl.create_default_context(cafile=str(api.ca.certificate))
     trust.load_cert_chain(api.user.certificate, api.user.key)
     connector = aiohttp.TCPConnector(ssl=trust, limit=WRITERS + 2)

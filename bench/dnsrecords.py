@@ -1,4 +1,4 @@
-"""DNSRecords from the API to the name server and back: how fast, and at what price."""
+"""DNSRecords from the API to the name server and back: latency, throughput and cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def run(count: int, idle_seconds: float, say: Callable[[str], None]) -> Fi
 
 
 async def _idle(here: World, seconds: float) -> dict[str, float]:
-    """CPU of each process while nothing happens, in percent of one core."""
+    """CPU of each idle process, in percent of one core."""
     before = here.usage()
     await asyncio.sleep(seconds)
     after = here.usage()

@@ -1,4 +1,4 @@
-"""A worker process that finds nothing to do, so that what remains is the price of the bus."""
+"""A worker process with an empty reconciler: measures the cost of the bus alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _main(url: str) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         async with connected(Access(url)) as bus:
             print("ready", flush=True)
-            # All begin together, when they are told to.
+            # All processes start together, on a signal.
             await asyncio.to_thread(sys.stdin.readline)
             await Pool(bus, POOL, nothing).run()
     print(nothing.report())

@@ -1,4 +1,4 @@
-"""Kinds that make objects, from the API to what they make: how fast, and at what price."""
+"""Kinds that make objects, from the API to their owned objects: latency and cost."""
 
 from __future__ import annotations
 

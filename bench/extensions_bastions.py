@@ -1,4 +1,4 @@
-"""Bastions on simulated nodes: how long they take once what they wait for is there."""
+"""Bastions on simulated nodes: latency after their Pod and load balancer are ready."""
 
 from __future__ import annotations
 

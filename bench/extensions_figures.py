@@ -1,4 +1,4 @@
-"""What was measured of kinds that make objects, and what was aimed at."""
+"""Results and targets of kinds that make objects."""
 
 from __future__ import annotations
 

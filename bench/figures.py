@@ -1,4 +1,4 @@
-"""What was measured, and how it is summed up."""
+"""Results of benchmarks, and their statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Phase:
-    """One measurement: something done to `count` objects."""
+    """One measurement: an operation on `count` objects."""
 
     name: str
     count: int
@@ -59,7 +59,7 @@ def is_ours(process: str) -> bool:
 
 @dataclass(frozen=True)
 class Restart:
-    """All processes of windowbox started anew over objects that have not changed."""
+    """A restart of all windowbox processes with unchanged objects."""
 
     objects: int
     ready: float

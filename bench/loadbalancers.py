@@ -1,4 +1,4 @@
-"""Load balancers from the API to clients and back: how fast, and what it costs those who are connected."""
+"""Load balancers from the API to clients: latency, and the effect of changes on open connections."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def _measured(bench: Balancers, times: int, say: Say, untried: str) -> Bal
 
 @dataclass
 class Balancers:
-    """Services of type LoadBalancer, made and changed, and what clients see of it."""
+    """Creates and changes Services of type LoadBalancer, and measures what clients see."""
 
     here: World
     ground: Ground
@@ -103,7 +103,7 @@ class Balancers:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     async def created(self, name: str) -> tuple[float, str]:
-        """How long it takes until a Service's status shows an address, and a client is greeted there."""
+        """Time until a Service's status shows an address, and until a client is served there."""
         await self.ground.behind(name)
         seen = asyncio.create_task(self.services.sees(name, ingress))
         begun = time.perf_counter()
@@ -116,19 +116,19 @@ class Balancers:
         return served - begun, address
 
     def early(self) -> int:
-        """How often a status came before the traffic, since this was asked last."""
+        """How often a status came before the traffic, since the last call."""
         early, self._early = self._early, 0
         return early
 
     async def deleted(self, name: str, address: str) -> float:
-        """How long it takes until the address of a Service that is deleted is free."""
+        """Time until the address of a deleted Service is free."""
         freed = asyncio.create_task(self.addresses.freed(address))
         begun = time.perf_counter()
         await self.here.client.request("DELETE", SERVICES.path(NAMESPACE, name))
         return await freed - begun
 
     async def lives(self, times: int) -> tuple[Measured, Measured]:
-        """Services that come and go."""
+        """Create and delete Services."""
         born: list[float] = []
         died: list[float] = []
         failed: list[str] = []
@@ -179,7 +179,7 @@ class Balancers:
         return summed("create, cold edge", took, 1000, failed, early=self.early())
 
     async def changes(self, times: int) -> list[Measured]:
-        """Nodes and ports that come and go, under a client that never rests."""
+        """Add and remove nodes and ports under constant load."""
         _, address = await self.created("changing")
         caller = Caller(address, 80, self.ground.entrance)
         async with caller.calling(_RATE):
@@ -251,7 +251,7 @@ class Balancers:
         await self.here.client.request("PATCH", SERVICES.path(NAMESPACE, name), {"spec": {"ports": wanted}})
 
     async def _cool(self) -> None:
-        """Have no Envoy, and a worker that has just seen that none is needed."""
+        """Wait until no Envoy runs, and the worker knows that none is needed."""
         await self.here.sandbox.stop("worker-1")
         for envoy in await self.envoys():
             await envoy.end()
@@ -263,14 +263,14 @@ class Balancers:
         await self.here.quiet(calm=0.5)
 
     async def _settled(self) -> None:
-        """A pause, so that what was done before is over."""
+        """Wait for the effects of former steps."""
         await asyncio.sleep(0.2)
 
     async def envoys(self) -> list[Any]:
         return list(await Processes(self._edge).found("edge"))
 
     async def own_cpu(self) -> float:
-        """Seconds of CPU of all that belongs to the sandbox, but for what runs in Pods."""
+        """CPU seconds of the sandbox's processes, without Pods."""
         envoys = [usage(envoy.pid).cpu for envoy in await self.envoys()]
         return sum(used.cpu for used in self.here.usage().values()) + sum(envoys)
 
@@ -283,7 +283,7 @@ class Balancers:
 
 
 def attempts(times: int, failed: list[str]) -> Iterator[int]:
-    """So many; fewer if one after the other fails, which would take for ever."""
+    """`times` attempts; fewer after consecutive failures, which would take too long."""
     for number in range(times):
         if len(failed) < _ENOUGH:
             yield number
@@ -291,7 +291,7 @@ def attempts(times: int, failed: list[str]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def noted(failed: list[str]) -> Any:
-    """One that never ends must not end the others."""
+    """A timeout of one attempt must not end the others."""
     try:
         yield
     except (WindowboxError, TimeoutError) as error:

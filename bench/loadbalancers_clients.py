@@ -1,4 +1,4 @@
-"""Who looks at load balancers from outside: at their status, at their addresses, at their traffic."""
+"""Observers of load balancers: their status, addresses and traffic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Seen = tuple[float, Object | None]
 
 
 class Services:
-    """Tells when a Service is as it should be; None where it is gone."""
+    """Watches Services; None for a deleted Service."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Holds, asyncio.Future[Seen]]] = {}
@@ -45,7 +45,7 @@ class Services:
             watching.cancel()
 
     async def sees(self, name: str, holds: Holds, patience: float = _PATIENCE) -> Seen:
-        """When this was seen first, from now on, and the Service as it was then."""
+        """The time at which this holds first from now on, and the Service at that time."""
         future: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
         self._waiting[name] = holds, future
         try:
@@ -74,7 +74,7 @@ class Services:
 
 
 class Addresses:
-    """The address book, as it is written."""
+    """Watches the address store."""
 
     def __init__(self, bus: Bus) -> None:
         self._bucket = Bucket(bus, streams.ADDRESSES)
@@ -92,7 +92,7 @@ class Addresses:
             following.cancel()
 
     async def freed(self, address: str) -> float:
-        """When nobody had it any more."""
+        """When no Service had the address any more."""
         future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting[address] = future
         try:
@@ -108,7 +108,7 @@ class Addresses:
 
 
 class Served(NamedTuple):
-    """A connection that was greeted."""
+    """A connection that was served."""
 
     begun: float
     ended: float
@@ -117,7 +117,7 @@ class Served(NamedTuple):
 
 @dataclass
 class Caller:
-    """A client that opens so many connections a second, whatever happens, and notes what became of them."""
+    """A client that opens connections at a constant rate, and records their results."""
 
     address: str
     port: int
@@ -133,7 +133,7 @@ class Caller:
             calling.cancel()
 
     async def entered(self, node: str, since: float) -> float:
-        """When the first connection through this node was greeted that began after `since`."""
+        """The time of the first connection through this node that was opened after `since`."""
         async with asyncio.timeout(_PATIENCE):
             while True:
                 for one in self.served:
@@ -142,7 +142,7 @@ class Caller:
                 await asyncio.sleep(_PAUSE)
 
     async def left(self, node: str, since: float, *, connections: int = 100) -> float:
-        """When the last connection through this node was begun; so many others have followed it."""
+        """The time of the last connection through this node; that many others have followed it."""
         async with asyncio.timeout(_PATIENCE):
             while True:
                 begun = [one.begun for one in self.served if one.node == node and one.begun > since]
@@ -174,7 +174,7 @@ class Caller:
 
 
 async def greeting(address: str, port: int) -> str:
-    """What a client hears first. OSError if there is no connection, or nobody speaks."""
+    """The first line from the server. OSError if the connection fails or ends without one."""
     async with asyncio.timeout(_ONE):
         reader, writer = await asyncio.open_connection(address, port)
         try:
@@ -187,7 +187,7 @@ async def greeting(address: str, port: int) -> str:
 
 
 async def reached(address: str, port: int) -> tuple[float, int]:
-    """When a client was greeted, and how many tries had failed before."""
+    """The time of the first successful connection, and the number of failed ones before."""
     failed = 0
     async with asyncio.timeout(_PATIENCE):
         while True:

@@ -1,4 +1,4 @@
-"""What was measured of load balancers, what was aimed at, and both as tables."""
+"""Results and targets of load balancers, and their tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.tables import table_of
 
 @dataclass(frozen=True)
 class Measured:
-    """One thing that was done again and again."""
+    """The samples of one repeated operation."""
 
     what: str
     count: int

@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 
 
 class Ground(Protocol):
-    """Nodes, and what answers clients behind them."""
+    """Nodes with endpoints that serve clients."""
 
     @property
     def kind(self) -> str:
@@ -37,33 +37,33 @@ class Ground(Protocol):
     def names(self) -> Sequence[str]: ...
 
     async def prepare(self) -> None:
-        """Have somebody answer on all nodes but the last."""
+        """Start endpoints on all nodes but the last."""
 
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         """A Service with these ports, at most two."""
 
     async def behind(self, name: str) -> None:
-        """Have somebody behind the Service `name`, before it is there."""
+        """Create endpoints for the Service `name`, before the Service."""
 
     async def lose(self, node: str) -> None:
-        """Have a node swallow every packet."""
+        """Make a node drop every packet."""
 
     async def mend(self, node: str) -> None:
         """Undo `lose`."""
 
     def entrance(self, greeting: str) -> str:
-        """Through which node a client came who was greeted like this."""
+        """The node that forwarded the connection with this greeting."""
 
 
 def options(count: int, *, simulated: bool = False) -> Options:
-    """A sandbox with so many nodes: real ones if this machine can have them and nothing else is asked."""
+    """Options of a sandbox with these nodes: real ones if possible, unless others are requested."""
     if simulated or missing():
         return Options(simulated_nodes=count)
     return Options(nodes=count)
 
 
 def missing() -> str:
-    """Why there can be no real nodes here; empty if nothing keeps them away."""
+    """Why real nodes are impossible here; empty if they are possible."""
     if reason := site.impossible():
         return reason
     lacking = [name for name in site.PROGRAMS if not isinstance(binaries.look(name), Found)]
@@ -94,7 +94,7 @@ class Real:
         return _service(name, ports, {"selector": _APP})
 
     async def behind(self, name: str) -> None:
-        """The API server's own controllers do it."""
+        """Nothing: Kubernetes' controllers create the EndpointSlices."""
 
     async def lose(self, node: str) -> None:
         await asyncio.to_thread(self._sandbox.node(node).cut)
@@ -103,7 +103,7 @@ class Real:
         await self._sandbox.node(node).mend()
 
     def entrance(self, greeting: str) -> str:
-        # Nodes put an address of their own in front of clients'.
+        # Nodes replace the client's address by their own (SNAT).
         peer = ipaddress.ip_address(_said(greeting)["peer"].rpartition(":")[0])
         for node in self._sandbox.nodes:
             if str(peer) == node.v4 or peer in node.plan.pods_v4:
@@ -116,7 +116,7 @@ class Real:
 
 
 class Simulated:
-    """Simulated nodes; the simulator answers in place of all Pods."""
+    """Simulated nodes; the simulator answers for all Pods."""
 
     def __init__(self, client: Client, count: int) -> None:
         self._client = client
@@ -124,7 +124,7 @@ class Simulated:
         self.kind = f"{count} simulated nodes"
 
     async def prepare(self) -> None:
-        """The simulator is there."""
+        """Nothing: the simulator runs already."""
 
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         return _service(name, ports, {})
@@ -145,7 +145,7 @@ class Simulated:
     async def _behave(self, node: str, how: str | None) -> None:
         patch = {"metadata": {"annotations": {BEHAVIOUR: how}}}
         await self._client.request("PATCH", NODES.path(name=node), patch)
-        await asyncio.sleep(0.5)  # until the simulator has heard of it
+        await asyncio.sleep(0.5)  # until the simulator has applied it
 
 
 def _said(greeting: str) -> Mapping[str, str]:

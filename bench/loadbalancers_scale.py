@@ -1,4 +1,4 @@
-"""Many load balancers on one edge: how long until all serve, what they cost while nothing happens."""
+"""Many load balancers on one edge: time until all serve, and the cost of idle ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def _crowd(bench: Balancers, there: int, size: int, times: int, idle_secon
 
 
 async def _created(bench: Balancers, names: Sequence[str]) -> tuple[float, list[str]]:
-    """How long it takes until the status of each shows an address; and these."""
+    """Time until the status of each shows an address, and these addresses."""
     patience = 60 + 0.2 * len(names)
     async with asyncio.TaskGroup() as group:
         seeing = [group.create_task(bench.services.sees(name, ingress, patience)) for name in names]
@@ -105,7 +105,7 @@ async def _one_more(bench: Balancers, size: int, times: int) -> Measured:
 
 
 async def _unserved(addresses: Iterable[str]) -> list[str]:
-    """Those where a client is not greeted, and why."""
+    """Addresses that do not serve, and why."""
     reasons: list[str] = []
 
     async def ask(address: str) -> None:
@@ -150,6 +150,6 @@ def _name(number: int) -> str:
 
 
 def _prefix() -> str:
-    """Room for two thousand addresses, where no other sandbox of this machine is likely to have any."""
+    """A prefix for two thousand addresses, which other sandboxes of this machine hardly use."""
     pid = os.getpid()
     return f"127.{96 + (pid >> 5 & 31)}.{(pid & 31) * 8}.0/21"

@@ -64,14 +64,14 @@ async def _fill(bus: Bus, items: int) -> float:
 
 
 async def _emptied(bus: Bus) -> float:
-    # Asked now and then, so that asking costs nothing beside the work.
+    # Polled at long intervals, so that polling costs little beside the work.
     while (await bus.api(f"STREAM.INFO.{streams.WORK}"))["state"]["messages"]:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     return time.monotonic()
 
 
 async def _worker(url: str) -> Process:
-    """A worker process that is ready to begin."""
+    """A worker process that is ready to start."""
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.emptypool", url,
         cwd=_ROOT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
@@ -96,7 +96,7 @@ async def _ended(worker: Process) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _server() -> AsyncIterator[str]:
-    """A NATS server of the measurement's own."""
+    """A NATS server for this measurement."""
     folder = state.folder(f"bench-bus-{os.getpid()}")
     folder.mkdir(parents=True)
     port, monitor = processes.free_port(), processes.free_port()

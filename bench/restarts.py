@@ -1,4 +1,4 @@
-"""All processes of windowbox started anew, over objects that have not changed."""
+"""Restart of all processes of windowbox, with unchanged objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.world import World
 
 
 async def measured(here: World, objects: int) -> Restart:
-    """Stop all processes of windowbox, start them again, and see what they do about unchanged objects."""
+    """Restart all processes of windowbox, and measure what they do with unchanged objects."""
     await here.quiet()
     names = [name for name in here.sandbox.names if is_ours(name)]
     await asyncio.gather(*(here.sandbox.stop(name) for name in names))

@@ -1,4 +1,4 @@
-"""More worker processes: what they reach together, and whether they share the work evenly."""
+"""Throughput with more worker processes, and the share of each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _last(here: World) -> int:
 
 
 async def _runs_by_process(here: World, since: int) -> Counter[str]:
-    """How many runs each worker process has noted in the journal."""
+    """The number of runs of each worker process in the journal."""
     found = Counter[str]()
     everything = [subjects.run(_POOL, ">")]
     async for stored in consumers.snapshot(

@@ -1,4 +1,4 @@
-"""What gardenlet puts there before it makes the objects of a Shoot: its namespace, Cluster and Secret."""
+"""Creates what gardenlet creates before the objects of a Shoot: its namespace, Cluster and Secret."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _CORE = "core.gardener.cloud/v1beta1"
 
 @dataclass(frozen=True)
 class Shoots:
-    """A client that makes Shoots whose machines live in the cluster of their control planes."""
+    """A client that creates Shoots whose machines run in the cluster of their control planes."""
 
     client: Client
     kubeconfig: str
 
     async def prepare(self, number: int) -> None:
-        """Everything that an Infrastructure needs to be there before."""
+        """Create everything that an Infrastructure needs."""
         name = namespace(number)
         await self.client.request("POST", NAMESPACES.path(), _namespace(name))
         await self.client.request("POST", CLUSTERS.path(), _cluster(name))
@@ -42,7 +42,7 @@ class Shoots:
         await self.client.request("POST", INFRASTRUCTURES.path(namespace(number)), _infrastructure(number))
 
     async def again(self, number: int) -> None:
-        """Ask for what has been done already."""
+        """Request a reconcile without changes."""
         patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
         await self.client.request("PATCH", INFRASTRUCTURES.path(namespace(number), named(number)), patch)
 
@@ -51,7 +51,7 @@ class Shoots:
         await self.client.request("POST", BASTIONS.path(namespace(number)), _bastion(number))
 
     async def objects(self) -> int:
-        """How many objects there are that Infrastructures are made of."""
+        """The number of owned objects of all Infrastructures."""
         found = 0
         for resource in (NAMESPACES, IP_POOLS, NETWORK_POLICIES):
             listing = await self.client.request("GET", resource.path())
@@ -67,7 +67,7 @@ def namespace(number: int) -> str:
 
 
 def named(number: int) -> str:
-    """The name of the Infrastructure, and of a Bastion, which none of another Shoot has."""
+    """The name of the Infrastructure and the Bastion, unique to the Shoot."""
     return f"local-{number:04}"
 
 

@@ -1,4 +1,4 @@
-"""What processes have used so far: CPU time and memory, as the kernel counts them."""
+"""CPU time and memory of processes, from the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
-    """What one process has used since it began."""
+    """CPU time and memory of one process since its start."""
 
     cpu: float
     """Seconds."""
@@ -19,7 +19,7 @@ class Usage(NamedTuple):
 
 
 def usage(pid: int) -> Usage:
-    """What the process `pid` has used. Of one that has ended: nothing."""
+    """The usage of the process `pid`; zero if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         status = Path(f"/proc/{pid}/status").read_text()
@@ -30,7 +30,7 @@ def usage(pid: int) -> Usage:
 
 
 def private(pid: int) -> float:
-    """Memory that only this process has, in MB. Of one that has ended: nothing."""
+    """Private memory of this process, in MB; zero if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -39,7 +39,7 @@ def private(pid: int) -> float:
 
 
 def machine() -> float:
-    """Seconds of CPU that all processes of this machine have used since it started."""
+    """CPU seconds of all processes of this machine since its start."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     idle = int(fields[3]) + int(fields[4])
     return (sum(map(int, fields[:8])) - idle) / _TICKS

@@ -1,4 +1,4 @@
-"""A sandbox with instruments: what each process uses, what the API server was asked, what DNS was told."""
+"""A sandbox with measurements: usage of processes, requests to the API server, DNS updates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE = 120.0
 
 @dataclass
 class World:
-    """A running sandbox, and what is needed to load and to measure it."""
+    """A running sandbox, with load generators and measurements."""
 
     sandbox: Supervisor
     client: Client
@@ -36,13 +36,13 @@ class World:
     audit: AuditLog
 
     def usage(self) -> dict[str, Usage]:
-        """What each process has used, by name; ours as `bench`."""
+        """The usage of each process by name; that of the benchmark as `bench`."""
         children = self.sandbox.state.children.items()
         found = {name: usage(child.pid) for name, child in children if child.pid}
         return found | {"bench": usage(os.getpid())}
 
     async def dns_updates(self) -> int:
-        """Update messages that the running workers have sent to the name server."""
+        """DNS update messages that the running workers have sent."""
         found = await presence.processes(self.bus)
         return sum(int(zone["messages"]) for process in found for zone in process.get("zones", ()))
 
@@ -57,7 +57,7 @@ class World:
         named: Callable[[int], str] | None = None,
         observer: Observer | None = None,
     ) -> Phase:
-        """Do something to each of these objects, and see what it takes until all are done."""
+        """Run an operation on each of these objects, and measure until all are done."""
         observer = observer or self.observer
         observer.expect(gone=gone)
         self.audit.requests()
@@ -68,7 +68,7 @@ class World:
             begun |= await self.client.each(some, act, named)
             ended = await observer.all_of(begun)
         seconds, count = max(ended[n] for n in begun) - started, len(begun)
-        # The last lines of the audit log, and of the journal, are written after the last word of the watch.
+        # The audit log and the journal are written after the last watch event.
         await self.quiet(calm=0.3)
         used = self.usage()
         own = sum(used[process].cpu - before[process].cpu for process in used)
@@ -87,7 +87,7 @@ class World:
         )
 
     async def quiet(self, patience: float = 120, calm: float = 1.0) -> float:
-        """Wait until our processes have nothing to do for a while. Tells when that began."""
+        """Wait until our processes are idle for a while. Returns the start of that time."""
         busy, since = self._busy(), time.perf_counter()
         limit = since + patience
         while (now := time.perf_counter()) - since < calm and now < limit:
@@ -105,7 +105,7 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(name: str, options: Options) -> AsyncIterator[World]:
-    """A fresh sandbox, ready, with its audit log on. Nothing of it is left at the end."""
+    """A new sandbox, ready, with its audit log on; removed at the end."""
     folder = state.folder(f"bench-{name}-{os.getpid()}")
     options = options.model_copy(update={"audit": True})
     try:

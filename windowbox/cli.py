@@ -1,4 +1,4 @@
-"""The command line. Every command is a module of its own, loaded only when it is asked for."""
+"""The command line. Each command is a module, imported on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windowbox.errors import Missing, Unreachable, WindowboxError
 
 _EPILOG = """\b
 Exit codes:
-  0  all is well
+  0  success
   1  something was found wrong, or was refused
   2  the command was not understood
   3  something that is needed is not there: not running, not installed, not reachable

@@ -1,4 +1,4 @@
-"""Who may do what in the cluster: the least rights of each role, derived from the table of kinds."""
+"""RBAC: the least rights of each role in the cluster, derived from the table of kinds."""
 
 from __future__ import annotations
 

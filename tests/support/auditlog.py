@@ -1,4 +1,4 @@
-"""What windowbox asks of the API server in one namespace: other tests may have left things in others."""
+"""Writes of windowbox to the API server in one namespace, from its audit log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OURS = "system:windowbox:"
 
 
 def writes_in(world: KindWorld, namespace: str) -> list[str]:
-    """All that was written there so far, in order, and by whom: `patch dnsrecords worker`."""
+    """All writes there so far, in order, with the role: `patch dnsrecords worker`."""
     log = (world.plane.kubeconfig.parent / "audit.log").read_bytes()
     events = [orjson.loads(line) for line in log.split(b"\n")[:-1]]
     found = []

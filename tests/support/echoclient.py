@@ -18,7 +18,7 @@ _GREETING = re.compile(rb"pod=(\S*) node=(\S*) peer=(\S*)\n")
 
 @dataclass(frozen=True)
 class Answer:
-    """Who answered, whom he saw, and what else he said."""
+    """The Pod and node that answered, the client's address as seen there, and the echo."""
 
     pod: str
     node: str
@@ -27,7 +27,7 @@ class Answer:
 
 
 def tcp(address: str, port: int, payload: bytes = b"", *, timeout: float = 5) -> Answer:
-    """Connect, be greeted, send `payload`, and hear it again."""
+    """Connect, read the greeting, send `payload`, and read the echo."""
     with socket.create_connection((address, port), timeout=timeout) as connection:
         connection.sendall(payload)
         connection.shutdown(socket.SHUT_WR)
@@ -47,7 +47,7 @@ def udp(address: str, port: int, payload: bytes = b"", *, timeout: float = 1) ->
 
 
 def status(host: str, port: int, *, timeout: float = 2) -> int:
-    """What /healthz says, as a status of HTTP."""
+    """The HTTP status of /healthz."""
     try:
         with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=timeout) as answer:
             return int(answer.status)
@@ -56,7 +56,7 @@ def status(host: str, port: int, *, timeout: float = 2) -> int:
 
 
 def until(ask: Callable[[], T], *, patience: float = 30) -> T:
-    """Ask until there is an answer: nobody tells when a proxy or a firewall has heard of a change."""
+    """Retry until it succeeds: no event announces that a proxy or a firewall has applied a change."""
     limit = time.monotonic() + patience
     while True:
         try:
@@ -64,7 +64,7 @@ def until(ask: Callable[[], T], *, patience: float = 30) -> T:
         except (OSError, AssertionError):
             if time.monotonic() > limit:
                 raise
-        time.sleep(0.05)  # see above: nobody tells
+        time.sleep(0.05)  # see above: no event
 
 
 def _parsed(heard: bytes) -> Answer:

@@ -1,4 +1,4 @@
-"""Envoys that outlive those who start them, as they should, but not the tests."""
+"""Envoys that outlive the process that starts them, but not the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from windowbox.clients.envoy import process
 
 
 def envoy(folder: Path, name: str = "envoy") -> Path:
-    """The program, so that it ends with the tests even if these are killed."""
+    """A wrapper of Envoy that ends with the tests even if these are killed."""
     setpriv = shutil.which("setpriv")
     program = folder / name
     before = f"{setpriv} --pdeathsig KILL " if setpriv else ""

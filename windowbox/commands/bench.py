@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 )
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure how fast this machine is. Each measurement has a sandbox of its own, gone at the end."""
+    """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
     if ctx.invoked_subcommand is None:
         for measurement in (dnsrecords, bus, scale, loadbalancer, extensions):
             ctx.invoke(measurement)

@@ -115,7 +115,7 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif not found:
-        click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` tells how to join.")
+        click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` shows how to join.")
     for cluster in found if output == "text" else ():
         click.echo(f"{cluster['id']:<20} {cluster['credentials']}")
         if cluster["machines"]:
@@ -145,7 +145,7 @@ def _described(member: Member, watches: list[tuple[str, str]]) -> dict[str, Any]
     states: dict[str, str] = {}
     for place, state in watches:
         cluster, _, kind = place.partition("/")
-        # Of several watchers one is the owner, and knows; the others stand by.
+        # Of several watchers one holds the lease, and reports the state; the others stand by.
         if cluster == member.id and states.get(kind, "standing by") == "standing by":
             states[kind] = state
     machines = member.machines and f"{member.machines.cluster}/{member.machines.namespace}"

@@ -1,4 +1,4 @@
-"""What a replay found, told to people and to programs."""
+"""Differences that a replay found, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ABSENT: Any = object()
 
 
 class Line(NamedTuple):
-    """A line, and how it looks on a terminal."""
+    """A line, and its style on a terminal."""
 
     text: str
     colour: str | None = None
 
 
 def described(difference: Difference) -> Iterator[Line]:
-    """One run: which it was, then what it did then and does now."""
+    """One run: its key, then recorded and replayed effects."""
     run = difference.run
     yield Line(f"{subjects.ref(run.key)}  {run.started:%Y-%m-%d %H:%M:%S}  ({run.wish.reason})", "yellow")
     yield Line(f"  trace {tracing.trace_id(run.trace) or '-'}, run as {run.process}")
@@ -64,7 +64,7 @@ def as_json(result: Replay) -> dict[str, Any]:
 
 
 def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two JSON values differ: the place, what was there, and what is."""
+    """The differences of two JSON values: path, old value, new value."""
     was = {} if old is ABSENT and new else old
     is_ = {} if new is ABSENT and old else new
     if isinstance(was, dict) and isinstance(is_, dict):

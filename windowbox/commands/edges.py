@@ -1,4 +1,4 @@
-"""The edge, told in lines: for `lb`, `status` and `top`."""
+"""The state of the edge as lines, for `lb`, `status` and `top`."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 def up(name: str | None, ports: tuple[str, ...], download: bool, **given: Any) -> None:
     """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
 
-    With nodes, also what runs on them, in networks of their own that lead nowhere else. Does nothing if it
+    With nodes, also kubelets and Pods, in separate network namespaces without a way out. Does nothing if it
     runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
     """
     from windowbox.sandbox import detached
@@ -115,7 +115,7 @@ def up(name: str | None, ports: tuple[str, ...], download: bool, **given: Any) -
 @name_option
 @click.option("--wipe", is_flag=True, help="Remove the data of the sandbox, too.")
 def down(name: str | None, wipe: bool) -> None:
-    """End exactly what `up` started, also after a crash. Data is kept unless told otherwise."""
+    """End exactly what `up` started, also after a crash. Data is kept unless --wipe is given."""
     from windowbox.sandbox import detached
     from windowbox.sandbox import state as states
 
@@ -191,7 +191,7 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
             click.echo(one)
         return
     path = detached.log(folder, process)
-    # tail is everywhere, knows how to wait for more, and how to be interrupted.
+    # tail exists everywhere, and handles following and interrupts.
     with contextlib.suppress(KeyboardInterrupt):
         subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
 
@@ -199,7 +199,7 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
 def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
-    """Choose the usual nodes, unless somebody has chosen others; and have all programs here."""
+    """Choose the default nodes unless others are chosen, and install all programs."""
     from windowbox.sandbox import prerequisites
     from windowbox.sandbox.nodes import site
 
@@ -260,7 +260,7 @@ def _duration(seconds: float) -> str:
 
 
 def _bus_status(folder: Path, state: State) -> tuple[Any, list[str]]:
-    """What the bus has to say, for programs and for people; a sentence if it cannot be asked."""
+    """The state of the bus as JSON and as text; a sentence if it cannot be reached."""
     from windowbox import settings
     from windowbox.commands import busoptions, busstatus
     from windowbox.sandbox import roles

@@ -64,7 +64,7 @@ class Recent:
         """Set once what was there at the start has been read."""
 
     async def follow(self, bus: Bus) -> None:
-        """Read the journal, for ever."""
+        """Follow the journal for ever."""
         from windowbox.errors import WindowboxError
 
         while True:
@@ -112,8 +112,8 @@ class Recent:
 def top(once: bool, interval: float, output: str, file: Path | None, name: str | None) -> None:
     """Show the pools: items waiting and for how long, in flight, rates, errors, workers.
 
-    Rates, errors and times are those of the last minute's runs. RE-GIVEN: items in flight that somebody
-    else had before and did not finish. UNROUTED: changes nobody has looked at yet.
+    Rates, errors and times are those of the last minute's runs. RE-GIVEN: items in flight that were
+    delivered before and not finished. UNROUTED: changes that have not been mapped to keys yet.
     """
     settings = busoptions.loaded(file, name)
     monitor = busoptions.monitor(file, name)

@@ -1,4 +1,4 @@
-"""Quantities as people read them."""
+"""Quantities as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines: for people on a terminal, JSON for machines otherwise; each names the trace it belongs to."""
+"""Logging: text on a terminal, JSON otherwise; each line holds its trace id."""
 
 from __future__ import annotations
 

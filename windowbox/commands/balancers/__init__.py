@@ -1,1 +1,1 @@
-"""Load balancers as a person sees them: `windowbox lb`, and their part in other commands."""
+"""Load balancers: `windowbox lb`, and their part in other commands."""

@@ -43,7 +43,7 @@ _NEW = {"name": "more", "protocol": "TCP", "port": _NEW_PORT, "targetPort": 8081
 
 @dataclass(frozen=True)
 class Demo:
-    """The cluster, the machine, and what was made there."""
+    """The cluster, the sandbox, and the demo's objects."""
 
     cluster: Kube
     state: State
@@ -56,7 +56,7 @@ class Demo:
         return await self.cluster.apply(resource, namespace, metadata["name"], manifest, owner=_OWNER)
 
     async def until(self, resource: Resource, holds: Callable[[Object], bool]) -> Object:
-        """Our object of this kind, once it is like this."""
+        """Our object of this kind, once it meets this condition."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 async for found in self._seen(resource):
@@ -78,7 +78,7 @@ class Demo:
 
 
 async def show(kubeconfig: Path, state: State) -> None:
-    """All steps, one line each. Safe to repeat: each run breaks and mends, adds and takes away."""
+    """All steps, one line each. Idempotent: each run repairs and removes what it breaks and adds."""
     manifests = list(yaml.safe_load_all(EXAMPLE.read_text()))
     nodes = power.nodes(state)
     async with kube.from_file(kubeconfig) as cluster:
@@ -95,7 +95,7 @@ async def show(kubeconfig: Path, state: State) -> None:
 
 
 def left_out(reason: str) -> None:
-    """Say what is not shown, and why."""
+    """Print what is not shown, and why."""
     click.echo(
         "\nLeft out: load balancers in front of real Pods, a node that loses its power, a port added under "
         f"traffic. {reason}"
@@ -124,7 +124,7 @@ async def _balance(demo: Demo, manifest: dict[str, Any]) -> str:
 
 
 async def _first_answer(address: str) -> None:
-    """With a policy of Local, nodes say only after a moment that they have Pods of the Service."""
+    """Retry: with policy Local, nodes report only after a moment that they have Pods of the Service."""
     limit = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -139,7 +139,7 @@ async def _first_answer(address: str) -> None:
 async def _greet(address: str) -> None:
     began = time.perf_counter()
     answers: Counter[tuple[str, str]] = Counter()
-    # A kube-proxy may hear of the last Pods a moment after the first.
+    # A kube-proxy may add the last Pods a moment after the first.
     while answers.total() < _GREETINGS or (len(answers) < _PODS and time.perf_counter() - began < _GRACE):
         one = await traffic.greeted(address, 80)
         answers[one.pod, one.node] += 1
@@ -149,7 +149,7 @@ async def _greet(address: str) -> None:
 
 
 async def _break(demo: Demo, node: str, address: str) -> None:
-    """Take the power off a node, and put it on again, while a client goes on."""
+    """Simulate a power loss of a node under traffic."""
     async with traffic.steady(address, 80, rate=_RATE) as tally:
         await tally.until_greeted_by(node, 0)
         await asyncio.to_thread(power.off, demo.state, node)
@@ -168,7 +168,7 @@ async def _break(demo: Demo, node: str, address: str) -> None:
 
 
 async def _change(demo: Demo, address: str) -> None:
-    """Add a port, and take it away again, while a client goes on."""
+    """Add and remove a port under traffic."""
     await demo.until(_DEPLOYMENTS, _is_ready)
     async with traffic.steady(address, 80, rate=_RATE, lasting=_LASTING) as tally:
         await tally.until_more(_RATE)
@@ -185,7 +185,7 @@ async def _change(demo: Demo, address: str) -> None:
 
 
 async def _ports(demo: Demo, more: list[dict[str, Any]]) -> None:
-    """Have these ports beside the first, and wait until the status shows them all."""
+    """Set the additional ports, and wait until the status shows them all."""
     found = await demo.cluster.get(SERVICES, demo.namespace, demo.name)
     ports = [one for one in found.spec["ports"] if one["port"] != _NEW_PORT] + more
     await demo.cluster.merge(SERVICES, demo.namespace, demo.name, {"spec": {"ports": ports}})

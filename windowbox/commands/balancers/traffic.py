@@ -1,4 +1,4 @@
-"""A client that never rests: for the demo, which counts what fails while it breaks things."""
+"""A client that opens connections at a constant rate, and counts failures: for the demo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Greeting:
 
 @dataclass
 class Tally:
-    """What a client has met with so far."""
+    """Results of a client so far."""
 
     greetings: list[Greeting] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Tally:
 
 
 async def greeted(address: str, port: int) -> Greeting:
-    """Connect once, and hear who answers."""
+    """Connect once, and read the greeting."""
     began = time.perf_counter()
     async with asyncio.timeout(_PATIENCE):
         reader, writer, greeting = await _opened(address, port)

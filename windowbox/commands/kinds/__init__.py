@@ -1,1 +1,1 @@
-"""Kinds that make objects, as a person sees them: their parts of `trace` and of the demo."""
+"""Kinds that make objects: their parts of `trace` and of the demo."""

@@ -1,4 +1,4 @@
-"""What the demo shows of kinds that make objects: made, put right, and gone without a trace."""
+"""The demo of kinds that make objects: create them, repair drift, and delete them completely."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Demo:
     cluster: Kube
 
     async def apply(self, manifest: dict[str, Any]) -> Object:
-        """As wanted; what still goes away from an earlier run is waited for."""
+        """Apply the manifest; first wait for an object of an earlier run that is being deleted."""
         resource, metadata = _KINDS[manifest["kind"]], manifest["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         with contextlib.suppress(Missing):
@@ -62,7 +62,7 @@ class Demo:
     async def until(
         self, resource: Resource, namespace: str, name: str, holds: Callable[[Object | None], bool]
     ) -> Object | None:
-        """The object (None if it is not there), once this holds of it."""
+        """The object (None if it does not exist), once it meets this condition."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 async for found in self._versions(resource, namespace, name):
@@ -85,7 +85,7 @@ class Demo:
 
 
 async def show(kubeconfig: Path, folder: Path, state: State) -> None:
-    """All steps, one line each. Safe to repeat: in the end, nothing is left of what was made."""
+    """All steps, one line each. Idempotent: all objects are deleted at the end."""
     lacking = _lacking(state)
     click.echo(f"\nA Shoot {SHOOT}, as in examples/shoot.yaml, whose machines live in this sandbox")
     async with kube.from_file(kubeconfig) as cluster:
@@ -104,7 +104,7 @@ async def show(kubeconfig: Path, folder: Path, state: State) -> None:
 
 
 def _lacking(state: State) -> str:
-    """What a Bastion would need and is not there."""
+    """What this machine lacks for a Bastion; empty if nothing."""
     from windowbox.sandbox.nodes import sshimage
 
     if state.options.nodes and not sshimage.found():
@@ -143,7 +143,7 @@ async def _bastion(demo: Demo) -> None:
 
 
 async def _greeting(address: str, port: int) -> str:
-    """What a client hears first; a moment may pass until all proxies know the way."""
+    """The server's first line; retries until all proxies have the route."""
     error: Exception | None = None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):
@@ -160,7 +160,7 @@ async def _greeting(address: str, port: int) -> str:
 
 
 async def _bring_back(demo: Demo, resource: Resource, name: str) -> None:
-    """Delete something by hand, and see another in its place."""
+    """Delete an owned object, and wait for its replacement."""
     former = (await demo.cluster.get(resource, _HOME, name)).uid
     began = time.perf_counter()
     await demo.cluster.delete(resource, _HOME, name)
@@ -191,7 +191,7 @@ async def _look_for_traces(demo: Demo) -> None:
 
 
 async def _made(demo: Demo) -> dict[str, list[str]]:
-    """The objects of our Shoot that there are in the cluster of its machines, by kind."""
+    """The objects of our Shoot in the cluster of its machines, by kind."""
     found: dict[str, list[str]] = {}
     for resource in (NAMESPACES, IP_POOLS, NETWORK_POLICIES, PODS, SERVICES):
         page = await demo.cluster.page(resource, limit=5000, metadata_only=True)
@@ -206,7 +206,7 @@ def _summed(made: dict[str, list[str]]) -> str:
 
 
 def manifests(example: str, shoot: str = SHOOT) -> list[dict[str, Any]]:
-    """An example, for another Shoot than the one it is written for."""
+    """The manifests of an example, for another Shoot."""
     text = (shipped.EXAMPLES / example).read_text().replace("shoot--demo--one", shoot)
     return list(yaml.safe_load_all(text))
 

@@ -44,14 +44,14 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would b
 def resolver() -> None:
     """Let browsers, kubectl and curl on this host find the names that windowbox makes.
 
-    The host goes on to ask whom it asked before; only names in the zone go to windowbox's server.
+    Queries for names in the zone go to windowbox's server; all others to the same resolvers as before.
 
     \b
     Examples:
       windowbox resolver install --dry-run     see what would be written, and where
       sudo -E windowbox resolver install       write it
       windowbox resolver check                 does it work?
-      sudo windowbox resolver remove           take it all away again
+      sudo windowbox resolver remove           remove it again
     """
 
 
@@ -65,7 +65,7 @@ def resolver() -> None:
 def install(
     server: str | None, zone: str | None, via: str | None, names: tuple[str, ...], root: Path, dry_run: bool
 ) -> None:
-    """Send questions about the zone to the name server. Safe to repeat.
+    """Send queries for the zone to the name server. Idempotent.
 
     \b
     --via systemd   a drop-in for systemd-resolved (version 246 or later)
@@ -101,7 +101,7 @@ def install(
 @_root
 @_dry_run
 def remove(zone: str | None, root: Path, dry_run: bool) -> None:
-    """Take away what `install` wrote, and nothing else. Safe to repeat.
+    """Remove what `install` wrote, and nothing else. Idempotent.
 
     \b
     Example:
@@ -174,7 +174,7 @@ def _reload(methods: Iterable[Method], root: Path) -> None:
 
 
 def _ask(target: Target, name: str) -> set[IPAddress]:
-    """The addresses that the name server has for `name`."""
+    """The addresses of `name` from the name server."""
     from windowbox.clients.nameserver import messages
 
     found: set[IPAddress] = set()
@@ -215,7 +215,7 @@ def _heard(name: str) -> set[IPAddress]:
             return
         found.update(ip_address(address[0]) for *_, address in answers)
 
-    # The C library has no time limit of its own to set; a thread that hangs ends with the process.
+    # The C library has no timeout to set; a hanging thread ends with the process.
     thread = Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(10)

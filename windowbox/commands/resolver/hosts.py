@@ -1,4 +1,4 @@
-"""Files that make a host ask our name server about our zone, and its other resolvers about the rest."""
+"""Configuration files of a host's resolver: queries for our zone go to our name server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RELOAD: dict[Method, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A zone, and the name server that knows it."""
+    """A zone and its name server."""
 
     zone: str
     address: IPAddress
@@ -63,7 +63,7 @@ def target(zone: str, server: str) -> Target:
         host, port = split_server(server)
         return Target(name, ip_address(host), port)
     except ValueError as error:
-        # To look up the name of a name server, one would already need what is set up here.
+        # Resolving the name of the name server would need this configuration already.
         raise Malformed(f"server {server!r}: write its address, like 127.0.0.1:5300 or [::1]:5300") from error
 
 
@@ -94,7 +94,7 @@ def text(method: Method, target: Target) -> str:
             return _lines(f"nameserver {target.address}", f"port {target.port}")
         case Method.DNSMASQ:
             server = f"server=/{target.zone}/{target.address}#{target.port}"
-            # Where dnsmasq suspects private addresses in answers, here they are meant.
+            # Permit private addresses in answers, which dnsmasq may filter (rebind protection).
             return _lines(server, f"rebind-domain-ok=/{target.zone}/")
         case Method.HOSTS:
             raise Refused("a hosts file holds names, not name servers: paste the lines into it yourself")
@@ -109,7 +109,7 @@ def hosts_block(zone: str, addresses: Mapping[str, Sequence[IPAddress]]) -> str:
 
 
 def install(method: Method, target: Target, root: Path) -> Path | None:
-    """Write the file, and answer with its path, or with None if it says the right thing already."""
+    """Write the file, and return its path; None if its content is right already."""
     file, wanted = path(method, target.zone, root), text(method, target)
     found = _content(file)
     if found == wanted:
@@ -125,7 +125,7 @@ def install(method: Method, target: Target, root: Path) -> Path | None:
 
 
 def installed(root: Path, zone: str | None = None) -> Iterator[tuple[Method, Path]]:
-    """The files that bear our mark: of one zone, or of all."""
+    """The files with our mark: of one zone, or of all."""
     for method, folder in FOLDERS.items():
         place = root / folder
         files = [path(method, zone, root)] if zone else sorted(place.iterdir()) if place.is_dir() else []
