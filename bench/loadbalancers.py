@@ -24,7 +24,7 @@ from bench.loadbalancers_clients import (
     refused,
 )
 from bench.loadbalancers_figures import BalancerFigures, Measured
-from bench.loadbalancers_nodes import Ground
+from bench.loadbalancers_nodes import NodeSetup
 from bench.usage import machine, usage
 from bench.world import World, world
 from windowbox.clients.envoy.process import Processes
@@ -96,7 +96,7 @@ class Balancers:
     """Creates and changes Services of type LoadBalancer, and measures what clients see."""
 
     here: World
-    ground: Ground
+    ground: NodeSetup
     services: Services
     addresses: Addresses
     _early: int = 0
@@ -104,7 +104,7 @@ class Balancers:
 
     async def created(self, name: str) -> tuple[float, str]:
         """Time until a Service's status shows an address, and until a client is served there."""
-        await self.ground.behind(name)
+        await self.ground.create_endpoints(name)
         seen = asyncio.create_task(self.services.sees(name, ingress))
         begun = time.perf_counter()
         manifest = self.ground.service(name, [80])
@@ -147,7 +147,7 @@ class Balancers:
 
     async def with_a_node_lost(self, times: int) -> Measured:
         node, failed, took = self.ground.names[-1], list[str](), list[float]()
-        await self.ground.lose(node)
+        await self.ground.drop_packets(node)
         try:
             for _ in attempts(times, failed):
                 with noted(failed):
@@ -156,7 +156,7 @@ class Balancers:
                     took.append(seconds)
                     await self.deleted(name, address)
         finally:
-            await self.ground.mend(node)
+            await self.ground.repair(node)
         return summed(
             "create, dead node",
             took,
@@ -181,7 +181,7 @@ class Balancers:
     async def changes(self, times: int) -> list[Measured]:
         """Add and remove nodes and ports under constant load."""
         _, address = await self.created("changing")
-        caller = Caller(address, 80, self.ground.entrance)
+        caller = Caller(address, 80, self.ground.forwarding_node)
         async with caller.calling(_RATE):
             await asyncio.sleep(1)
             nodes = await self._nodes_change(times, caller)

@@ -121,7 +121,7 @@ class Caller:
 
     address: str
     port: int
-    entrance: Callable[[str], str]
+    forwarding_node: Callable[[str], str]
     served: list[Served] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -170,7 +170,7 @@ class Caller:
         except (OSError, TimeoutError) as error:
             self.failed.append(f"{error!r} after {time.perf_counter() - begun:.3f} s")
         else:
-            self.served.append(Served(begun, time.perf_counter(), self.entrance(said)))
+            self.served.append(Served(begun, time.perf_counter(), self.forwarding_node(said)))
 
 
 async def greeting(address: str, port: int) -> str:

@@ -54,7 +54,7 @@ class BalancerFigures:
 
 
 @dataclass(frozen=True)
-class Crowd:
+class ScaleResult:
     """Many load balancers on one edge."""
 
     services: int
@@ -96,7 +96,7 @@ def latencies(figures: BalancerFigures) -> list[RenderableType]:
     ]
 
 
-def crowds(found: Sequence[Crowd]) -> list[RenderableType]:
+def scale_tables(found: Sequence[ScaleResult]) -> list[RenderableType]:
     table = table_of(
         "Many load balancers on one edge (idle: Envoy and windowbox, % of a core)", "Services",
         "ready, s", "Envoy, MB", "ours, MB", "idle", "of Envoy", "API writes", "others, %",
@@ -118,7 +118,7 @@ def crowds(found: Sequence[Crowd]) -> list[RenderableType]:
     )
 
 
-def _idle(found: Sequence[Crowd]) -> list[RenderableType]:
+def _idle(found: Sequence[ScaleResult]) -> list[RenderableType]:
     return [
         Text(
             f"idle with {one.services}, % of a core: "

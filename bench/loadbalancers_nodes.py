@@ -26,7 +26,7 @@ _PORTS = (8080, 8081)
 Manifest = dict[str, Any]
 
 
-class Ground(Protocol):
+class NodeSetup(Protocol):
     """Nodes with endpoints that serve clients."""
 
     @property
@@ -42,16 +42,16 @@ class Ground(Protocol):
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         """A Service with these ports, at most two."""
 
-    async def behind(self, name: str) -> None:
+    async def create_endpoints(self, name: str) -> None:
         """Create endpoints for the Service `name`, before the Service."""
 
-    async def lose(self, node: str) -> None:
+    async def drop_packets(self, node: str) -> None:
         """Make a node drop every packet."""
 
-    async def mend(self, node: str) -> None:
-        """Undo `lose`."""
+    async def repair(self, node: str) -> None:
+        """Undo `drop_packets`."""
 
-    def entrance(self, greeting: str) -> str:
+    def forwarding_node(self, greeting: str) -> str:
         """The node that forwarded the connection with this greeting."""
 
 
@@ -70,7 +70,7 @@ def missing() -> str:
     return f"{', '.join(lacking)}: run `make setup`" if lacking else ""
 
 
-def ground(sandbox: Supervisor, client: Client, chosen: Options) -> Ground:
+def ground(sandbox: Supervisor, client: Client, chosen: Options) -> NodeSetup:
     return Real(sandbox, client) if chosen.nodes else Simulated(client, chosen.simulated_nodes)
 
 
@@ -93,16 +93,16 @@ class Real:
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         return _service(name, ports, {"selector": _APP})
 
-    async def behind(self, name: str) -> None:
+    async def create_endpoints(self, name: str) -> None:
         """Nothing: Kubernetes' controllers create the EndpointSlices."""
 
-    async def lose(self, node: str) -> None:
+    async def drop_packets(self, node: str) -> None:
         await asyncio.to_thread(self._sandbox.node(node).cut)
 
-    async def mend(self, node: str) -> None:
-        await self._sandbox.node(node).mend()
+    async def repair(self, node: str) -> None:
+        await self._sandbox.node(node).repair()
 
-    def entrance(self, greeting: str) -> str:
+    def forwarding_node(self, greeting: str) -> str:
         # Nodes replace the client's address by their own (SNAT).
         peer = ipaddress.ip_address(_said(greeting)["peer"].rpartition(":")[0])
         for node in self._sandbox.nodes:
@@ -129,17 +129,17 @@ class Simulated:
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         return _service(name, ports, {})
 
-    async def behind(self, name: str) -> None:
+    async def create_endpoints(self, name: str) -> None:
         path = ENDPOINT_SLICES.path(NAMESPACE)
         await self._client.request("POST", path, _slice(name, self.names), accepted=(201, 409))
 
-    async def lose(self, node: str) -> None:
+    async def drop_packets(self, node: str) -> None:
         await self._behave(node, "drop")
 
-    async def mend(self, node: str) -> None:
+    async def repair(self, node: str) -> None:
         await self._behave(node, None)
 
-    def entrance(self, greeting: str) -> str:
+    def forwarding_node(self, greeting: str) -> str:
         return _said(greeting)["node"]
 
     async def _behave(self, node: str, how: str | None) -> None:

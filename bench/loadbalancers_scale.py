@@ -12,7 +12,7 @@ from bench import audit, loadbalancers_nodes
 from bench.client import NAMESPACE
 from bench.loadbalancers import Balancers, attempts, noted, opened, summed
 from bench.loadbalancers_clients import greeting, ingress
-from bench.loadbalancers_figures import Crowd, Measured
+from bench.loadbalancers_figures import Measured, ScaleResult
 from bench.usage import Usage, machine, private, usage
 from windowbox.models.refs import SERVICES
 
@@ -23,7 +23,7 @@ _AT_ONCE = 32
 _SHOWN = 5
 
 
-async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[Crowd]:
+async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[ScaleResult]:
     """Measure with so many Services, one size after the other, before simulated nodes."""
     chosen = loadbalancers_nodes.options(_NODES, simulated=True)
     chosen = chosen.model_copy(update={"addresses": (_prefix(),)})
@@ -32,15 +32,17 @@ async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -
         await bench.ground.prepare()
         found, there = [], 0
         for size in sorted(set(sizes)):
-            found.append(await _crowd(bench, there, size, times, idle_seconds, say))
+            found.append(await _measure(bench, there, size, times, idle_seconds, say))
             there = size
         return found
 
 
-async def _crowd(bench: Balancers, there: int, size: int, times: int, idle_seconds: float, say: Say) -> Crowd:
+async def _measure(
+    bench: Balancers, there: int, size: int, times: int, idle_seconds: float, say: Say
+) -> ScaleResult:
     say(f"{size} Services")
     numbers = range(there, size)
-    await _each(map(_name, numbers), bench.ground.behind)
+    await _each(map(_name, numbers), bench.ground.create_endpoints)
     bench.here.audit.requests()
     seconds, addresses = await _created(bench, [_name(number) for number in numbers])
     await bench.here.quiet()
@@ -59,7 +61,7 @@ async def _crowd(bench: Balancers, there: int, size: int, times: int, idle_secon
     elsewhere = machine() - others - sum(used.values())
     pids = await _pids(bench)
     memory = {name: round(private(pid), 1) for name, pid in pids.items()}
-    return Crowd(
+    return ScaleResult(
         services=size,
         nodes=bench.ground.kind,
         ready_seconds=round(seconds, 2),

@@ -69,17 +69,17 @@ class BalancerWorld:
 
     @property
     def nats(self) -> NatsServer:
-        """The server of the bus, where it knows no roles."""
+        """The NATS server, if it has no users for roles."""
         assert isinstance(self.server, NatsServer)
         return self.server
 
     def access(self, role: Role) -> Access:
-        """To the bus, with the rights of a role where the server knows roles."""
+        """Access to the bus, with the rights of a role if the server has users for roles."""
         server = self.server
         return server.access(role) if isinstance(server, RoleServer) else Access(server.url, name=role)
 
     async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
-        """A Service of type LoadBalancer has been created."""
+        """Create a Service of type LoadBalancer."""
         port_ = {"name": "main", "port": port} | ({"nodePort": node_port} if node_port else {})
         body = {
             "apiVersion": "v1",
@@ -93,7 +93,7 @@ class BalancerWorld:
         return await self.kube.find(SERVICES, self.namespace, name)
 
     async def until(self, name: str, holds: Callable[[Object], bool]) -> Object:
-        """The Service, once this holds of it."""
+        """The Service, once it meets this condition."""
 
         async def look() -> Object | None:
             found = await self.get(name)
@@ -120,14 +120,14 @@ class BalancerWorld:
         await self.kube.merge(SERVICES, self.namespace, name, patch)
 
     async def events(self, name: str) -> list[tuple[str, str]]:
-        """Reason and message of what was told about the Service, oldest first."""
+        """Reason and message of the Service's Events, oldest first."""
         found = (await self.kube.page(EVENTS)).items
         mine = [
             e
             for e in found
             if e["involvedObject"].get("name") == name
             and e["involvedObject"].get("namespace") == self.namespace
-            # The API server, too, may have something to say of a Service.
+            # The API server reports Events of Services, too.
             and e.get("source", {}).get("component") == "service-controller"
         ]
         mine.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
@@ -142,7 +142,7 @@ class BalancerWorld:
         return await eventually(look)
 
     async def complaint(self, name: str, words: str) -> str:
-        """What a Warning about the Service says in which these words are."""
+        """The message of a Warning of the Service that contains these words."""
 
         async def look() -> str:
             told = (f"{reason} {message}" for reason, message in await self.events(name))
@@ -151,7 +151,7 @@ class BalancerWorld:
         return await eventually(look)
 
     async def node(self, name: str, addr: str) -> None:
-        """A node is there."""
+        """Create a node."""
         with contextlib.suppress(Conflict):
             await self.kube.create(
                 NODES, "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
@@ -242,7 +242,7 @@ class BalancerWorld:
 
 
 async def _streams(bus: Bus) -> None:
-    """As `windowbox watch` does, see to it that the streams are there whenever the bus comes back."""
+    """Create the streams after each reconnect, as `windowbox watch` does."""
     back = asyncio.Event()
     with bus.on_reconnect(back.set):
         while True:
@@ -259,7 +259,7 @@ def address(service: Object) -> str:
 
 @contextlib.asynccontextmanager
 async def played_node(addr: str, node_port: int, greeting: str) -> AsyncIterator[None]:
-    """Plays what a node shows of itself: kube-proxy's health, and a Pod behind a node port."""
+    """Simulates a node: kube-proxy's health check, and a Pod behind a node port."""
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting.encode() + b"\n")
@@ -284,7 +284,7 @@ async def played_node(addr: str, node_port: int, greeting: str) -> AsyncIterator
 
 
 async def greeting(addr: str, port: int = 80) -> str:
-    """What a client hears first; nothing if nobody speaks or listens."""
+    """The server's first bytes; empty if the connection fails."""
     try:
         async with asyncio.timeout(5):
             reader, writer = await asyncio.open_connection(addr, port)
@@ -296,7 +296,7 @@ async def greeting(addr: str, port: int = 80) -> str:
 
 
 def taken_port(addr: str, port: int) -> socket.socket:
-    """Somebody else listens there, until the socket is closed."""
+    """Occupies the port, until the socket is closed."""
     return socket.create_server((addr, port), reuse_port=False)
 
 
@@ -304,7 +304,7 @@ def taken_port(addr: str, port: int) -> socket.socket:
 async def balancer_world(
     plane: ControlPlane, nats: NatsServer | RoleServer, folder: Path, namespace: str, **settings: Any
 ) -> AsyncIterator[BalancerWorld]:
-    """A world without workers; whatever is left in its namespace goes at the end."""
+    """A world without workers; objects in its namespace are deleted at the end."""
     made = LoadBalancerSettings(folder=folder / "edge", envoy=envoyprogram.envoy(folder), **settings)
     async with kube.from_file(plane.kubeconfig) as api:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -333,9 +333,9 @@ async def _tidy(world: BalancerWorld) -> None:
 
 
 async def always(holds: Callable[[], Awaitable[bool]], during: Awaitable[Any]) -> None:
-    """Something holds all the time that something else takes."""
+    """Asserts a condition for as long as the block runs."""
     done = asyncio.ensure_future(during)
     while not done.done():
         assert await holds()
-        await asyncio.sleep(0.02)  # a sample: what never happens cannot be awaited
+        await asyncio.sleep(0.02)  # sampling: an absence of changes sends no event
     await done

@@ -1,4 +1,4 @@
-"""`windowbox` as a person calls it: from this checkout, or from another installation."""
+"""The command line of `windowbox`, of this checkout or of another installation."""
 
 from __future__ import annotations
 

@@ -77,17 +77,17 @@ class KindWorld:
         return made
 
     def kubeconfig(self, role: str = "provider") -> bytes:
-        """What stands in a provider Secret that leads to this cluster."""
+        """The kubeconfig of a provider Secret that leads to this cluster."""
         return inline(self.plane.kubeconfigs[role].read_bytes())
 
     def audit(self) -> AuditLog:
-        """What windowbox asks of the API server from now on."""
+        """Requests of windowbox to the API server from now on."""
         log = AuditLog(self.plane.kubeconfig.parent / "audit.log")
         log.requests()
         return log
 
     async def quiet(self) -> None:
-        """Wait until nothing is wished for that has not been looked at."""
+        """Wait until every wish has been reconciled."""
         async with asyncio.timeout(PATIENCE), connected(Access(self.nats.url, name="quiet")) as bus:
             calm = 0
             while calm < 3:
@@ -96,7 +96,7 @@ class KindWorld:
                     info = await bus.api(f"STREAM.INFO.{stream}")
                     busy = busy or info["state"]["messages"] > 0
                 calm = 0 if busy else calm + 1
-                await asyncio.sleep(0.05)  # a stream tells nobody that it is empty
+                await asyncio.sleep(0.05)  # a stream sends no event when it is empty
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Client:
         return self.world.kube
 
     async def cluster(self, **shoot: Any) -> None:
-        """Make the namespace's Cluster tell of such a Shoot."""
+        """Create or update the namespace's Cluster with this Shoot."""
         networking = {
             "type": "calico",
             "ipFamilies": ["IPv4"],
@@ -156,7 +156,7 @@ class Client:
         operation: str | None = "reconcile",
         **metadata: Any,
     ) -> Object:
-        """An object whose client asks for an operation, or for nothing."""
+        """Create an object, with or without an operation annotation."""
         asked = {OPERATION: operation, TIMESTAMP: stamp()} if operation else {}
         metadata["annotations"] = asked | metadata.get("annotations", {})
         body = {
@@ -168,7 +168,7 @@ class Client:
         return await self.kube.create(resource, self.namespace if resource.namespaced else "", body)
 
     async def ask(self, resource: Resource, name: str, operation: str = "reconcile", **patch: Any) -> None:
-        """Ask for an operation as gardenlet does, and perhaps change the spec with it."""
+        """Set the operation annotation as gardenlet does, and change the spec if one is given."""
         annotations = {OPERATION: operation, TIMESTAMP: stamp()}
         await self.merge(resource, name, {"metadata": {"annotations": annotations}, **patch})
 
@@ -184,7 +184,7 @@ class Client:
     async def until(
         self, resource: Resource, name: str, holds: Callable[[Object | None], bool]
     ) -> Object | None:
-        """The object (None if it is not there), once this holds of it."""
+        """The object (None if it does not exist), once it meets this condition."""
         async with asyncio.timeout(PATIENCE):
             async for found in _versions(self.kube, resource, self._where(resource), name):
                 if holds(found):
@@ -209,7 +209,7 @@ class Client:
 
 
 async def _versions(api: Kube, resource: Resource, namespace: str, name: str) -> AsyncIterator[Object | None]:
-    """The object as it is, and as it becomes."""
+    """The current object, then each later version."""
     everyone = resource._replace(selector="")
     while True:
         page = await api.page(everyone, limit=5000)
@@ -225,7 +225,7 @@ async def _versions(api: Kube, resource: Resource, namespace: str, name: str) ->
 
 
 def ready(object: Object | None) -> bool:
-    """What gardenlet waits for."""
+    """The condition that gardenlet waits for."""
     if object is None or object.status.get("lastError") or OPERATION in object.annotations:
         return False
     asked, last = object.annotations.get(TIMESTAMP), object.last_operation

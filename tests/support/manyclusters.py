@@ -48,7 +48,7 @@ class Target(NamedTuple):
 
 @dataclass
 class ManyClusters:
-    """Clusters that are called `shoot-1`, `shoot-2`, … Each can be cut off, and mended."""
+    """Clusters that are called `shoot-1`, `shoot-2`, … Each can be cut off and repaired."""
 
     plane: ControlPlane
     url: str
@@ -85,12 +85,12 @@ class ManyClusters:
             assert answer.status in (201, 409), await answer.text()
 
     def cut(self, shoot: str) -> None:
-        """From now on its API server is away: what is under way breaks off, new requests find nobody."""
+        """Make its API server unreachable: open requests break off, new ones fail."""
         self._away.add(shoot)
         for stream in self._streams.get(shoot, ()):
             stream.cancel()
 
-    def mend(self, shoot: str) -> None:
+    def repair(self, shoot: str) -> None:
         self._away.discard(shoot)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

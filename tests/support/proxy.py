@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 
 class Proxy:
-    """Passes on what comes to `port`, until it is told otherwise."""
+    """Forwards connections to `port`, until `cut`, `hang` or `strand`."""
 
     def __init__(self, target: int) -> None:
         self.port = 0
@@ -20,12 +20,12 @@ class Proxy:
         self._stranded: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
-        """Break all connections off. New ones are welcome."""
+        """Break all connections. New ones are accepted."""
         for writer in list(self._writers):
             writer.transport.abort()
 
     def hang(self) -> None:
-        """Pass nothing on, and say nothing about it."""
+        """Forward nothing, and keep connections open."""
         self._flowing.clear()
 
     def strand(self) -> None:

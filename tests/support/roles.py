@@ -31,7 +31,7 @@ class RoleServer:
 
     @contextlib.asynccontextmanager
     async def speaking(self, role: Role) -> AsyncIterator[Speaker]:
-        """A plain connection of a role, which notes what it is told to leave alone."""
+        """A plain connection of a role, which records permission errors."""
         speaker = Speaker()
         speaker.client = await nats.connect(
             self.url,
@@ -55,7 +55,7 @@ class Speaker:
         self._refusals.put_nowait(str(error))
 
     async def refusal(self) -> str:
-        """What the server forbade next. It says nothing about what it allows."""
+        """The next permission error. Permitted requests cause none."""
         async with asyncio.timeout(10):
             return await self._refusals.get()
 

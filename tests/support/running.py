@@ -1,4 +1,4 @@
-"""What runs beside a test, and waiting for what it brings about."""
+"""Background tasks of tests, and waiting for their effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 30.0
 
 @contextlib.asynccontextmanager
 async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Let `work` run beside the body; what fails there fails the test."""
+    """Run `work` concurrently with the body; its failure fails the test."""
     tasks = [asyncio.create_task(w) for w in work]
     try:
         yield tasks
@@ -33,14 +33,14 @@ async def stopped(*tasks: asyncio.Task[None]) -> None:
 
 
 async def soon(happens: Awaitable[T]) -> T:
-    """What is waited for, but not for ever."""
+    """The awaited result, within a timeout."""
     async with asyncio.timeout(PATIENCE):
         return await happens
 
 
 async def eventually(look: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
-    """Look until there is something to see. For states of other processes, which tell nobody."""
+    """Poll until the condition holds: for states of other processes, which send no events."""
     async with asyncio.timeout(patience):
         while not (seen := await look()):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # see above: nobody tells
+            await asyncio.sleep(0.02)  # see above: no event
         return seen

@@ -61,26 +61,26 @@ class NodeWorld:
 
     @property
     def api(self) -> ApiServer:
-        """A door to the API server, as an administrator."""
+        """An administrator's client of the API server."""
         return self.sandbox.api
 
     def kill(self, node: Node) -> None:
-        """Take the power off a node."""
+        """Simulate a power loss of a node."""
         self.call(node.kill())
 
-    def mend(self, node: Node) -> None:
+    def repair(self, node: Node) -> None:
         """Undo `kill` and `node.cut`, and wait until the node is ready."""
-        self.call(node.mend())
+        self.call(node.repair())
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something of the sandbox, in its own loop."""
+        """Run a coroutine of the sandbox in its loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return kubectl(self.kubeconfig, *arguments, stdin=stdin)
 
     def wait_node(self, node: Node, *, ready: bool) -> None:
-        """Wait until the cluster takes a node for ready, or no longer does."""
+        """Wait until a node is Ready, or no longer is."""
         path = f"/api/v1/nodes?fieldSelector=metadata.name={node.name}"
         for event in self.api.events(path, seconds=int(PATIENCE)):
             conditions = event["object"]["status"].get("conditions", [])
@@ -134,7 +134,7 @@ def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
 
 
 def start_shell(kubeconfig: Path, name: str) -> None:
-    """A Pod in which one can look around."""
+    """Start a Pod with a shell."""
     kubectl(
         kubeconfig, "run", name, f"--image={BUSYBOX}", "--image-pull-policy=Never",
         "--command", "--", "sh", "-c", "echo here I am; exec sleep 1000",
@@ -148,7 +148,7 @@ def node_port(service: Mapping[str, Any], port: int, protocol: str = "TCP") -> i
 
 
 def missing() -> str | None:
-    """Why there can be no nodes here, or None."""
+    """Why real nodes are impossible here, or None."""
     programs = (*stages.PROGRAMS, *site.PROGRAMS, "kubectl")
     return site.impossible() or servers.missing(*programs)
 

@@ -117,7 +117,7 @@ def loadbalancer(
     if crowded:
         said: Any
         found = _run(loadbalancers_scale.run(services, times, idle, _say))
-        shown, said = loadbalancers_figures.crowds(found), [dataclasses.asdict(each) for each in found]
+        shown, said = loadbalancers_figures.scale_tables(found), [dataclasses.asdict(each) for each in found]
     else:
         figures = _run(loadbalancers.run(times, _say, simulated=simulated))
         shown, said = loadbalancers_figures.latencies(figures), dataclasses.asdict(figures)

@@ -61,7 +61,7 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
         from windowbox.errors import Missing
 
         raise Missing(
-            f"the bus holds nothing of {ref}: it does not exist, is not watched, or was deleted over a day ago"
+            f"the bus holds nothing of {ref}: it does not exist, is not watched, or was deleted a day ago"
         )
     from windowbox.commands import timeline
     from windowbox.commands.kinds import ownedobjects

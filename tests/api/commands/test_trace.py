@@ -140,7 +140,7 @@ def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> 
 )
 def test_the_kinds_that_make_objects_have_short_names(operated: Operated, short: str, plural: str) -> None:
     shown = operated.windowbox.here("trace", short, "shoot--a--b/web")
-    assert f"knows nothing of {plural} shoot--a--b/web" in shown.output
+    assert f"holds nothing of {plural} shoot--a--b/web" in shown.output
 
 
 async def wish_for(url: str, ref: ObjectRef) -> None:

@@ -143,7 +143,7 @@ async def test_an_unreachable_shoot_is_away_until_repaired(clusters: ManyCluster
         with pytest.raises(Unreachable):
             await one.page(SERVICES)
         assert await names(two, SERVICES) == []
-        clusters.mend("shoot-6")
+        clusters.repair("shoot-6")
         assert await names(one, SERVICES) == ["web"]
 
 

@@ -26,7 +26,7 @@ def test_a_cut_off_node_drops_everything_until_repaired(nodes: NodeWorld, echo: 
     node.cut()
     with pytest.raises(TimeoutError):
         echoclient.tcp(node.v4, port, timeout=1)
-    nodes.mend(node)
+    nodes.repair(node)
     assert echoclient.tcp(node.v4, port).node == node.name
 
 
@@ -35,7 +35,7 @@ def test_a_node_that_is_cut_off_is_no_longer_ready(nodes: NodeWorld) -> None:
     node = nodes.nodes[1]
     node.cut()
     nodes.wait_node(node, ready=False)
-    nodes.mend(node)
+    nodes.repair(node)
     nodes.wait_node(node, ready=True)
 
 
@@ -45,7 +45,7 @@ def test_a_node_without_power_comes_back_with_its_pods(nodes: NodeWorld, echo: d
     nodes.kill(node)
     with pytest.raises(OSError):
         echoclient.tcp(node.v4, port, timeout=1)
-    nodes.mend(node)
+    nodes.repair(node)
     assert echoclient.until(lambda: echoclient.tcp(node.v4, port)).node == node.name
 
 

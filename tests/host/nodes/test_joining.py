@@ -138,7 +138,7 @@ def test_a_node_that_has_joined_comes_back_without_a_token(tmp_path: Path) -> No
     with worldwithnodes.opened(folder, ONE_NODE) as second:
         [node] = second.nodes
         second.kill(node)
-        second.mend(node)
+        second.repair(node)
         assert _names(second, REQUESTS) == asked
         assert not any(name.startswith("bootstrap-token-") for name in _names(second, SECRETS))
         assert not _file(second, "node-1", "bootstrap").exists()

@@ -122,7 +122,7 @@ def test_a_node_fails(traffic: World, how: str) -> None:
             echoclient.until(lambda: _without(client, lost))
             client.enough(200)
         finally:
-            traffic.nodes.mend(node)
+            traffic.nodes.repair(node)
         echoclient.until(lambda: _with(client, _pod_of(traffic, "node-3")))
     assert client.failed == []
     assert {broken.partition(" to ")[2].partition(":")[0] for broken in client.broken} <= {lost}

@@ -91,7 +91,7 @@ def cut(namespace: str) -> None:
     iproute.run("nsenter", f"--net={namespace_path(namespace)}", "nft", "-f", "-", stdin=_CUT)
 
 
-def mend(namespace: str) -> None:
+def repair(namespace: str) -> None:
     table = "table inet windowbox_cut\ndelete table inet windowbox_cut\n"
     iproute.run("nsenter", f"--net={namespace_path(namespace)}", "nft", "-f", "-", stdin=table)
 

@@ -47,9 +47,9 @@ class Node:
         network.unplug(self._claim, self.name)
         await asyncio.gather(*(keeper.crash() for keeper in self._keepers()))
 
-    async def mend(self, *, patience: float = 60) -> None:
+    async def repair(self, *, patience: float = 60) -> None:
         """Undo `cut` and `kill`, and wait until the node is ready again."""
-        network.mend(self.namespace)
+        network.repair(self.namespace)
         network.plug(self._claim, self.name)
         async with asyncio.timeout(patience):
             for step in ([self._init], [self._containerd], [self._kubelet, self._proxy]):
