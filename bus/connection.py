@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import nats
 import nats.errors
 import orjson
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from bus import answers, subjects
+from bus import answers, connecting
+from bus.access import Access, SecuredClient
 from bus.answers import ApiError, Headers, Occupied, Stored, WrongSequence
 from bus.clock import ServerClock, instant
 from bus.requests import Requests
@@ -28,8 +25,6 @@ __all__ = [
     "TIMEOUT", "Access", "ApiError", "Bus", "Headers", "Occupied", "Since", "Stored", "WrongSequence",
     "connected", "instant", "translated",
 ]  # fmt: skip
-
-logger = logging.getLogger(__name__)
 
 Since = int | datetime
 """Where a reading begins: a sequence or a time."""
@@ -42,23 +37,6 @@ _LOOK = 1.0
 _AGAIN = 0.05
 _REPEAT = 1.0
 """Seconds after which a question that may be asked twice is: its answerer may have lost its office."""
-
-_VIOLATION = re.compile(r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE)
-_UNKNOWN = "authorization violation"
-_FORBIDDEN = (
-    "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
-    "or bring the rights in the server's configuration up to date"
-)
-
-
-@dataclass(frozen=True)
-class Access:
-    """Where the bus is, and as whom to enter."""
-
-    url: str
-    user: str | None = None
-    password: str | None = None
-    name: str = "windowbox"
 
 
 class Bus:
@@ -298,86 +276,13 @@ def _before(stored: Stored, since: Since) -> bool:
 @contextlib.asynccontextmanager
 async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[Bus]:
     """A connection to the bus that comes back by itself. Waits up to `patience` seconds for the first one."""
-    bus = Bus(Client())
-    await _connect(bus, access, _Fate(bus, access), patience)
+    access.check()
+    bus = Bus(SecuredClient(access))
+    await connecting.connect(bus, access, patience)
     try:
         yield bus
     finally:
         await bus.close()
-
-
-class _Fate:
-    """What becomes of a connection, told to the log and to those whom it concerns."""
-
-    def __init__(self, bus: Bus, access: Access) -> None:
-        self._bus = bus
-        self._access = access
-        self.entered = False
-        self.last_error: Exception | None = None
-
-    async def reconnected(self) -> None:
-        logger.info("the bus is back at %s", self._access.url)
-        self._bus.reconnected()
-
-    async def disconnected(self) -> None:
-        if not self.entered:
-            return
-        if self._bus.client.is_closed:
-            if not self._bus.closing:
-                logger.error("the bus at %s has ended the connection: %s", self._access.url, self._bus.dead)
-        else:
-            logger.warning("lost the bus at %s; connecting again", self._access.url)
-        self._bus.disconnected()
-
-    async def failed(self, error: Exception) -> None:
-        first, self.last_error = self.last_error is None, error
-        text = str(error)
-        if violation := _VIOLATION.search(text):
-            # The request itself is never answered, and ends as one that took too long.
-            act = "subscribe" if violation[1].lower() == "subscription" else "publish"
-            logger.error(_FORBIDDEN, self._access.url, self._access.user, act, violation[2])
-        elif not self.entered and _UNKNOWN in text.lower():
-            # Raised from here it ends nats-py's connecting, which would otherwise go on for ever.
-            raise Refused(
-                f"the bus at {self._access.url} refuses user {self._access.user!r}: check its password"
-            ) from error
-        elif first and not self.entered:
-            logger.info("the bus at %s cannot be reached yet: %s", self._access.url, text)
-        else:
-            logger.debug("bus: %s", error)
-
-
-async def _connect(bus: Bus, access: Access, fate: _Fate, patience: float) -> None:
-    try:
-        async with asyncio.timeout(patience):
-            await bus.client.connect(
-                servers=access.url.split(","),
-                user=access.user,
-                password=access.password,
-                name=access.name,
-                inbox_prefix=subjects.inbox(access.user),
-                allow_reconnect=True,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # seconds, and a fraction will do
-                connect_timeout=2,
-                ping_interval=10,
-                max_outstanding_pings=2,
-                reconnected_cb=fate.reconnected,
-                disconnected_cb=fate.disconnected,
-                error_cb=fate.failed,
-                flush_timeout=2,
-                skip_subject_validation=True,  # they are spelled in one place, and escaped there
-            )
-        fate.entered = True
-    except (TimeoutError, nats.errors.Error, OSError) as error:
-        why = fate.last_error or error
-        raise Unreachable(
-            f"the bus at {access.url} cannot be reached: {str(why) or type(why).__name__}; "
-            "start it, or correct nats.url"
-        ) from error
-    finally:
-        if not fate.entered:
-            await bus.close()
 
 
 @contextlib.contextmanager

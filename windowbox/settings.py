@@ -32,14 +32,33 @@ class Section(BaseModel):
 
 
 class NatsSettings(Section):
-    url: str = Field("nats://127.0.0.1:4222", description="URL of NATS; several separated by commas.")
+    url: str = Field(
+        "nats://127.0.0.1:4222",
+        description="URL of NATS; several separated by commas. "
+        "Servers that are not on this machine's loopback have to speak TLS.",
+    )
     user: str | None = Field(None, description="The role's user on the bus.")
     password: SecretStr | None = Field(None, description="Its password.")
+    ca: Path | None = Field(
+        None,
+        description="File with the certificate authorities of the servers; "
+        "unset means those that this machine trusts. Set, it asks for TLS on loopback as well.",
+    )
+    cert: Path | None = Field(
+        None, description="File with our certificate, for servers that verify their clients'."
+    )
+    key: Path | None = Field(None, description="File with its private key.")
+    creds: Path | None = Field(
+        None,
+        description="File with a user's JWT and nkey seed, instead of a password; `user` names its role.",
+    )
     replicas: Literal[1, 3] = Field(1, description="Copies of every stream; 3 needs a NATS cluster.")
 
     def access(self, name: str) -> Access:
         password = self.password.get_secret_value() if self.password else None
-        return Access(self.url, self.user, password, name)
+        return Access(
+            self.url, self.user, password, name, ca=self.ca, cert=self.cert, key=self.key, creds=self.creds
+        )
 
 
 class ClusterSettings(Section):

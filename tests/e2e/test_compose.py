@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -84,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture
 async def deployment(docker: Engine, cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Deployment]:
     env = {
-        **_secrets(),
+        **_secrets(tmp_path / "tls"),
         "KUBECONFIG": str(_kubeconfig(cluster, tmp_path / "kubeconfig")),
         "PYTHON_IMAGE": BASE,
         "NATS_IMAGE": BASE,
@@ -151,11 +152,14 @@ def _import_base(engine: Engine, folder: Path) -> None:
     tar.unlink()
 
 
-def _secrets() -> dict[str, str]:
+def _secrets(folder: Path) -> dict[str, str]:
+    """What deploy/new-secrets.sh makes; the certificates in `folder`."""
+    made = {"NATS_TLS": str(folder)}
     printed = subprocess.run(
-        ["sh", str(ROOT / "deploy/new-secrets.sh")], capture_output=True, text=True, check=True
-    ).stdout
-    return dict(line.split("=", 1) for line in printed.splitlines())
+        ["sh", str(ROOT / "deploy/new-secrets.sh")],
+        env=os.environ | made, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return made | dict(line.split("=", 1) for line in printed.splitlines())
 
 
 def _kubeconfig(cluster: ControlPlane, path: Path) -> Path:

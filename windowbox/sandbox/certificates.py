@@ -19,6 +19,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _YEARS = datetime.timedelta(days=3650)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
+# Python 3.13 trusts no authority that does not say so.
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False,
+    key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+    decipher_only=False,
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -37,8 +44,11 @@ def authority(folder: Path) -> Pair:
     if not pair.exists():
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("windowbox-sandbox", ())
-        builder = _builder(name, name, key).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        builder = (
+            _builder(name, name, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
         _write(pair, key, builder.sign(key, hashes.SHA256()))
     return pair
@@ -85,7 +95,13 @@ def _issue(
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     issuer = x509.load_pem_x509_certificate(ca.certificate.read_bytes()).subject
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(subject, issuer, key).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    builder = (
+        _builder(subject, issuer, key)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+        )
+    )
     if hosts:
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     _write(pair, key, builder.sign(authority_key, hashes.SHA256()))

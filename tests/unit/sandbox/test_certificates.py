@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support.natstls import backdate
 from windowbox.sandbox import certificates
 from windowbox.sandbox.certificates import Pair
 
@@ -30,7 +27,7 @@ def test_a_certificate_of_another_authority_of_the_same_name_will_not_do(ca: Pai
 
 def test_a_certificate_whose_time_is_over_will_not_do(ca: Pair, tmp_path: Path) -> None:
     pair = certificates.client(ca, tmp_path, "node")
-    _backdate(ca, pair)
+    backdate(ca, pair)
     assert not certificates.holds(ca, _file(tmp_path, pair))
 
 
@@ -58,24 +55,3 @@ def _file(folder: Path, pair: Pair) -> Path:
     path = folder / "node.pem"
     path.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
     return path
-
-
-def _backdate(ca: Pair, pair: Pair) -> None:
-    """Let the certificate have ended yesterday."""
-    found = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
-    key = serialization.load_pem_private_key(ca.key.read_bytes(), password=None)
-    public = found.public_key()
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    assert isinstance(public, ec.EllipticCurvePublicKey)
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(found.subject)
-        .issuer_name(found.issuer)
-        .public_key(public)
-        .serial_number(found.serial_number)
-        .not_valid_before(now - datetime.timedelta(days=2))
-        .not_valid_after(now - datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    pair.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))

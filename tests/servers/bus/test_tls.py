@@ -1,0 +1,273 @@
+"""No password and no object crosses a network in clear, and certificates can be renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.access import SecuredClient
+from bus.connection import Access, Bus, connected
+from tests.support import servers
+from tests.support.natsserver import NatsServer
+from tests.support.natstls import Identities, Tls
+from tests.support.running import eventually, running, soon
+from windowbox.errors import Malformed, Refused
+from windowbox.sandbox import binaries, processes
+
+ELSEWHERE = "198.18.255.77"
+"""Not a loopback address; none but this machine itself has it (RFC 2544)."""
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Tls:
+    return Tls(tmp_path / "tls")
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *options: str) -> Iterator[NatsServer]:
+    server = NatsServer(folder / "nats", *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def server(tls: Tls, tmp_path: Path) -> Iterator[NatsServer]:
+    with serving(tmp_path, *tls.options()) as made:
+        yield made
+
+
+@pytest.fixture
+def verifying(tls: Tls, tmp_path: Path) -> Iterator[NatsServer]:
+    """A server that lets in whoever shows a certificate of its authority, and nobody else."""
+    with serving(tmp_path, *tls.options(verify=True)) as made:
+        yield made
+
+
+def trusting(url: str, tls: Tls) -> Access:
+    return Access(url, ca=tls.ca.certificate)
+
+
+def known(url: str, tls: Tls) -> Access:
+    return dataclasses.replace(trusting(url, tls), cert=tls.client.certificate, key=tls.client.key)
+
+
+async def works(access: Access) -> bool:
+    async with connected(access) as bus:
+        await bus.api("STREAM.NAMES")
+        assert isinstance(bus.client, SecuredClient)
+        return bus.client.encrypted
+
+
+async def refusal(access: Access) -> str:
+    with pytest.raises(Refused) as refused:
+        async with connected(access):
+            pass
+    return str(refused.value)
+
+
+async def test_a_server_whose_authority_is_trusted_is_spoken_to_by_tls(server: NatsServer, tls: Tls) -> None:
+    assert await works(trusting(server.url, tls))
+    assert await works(trusting(server.url.replace("nats://", "tls://"), tls))
+
+
+async def test_a_server_of_another_authority_is_refused(server: NatsServer, tmp_path: Path) -> None:
+    told = await refusal(trusting(server.url, Tls(tmp_path / "other")))
+    assert "correct nats.ca" in told
+    assert "certificate" in told
+
+
+async def test_a_server_that_no_authority_of_this_machine_knows_is_refused(server: NatsServer) -> None:
+    assert "correct nats.ca" in await refusal(Access(server.url))
+
+
+async def test_an_expired_certificate_is_refused(tls: Tls, tmp_path: Path) -> None:
+    tls.expire()
+    with serving(tmp_path, *tls.options()) as server:
+        assert "expired" in await refusal(trusting(server.url, tls))
+
+
+async def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls", hosts=["nats"])
+    with serving(tmp_path, *tls.options()) as server:
+        told = await refusal(trusting(server.url, tls))
+    assert "not valid for '127.0.0.1'" in told
+
+
+async def test_a_server_that_verifies_lets_in_whom_its_authority_knows(
+    verifying: NatsServer, tls: Tls
+) -> None:
+    assert await works(known(verifying.url, tls))
+
+
+async def test_who_shows_no_certificate_to_a_server_that_verifies_is_told_so(
+    verifying: NatsServer, tls: Tls
+) -> None:
+    assert "nats.cert" in await refusal(trusting(verifying.url, tls))
+
+
+async def test_who_shows_the_certificate_of_another_authority_is_told_so(
+    verifying: NatsServer, tls: Tls, tmp_path: Path
+) -> None:
+    other = Tls(tmp_path / "other").client
+    stranger = dataclasses.replace(trusting(verifying.url, tls), cert=other.certificate, key=other.key)
+    assert "nats.cert" in await refusal(stranger)
+
+
+async def test_one_bad_server_of_several_keeps_nobody_out(
+    server: NatsServer, tls: Tls, tmp_path: Path
+) -> None:
+    other = Tls(tmp_path / "other")
+    with serving(tmp_path / "other", *other.options()) as bad:
+        for _ in range(4):  # which comes first is chosen at random
+            assert await works(trusting(f"{bad.url},{server.url}", tls))
+
+
+async def test_connections_outlive_a_change_of_all_certificates(verifying: NatsServer, tls: Tls) -> None:
+    async with connected(known(verifying.url, tls)) as bus, running(bus.watch()):
+        verifying.stop()
+        await eventually(lambda: is_lost(bus))
+        tls.renew()
+        verifying.start()
+        await eventually(lambda: is_connected(bus))
+        await bus.api("STREAM.NAMES")
+
+
+async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
+    server: NatsServer, tls: Tls, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = tmp_path / "kept"
+    async with connected(trusting(server.url, tls)) as bus, running(bus.watch()):
+        server.stop()
+        await eventually(lambda: is_lost(bus))
+        shutil.copytree(tls.folder, kept)
+        tls.expire()
+        with caplog.at_level(logging.ERROR, "bus.connecting"):
+            server.start()
+            await eventually(lambda: said(caplog, "expired"))
+            await asyncio.sleep(1)  # several attempts
+        assert len([record for record in caplog.records if "expired" in record.message]) == 1
+        server.stop()
+        shutil.copytree(kept, tls.folder, dirs_exist_ok=True)
+        server.start()
+        await eventually(lambda: is_connected(bus))
+
+
+async def test_no_password_is_told_to_a_server_that_should_speak_tls_and_does_not(tls: Tls) -> None:
+    async with listening("127.0.0.1") as (url, heard):
+        access = dataclasses.replace(trusting(url, tls), user="worker", password="hunter2")
+        assert "speaks no TLS" in await refusal(access)
+        assert "speaks no TLS" in await refusal(Access(url.replace("nats://", "tls://"), "worker", "hunter2"))
+        assert await soon(heard.get()) + await soon(heard.get()) == b""
+
+
+async def test_no_password_is_told_in_clear_off_loopback(elsewhere: str) -> None:
+    async with listening(elsewhere) as (url, heard):
+        told = await refusal(Access(url, "worker", "hunter2"))
+        assert await soon(heard.get()) == b""
+    assert "not on this machine's loopback" in told
+    assert "nats.ca" in told
+
+
+async def test_servers_off_loopback_are_spoken_to_by_tls(elsewhere: str, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls", hosts=[elsewhere])
+    with serving(tmp_path, f"--addr={elsewhere}", *tls.options()) as server:
+        assert await works(trusting(f"nats://{elsewhere}:{server.port}", tls))
+
+
+async def test_a_user_enters_by_credentials(tmp_path: Path) -> None:
+    identities, creds = Identities(), tmp_path / "worker.creds"
+    creds.write_text(identities.credentials())
+    with accounts(identities, tmp_path) as url:
+        async with connected(Access(url, "worker", creds=creds)) as bus:
+            await bus.client.flush(5)
+        creds.write_text(Identities().credentials())
+        assert "check nats.creds" in await refusal(Access(url, "worker", creds=creds))
+
+
+@pytest.mark.parametrize("setting", ["ca", "cert", "creds"])
+@pytest.mark.parametrize("content", [None, "", "hunter2"])
+async def test_a_file_that_cannot_be_used_is_named(setting: str, content: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_text(content)
+    files = {setting: file} | ({"key": file} if setting == "cert" else {})
+    with pytest.raises(Malformed, match=f"nats.{setting} .*/file") as error:
+        Access("nats://127.0.0.1:1", **files).check()  # type: ignore[arg-type]
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("access", "told"),
+    [
+        (Access("nats://127.0.0.1:1", cert=Path("/x")), "nats.cert and nats.key belong together"),
+        (Access("nats://127.0.0.1:1", password="x", creds=Path("/x")), "nats.creds and nats.password"),
+        (Access("nats://127.0.0.1:1,ws://127.0.0.1:2"), "nats.url: ws://127.0.0.1:2"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(access: Access, told: str) -> None:
+    with pytest.raises(Malformed, match=told):
+        access.check()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """An address of this machine that is not of its loopback network; nothing leaves the machine."""
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("only root can give this machine another address")
+    subprocess.run(["ip", "address", "add", f"{ELSEWHERE}/32", "dev", "lo"], check=True)
+    try:
+        yield ELSEWHERE
+    finally:
+        subprocess.run(["ip", "address", "del", f"{ELSEWHERE}/32", "dev", "lo"], check=True)
+
+
+@contextlib.asynccontextmanager
+async def listening(host: str) -> AsyncIterator[tuple[str, asyncio.Queue[bytes]]]:
+    """Somebody who says to be a NATS server without TLS, and what was told there."""
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"auth_required":true,"max_payload":1024,"headers":true}\r\n')
+        heard.put_nowait(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(answer, host, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"nats://{host}:{port}", heard
+
+
+@contextlib.contextmanager
+def accounts(identities: Identities, folder: Path) -> Iterator[str]:
+    port, configuration = processes.free_port(), folder / "accounts.conf"
+    configuration.write_text(identities.configuration(port))
+    log = folder / "accounts.log"
+    process = processes.start([str(binaries.find("nats-server")), "--config", str(configuration)], log)
+    try:
+        servers.wait(lambda: "Server is ready" in log.read_text(), process, "nats-server", log)
+        yield f"nats://127.0.0.1:{port}"
+    finally:
+        servers.end(process)
+
+
+async def is_lost(bus: Bus) -> bool:
+    return bus.lost_for > 0
+
+
+async def is_connected(bus: Bus) -> bool:
+    return bus.connected
+
+
+async def said(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in caplog.text
