@@ -40,7 +40,12 @@ def missing() -> str | None:
 
 def python_folder() -> Path:
     """Where Python is, here and in the image."""
-    return Path(sys.executable).resolve().parent
+    return _python().parent
+
+
+def _python() -> Path:
+    """The installed one: a virtual environment may have a copy, which finds nothing without its folder."""
+    return Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}").resolve()
 
 
 def write(path: Path, wheels: Path) -> None:
@@ -52,7 +57,7 @@ def write(path: Path, wheels: Path) -> None:
         *map(imagefiles.program, _SHELL),
         *(binaries.find(name) for name in ("nats-server", "named", "dig")),
     ]
-    python = Path(sys.executable).resolve()
+    python = _python()
     library = Path(sysconfig.get_path("stdlib"))
     libraries = [*library.glob("lib-dynload/*.so"), *(f for f in _installed() if f.suffix == ".so")]
     with tarfile.open(path, "w", dereference=True) as image:
