@@ -100,7 +100,9 @@ async def _server() -> AsyncIterator[str]:
     folder = state.folder(f"bench-bus-{os.getpid()}")
     folder.mkdir(parents=True)
     port, monitor = processes.free_port(), processes.free_port()
-    child = busserver.nats_server(binaries.find("nats-server"), folder, port, monitor, {}, "2m")
+    child = busserver.nats_server(
+        binaries.find("nats-server"), folder, busserver.Listening(port, monitor), {}, "2m"
+    )
     server = processes.start(child.argv, folder / "nats-server.log")
     try:
         yield f"nats://127.0.0.1:{port}"

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos import buses
 from windowbox.sandbox.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -67,9 +68,11 @@ class Havoc:
         await self.sandbox.kill(name)
 
     async def _restart_bus(self) -> None:
-        logger.warning("havoc: NATS is killed and comes back")
-        await self.sandbox.kill("nats-server")
-        await self.sandbox.ready("nats-server")
+        """One server, that is the whole bus or a third of it."""
+        name = self.chance.choice(self.sandbox.bus_servers)
+        logger.warning("havoc: %s is killed and comes back", name)
+        await self.sandbox.kill(name)
+        await self.sandbox.ready(name)
 
     async def _restart_api(self) -> None:
         logger.warning("havoc: the API server goes, etcd is compacted, the API server comes back")
@@ -92,24 +95,20 @@ class Havoc:
     async def _wipe_bus(self) -> None:
         logger.warning("havoc: the bus forgets everything")
         await self.save_journal()
-        await self.sandbox.stop("nats-server")
-        self.sandbox.wipe("nats-server")
-        await self.sandbox.start("nats-server")
+        await buses.wipe(self.sandbox)
 
     async def _roll_bus_back(self) -> None:
         logger.warning("havoc: the bus is rolled back to what it was five seconds ago")
-        store = self.sandbox.store("nats-server")
-        copy = store.with_name("older")
-        await self._stopped_bus(lambda: _copied(store, copy))
+        stores = [self.sandbox.store(name) for name in self.sandbox.bus_servers]
+        copies = [(store, store.with_name("older")) for store in stores]
+        async with buses.stopped(self.sandbox):
+            await asyncio.to_thread(_copied, copies)
         await asyncio.sleep(5)  # what happens meanwhile is what is lost
         await self.save_journal()
-        await self._stopped_bus(lambda: _copied(copy, store))
-        shutil.rmtree(copy)
-
-    async def _stopped_bus(self, act: Callable[[], None]) -> None:
-        await self.sandbox.stop("nats-server")
-        await asyncio.to_thread(act)
-        await self.sandbox.start("nats-server")
+        async with buses.stopped(self.sandbox):
+            await asyncio.to_thread(_copied, [(copy, store) for store, copy in copies])
+        for _, copy in copies:
+            shutil.rmtree(copy)
 
 
 def compact(etcd_port: int) -> None:
@@ -126,6 +125,7 @@ def _etcd(port: int, what: str, request: dict[str, object]) -> dict[str, dict[st
         return decoded
 
 
-def _copied(source: Path, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target)
+def _copied(folders: Sequence[tuple[Path, Path]]) -> None:
+    for source, target in folders:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)

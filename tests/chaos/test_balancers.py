@@ -18,7 +18,7 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, connected
-from tests.chaos import converging
+from tests.chaos import buses, converging
 from tests.chaos.callers import Callers
 from tests.chaos.converging import Journal, settled, waiting
 from tests.chaos.ending import Ending
@@ -51,7 +51,7 @@ PLAN = (
     else Plan(seconds=20, kills=1, bus_restarts=1, api_restarts=0, dns_away=0, api_kills=1)
 )
 OWNER_KILLS, ENVOY_KILLS = (8, 8) if LONG else (2, 2)
-PATIENCE = 180 if LONG else 120
+PATIENCE = (180 if LONG else 120) * buses.PATIENCE
 """Seconds to converge after the last blow."""
 
 
@@ -93,11 +93,9 @@ class World:
         logger.warning("havoc: the bus forgets everything, and the edge loses its owner")
         async with self._unwatched():
             await self.kill_owner()
-            await self.sandbox.stop("nats-server")
-            self.sandbox.wipe("nats-server")
-            await self.sandbox.start("nats-server")
+            await buses.wipe(self.sandbox)
             async with connected(self.access) as bus:
-                await streams.ensure(bus)
+                await streams.ensure(bus, buses.SERVERS)
 
     @contextlib.asynccontextmanager
     async def _unwatched(self) -> AsyncIterator[None]:
@@ -130,7 +128,7 @@ class World:
         return None
 
 
-@pytest.mark.timeout(1500 if LONG else 420)
+@pytest.mark.timeout((1500 if LONG else 420) * buses.PATIENCE)
 async def test_addresses_stay_and_clients_are_served_whatever_dies(tmp_path: Path) -> None:
     async with _world(tmp_path) as world, connected(world.access) as bus:
         ending = Ending(world.sandbox, world.kube, bus, world.services, world.envoys)
@@ -161,7 +159,7 @@ async def _world(folder: Path) -> AsyncIterator[World]:
         pytest.skip(reason)
     port = processes.free_port()
     options = Options(
-        workers=2, watchers=2, patchers=2, simulated_nodes=NODES,
+        workers=2, watchers=2, patchers=2, simulated_nodes=NODES, nats_servers=buses.SERVERS,
         # Addresses of its own, as the port is; and so few that they have to be used again.
         ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.{PREFIX}",),
     )  # fmt: skip

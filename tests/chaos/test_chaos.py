@@ -1,6 +1,6 @@
 """Everything goes wrong while records come and go; in the end everything is as it was asked for.
 
-`make test` runs the short version, `make chaos` the long one.
+`make test` runs the short version, `make chaos` the long one; with CHAOS_NATS=3 the bus is three servers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bus.connection import connected
-from tests.chaos import converging
+from tests.chaos import buses, converging
 from tests.chaos.converging import Journal, settled, waiting
 from tests.chaos.havoc import Havoc, Plan
 from tests.chaos.load import ZONE, Load, unsettled
@@ -35,15 +35,15 @@ PLAN = (
 )
 RECORDING = os.environ.get("CHAOS_RECORDING")
 """Where to write a recording of the run: `tests/unit/replay/chaos.wbx` was made so."""
-PATIENCE = 180 if LONG else 60
+PATIENCE = (180 if LONG else 60) * buses.PATIENCE
 """Seconds to converge after the last blow."""
 
 
-@pytest.mark.timeout(1500 if LONG else 240)
+@pytest.mark.timeout((1500 if LONG else 240) * buses.PATIENCE)
 async def test_nothing_is_lost_and_nothing_doubled_whatever_dies(tmp_path: Path) -> None:
     if reason := servers.missing(*stages.PROGRAMS):
         pytest.skip(reason)
-    options = Options(workers=2, watchers=2, patchers=2)
+    options = Options(workers=2, watchers=2, patchers=2, nats_servers=buses.SERVERS)
     async with Supervisor.running(tmp_path / "chaos", options) as sandbox:
         access = converging.access(sandbox)
         journal = Journal(access)

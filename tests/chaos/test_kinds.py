@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bus.connection import Bus, connected
-from tests.chaos import converging
+from tests.chaos import buses, converging
 from tests.chaos.converging import Journal, settled
 from tests.chaos.havoc import Havoc, Plan
 from tests.chaos.lacking import missing
@@ -29,17 +29,17 @@ PLAN = (
     if LONG
     else Plan(seconds=20, kills=1, bus_restarts=1, api_restarts=1, dns_away=0)
 )
-PATIENCE = 180 if LONG else 120
+PATIENCE = (180 if LONG else 120) * buses.PATIENCE
 """Seconds to converge after the last blow."""
 
 
-@pytest.mark.timeout(1500 if LONG else 300)
+@pytest.mark.timeout((1500 if LONG else 300) * buses.PATIENCE)
 async def test_shoots_converge_and_deleted_ones_leave_nothing(tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(reason)
     port = processes.free_port()
     options = Options(
-        workers=2, watchers=2, patchers=2, simulated_nodes=2,
+        workers=2, watchers=2, patchers=2, simulated_nodes=2, nats_servers=buses.SERVERS,
         ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.0/27",),
     )  # fmt: skip
     async with (

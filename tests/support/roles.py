@@ -64,6 +64,8 @@ class Speaker:
 def role_server(folder: Path) -> Iterator[RoleServer]:
     port, monitor = processes.free_port(), processes.free_port()
     secret = busserver.passwords(folder / "passwords.json")
-    child = busserver.nats_server(binaries.find("nats-server"), folder, port, monitor, secret, "2m")
+    child = busserver.nats_server(
+        binaries.find("nats-server"), folder, busserver.Listening(port, monitor), secret, "2m"
+    )
     with servers.running(child, folder):
         yield RoleServer(f"nats://127.0.0.1:{port}", secret, folder / "jetstream")

@@ -64,6 +64,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up                        one of each process\n"
     "  windowbox up --workers 4            four workers share the work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
+    "  windowbox up --nats-servers 3       a bus of three servers\n"
     "  windowbox up --download             official binaries of what is missing\n"
     "  windowbox up --simulated-nodes 100  many, without machines (anywhere)\n"
     "  windowbox up --port named=5300      a port that never changes\n"
@@ -73,6 +74,10 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 @click.option("--watchers", type=click.IntRange(0), help="How many `windowbox watch`. [default: 1]")
 @click.option("--workers", type=click.IntRange(0), help="How many `windowbox work`. [default: 1]")
 @click.option("--patchers", type=click.IntRange(0), help="How many `windowbox patch`. [default: 1]")
+@click.option(
+    "--nats-servers", type=click.Choice([1, 3]),
+    help="How many NATS servers are the bus; of three, one may fail. [default: 1]",
+)  # fmt: skip
 @click.option(
     "--nodes", type=click.IntRange(0), help="How many real nodes. [default: 2 where possible, else 0]"
 )

@@ -14,7 +14,7 @@ def variables(folder: Path, state: State) -> dict[str, str]:
         "WINDOWBOX_SANDBOX": state.name,
         "WINDOWBOX_SETTINGS": str(roles.settings_file(folder, "operator")),
         "KUBECONFIG": str(roles.kubeconfig(folder, "operator")),
-        "NATS_URL": roles.bus_url(state.ports["nats-server"]),
+        "NATS_URL": busserver.urls(state.options.nats_servers, state.ports),
         "NATS_USER": "operator",
         "NATS_PASSWORD": busserver.passwords(folder / "nats" / "passwords.json")["operator"],
         "NATS_MONITOR_URL": f"http://127.0.0.1:{state.ports['nats-monitor']}",

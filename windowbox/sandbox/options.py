@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 
@@ -11,6 +13,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     watchers: int = Field(default=1, ge=0)
     workers: int = Field(default=1, ge=0)
     patchers: int = Field(default=1, ge=0)
+    nats_servers: Literal[1, 3] = 1
+    """How many NATS servers are the bus: one, or three that have copies of every stream."""
     nodes: int = Field(default=0, ge=0)
     """How many real nodes; they need Linux and root."""
     simulated_nodes: int = Field(default=0, ge=0, le=254)

@@ -26,7 +26,10 @@ class Surroundings:
 
     folder: Path
     api: ApiServer
-    bus_port: int
+    bus: str
+    """The URLs of the NATS servers, by comma."""
+    replicas: int
+    """How many of them have a copy of each stream."""
     passwords: dict[str, str]
     dns_port: int
     dns_key: Key | None
@@ -56,10 +59,6 @@ def backups(folder: Path) -> Path:
     return folder / "backups"
 
 
-def bus_url(port: int) -> str:
-    return f"nats://127.0.0.1:{port}"
-
-
 def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
     known = tokens.tokens(token_file(folder), map(rbac.user, rbac.RULES))
     users: dict[str, Pair | str] = {role: known[rbac.user(role)] for role in rbac.RULES}
@@ -71,10 +70,10 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
     """Write the settings of process `name` of `role`. They hold passwords: readable by the owner only."""
     settings: dict[str, Any] = {
         "nats": {
-            "url": bus_url(around.bus_port),
+            "url": around.bus,
             "user": role,
             "password": around.passwords[role],
-            "replicas": 1,
+            "replicas": around.replicas,
         },
         "cluster": {"kubeconfig": str(kubeconfig(around.folder, role))},
         "egress": {"allowed": ["127.0.0.0/8", "::1/128"]},  # where the sandbox's own API server is

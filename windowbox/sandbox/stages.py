@@ -20,7 +20,7 @@ from windowbox.sandbox.simulated import children as simulated
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
 _SERVER_PORTS = (
-    "nats-server", "nats-monitor", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
+    "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
 )  # fmt: skip
 
 
@@ -33,7 +33,12 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
 def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     """A port for every server: the chosen one, else the last one if still free, else any."""
     scheduler = ["kube-scheduler"] if options.nodes or options.simulated_nodes else []
-    names = [*_SERVER_PORTS, *scheduler, *(name for _, name in role_processes(options))]
+    names = [
+        *busserver.port_names(options.nats_servers),
+        *_SERVER_PORTS,
+        *scheduler,
+        *(name for _, name in role_processes(options)),
+    ]
     _check(options.ports, names)
     ports = dict(options.ports)  # even if taken: the server reports the error
     for name in names:
@@ -58,7 +63,8 @@ def stages(
     around = Surroundings(
         folder=folder,
         api=api,
-        bus_port=ports["nats-server"],
+        bus=busserver.urls(options.nats_servers, ports),
+        replicas=options.nats_servers,
         passwords=busserver.passwords(folder / "nats" / "passwords.json"),
         dns_port=ports["named"],
         dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
@@ -111,9 +117,9 @@ def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surr
     name_server = binaries.unconfined(binaries.find("named"))
     return [
         controlplane.etcd(binaries.find("etcd"), folder / "etcd", ports["etcd"], ports["etcd-peer"]),
-        busserver.nats_server(
-            binaries.find("nats-server"), folder / "nats", ports["nats-server"], ports["nats-monitor"],
-            around.passwords, options.sync_interval,
+        *busserver.nats_servers(
+            binaries.find("nats-server"), folder, options.nats_servers, ports, around.passwords,
+            options.sync_interval,
         ),
         zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key),
     ]  # fmt: skip

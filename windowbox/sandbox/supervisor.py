@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from windowbox.errors import Refused, Unreachable, WindowboxError
-from windowbox.sandbox import controlplane, environment, ownership, processes, roles, stages
+from windowbox.sandbox import busserver, controlplane, environment, ownership, processes, roles, stages
 from windowbox.sandbox import state as states
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
@@ -38,7 +38,7 @@ from windowbox.sandbox.state import State
 
 logger = logging.getLogger(__name__)
 
-_STORES = {"nats-server": "nats/jetstream", "etcd": "etcd", "named": "named/zones"}
+_STORES = {"etcd": "etcd", "named": "named/zones"}
 
 
 class Supervisor:
@@ -120,6 +120,11 @@ class Supervisor:
     def names(self) -> list[str]:
         return list(self._keepers)
 
+    @property
+    def bus_servers(self) -> list[str]:
+        """The NATS servers among the children."""
+        return busserver.names(self._options.nats_servers)
+
     async def ready(self, name: str, *, patience: float = 60) -> None:
         try:
             async with asyncio.timeout(patience):
@@ -145,6 +150,8 @@ class Supervisor:
 
     def store(self, name: str) -> Path:
         """The data folder of a server: to copy, roll back or wipe while it is stopped."""
+        if name in self.bus_servers:
+            return busserver.folder(self.folder, name, len(self.bus_servers)) / "jetstream"
         return self.folder / _STORES[name]
 
     def wipe(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,23 @@ def test_a_process_understands_the_settings_written_for_it(name: str, folder: Pa
     assert read.cluster.kubeconfig == roles.kubeconfig(folder, name.partition("-")[0])
 
 
+def test_three_servers_are_told_of_each_other_and_to_everybody(tmp_path: Path) -> None:
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    three = Options(nats_servers=3)
+    ports = stages.choose_ports(three, {})
+    stages.stages(tmp_path, three, ports)
+    read = settings.load(roles.settings_file(tmp_path, "worker-1")).nats
+    assert read.replicas == 3
+    names = ("nats-server", "nats-server-2", "nats-server-3")
+    assert read.url == ",".join(f"nats://127.0.0.1:{ports[name]}" for name in names)
+    routes = [f"nats://127.0.0.1:{ports[name.replace('server', 'route')]}" for name in names]
+    for name in names:
+        configuration = json.loads((tmp_path / "nats" / name / "nats-server.conf").read_text())
+        assert configuration["cluster"]["routes"] == routes
+        assert configuration["cluster"]["listen"] == routes[names.index(name)].removeprefix("nats://")
+
+
 def test_only_who_changes_dns_gets_the_key(folder: Path) -> None:
     holders = {
         name
@@ -85,7 +103,9 @@ def test_the_policies_of_machines_fit_the_nodes_of_the_sandbox(folder: Path) -> 
     plan = Plan(*next(addresses.parts(OPTIONS.ranges)), addresses.names(1))
     pki = folder / "pki"
     api = controlplane.api(controlplane.identities(pki), 6443)
-    around = Surroundings(folder, api, 4222, {"worker": "x"}, 53, None, ("198.51.100.0/24",), plan)
+    around = Surroundings(
+        folder, api, "nats://127.0.0.1:4222", 1, {"worker": "x"}, 53, None, ("198.51.100.0/24",), plan
+    )
     read = settings.load(roles.write_settings(around, "worker", "worker-9", None)).kinds.infrastructure
     assert read.node_networks == (plan.nodes_v4, plan.nodes_v6)
     assert [str(one) for one in read.balancers] == [f"{plan.host_v4}/32", f"{plan.host_v6}/128"]

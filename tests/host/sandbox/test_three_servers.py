@@ -1,0 +1,59 @@
+"""A sandbox whose bus is three NATS servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from bus.connection import Bus, connected
+from tests.support import servers
+from tests.support.running import eventually
+from windowbox import settings
+from windowbox.sandbox import stages
+from windowbox.sandbox.options import Options
+from windowbox.sandbox.supervisor import Supervisor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def three(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
+    """Three NATS servers and a watcher, which makes the streams."""
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    options = Options(workers=0, patchers=0, nats_servers=3)
+    async with Supervisor.running(tmp_path_factory.mktemp("three") / "three", options) as sandbox:
+        yield sandbox
+
+
+async def test_every_stream_has_a_copy_on_each_server(three: Supervisor) -> None:
+    assert three.bus_servers == ["nats-server", "nats-server-2", "nats-server-3"]
+    assert len({three.store(name) for name in three.bus_servers}) == 3
+    async with connected(_operator(three).nats.access("test")) as bus:
+        found = await eventually(lambda: _replicas(bus))
+    assert set(found) == {3}
+
+
+async def test_each_server_in_turn_may_die(three: Supervisor) -> None:
+    async with connected(_operator(three).nats.access("test")) as bus:
+        for name in three.bus_servers:
+            await three.stop(name)
+            await eventually(lambda: _stored(bus))
+            await three.start(name)
+
+
+async def _replicas(bus: Bus) -> list[int]:
+    streams = (await bus.api("STREAM.LIST", repeat=True))["streams"] or []
+    return [stream["config"]["num_replicas"] for stream in streams]
+
+
+async def _stored(bus: Bus) -> bool:
+    """Whether something was stored, in spite of the server that is away."""
+    return bool(await bus.publish("object.test", b"{}", repeat=True))
+
+
+def _operator(sandbox: Supervisor) -> settings.Settings:
+    return settings.load(Path(sandbox.settings_file("operator")))
