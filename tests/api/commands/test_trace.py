@@ -160,7 +160,7 @@ def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: s
     ("arguments", "code", "said"),
     [
         pytest.param(
-            ("dns", "default/nobody"), 3, "knows nothing of dnsrecords default/nobody", id="unknown"
+            ("dns", "default/nobody"), 3, "holds nothing of dnsrecords default/nobody", id="unknown"
         ),
         pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, ", id="kind"),
         pytest.param(("dns", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),
