@@ -42,7 +42,7 @@ REASONS: dict[str, str] = {
     "DN-85": _BIND,
     "DN-93": "left out: zones and their servers are settings; nothing is guessed from answers",
     **dict.fromkeys(("DN-100", "DN-101"), _GO),
-    "LB-3-deletefailed": "Events of a deleted Service are impossible; its load balancer is removed all the same",
+    "LB-3-deletefailed": "Events of a deleted Service are impossible; its load balancer is removed",
     "LB-5-serial": "so by its making: the edge controller alone configures Envoy, serially",
     "LB-9-range": "left out: addresses are those outside, which need no counterparts inside",
 }
