@@ -139,7 +139,7 @@ async def _unrest(url: str, every: float, over: threading.Event) -> None:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(1):
                     await step_down(client)
-            await asyncio.sleep(every)
+            await asyncio.sleep(every)  # leaders step down at an interval
     finally:
         await client.close()
 

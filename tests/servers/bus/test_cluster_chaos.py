@@ -60,14 +60,14 @@ async def harm(cluster: NatsCluster, turn: int) -> None:
     assert member.process
     if random.random() < 0.5:
         member.stop(signal.SIGKILL)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # as long as the outage lasts
         member.start()
     else:
         member.process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(3)
+        await asyncio.sleep(3)  # as long as the outage lasts
         member.process.send_signal(signal.SIGCONT)
     await asyncio.to_thread(cluster.wait)
-    await asyncio.sleep(1)
+    await asyncio.sleep(1)  # the cluster heals for a while before the next server dies
 
 
 async def rests(bus: Bus) -> bool:
@@ -96,7 +96,7 @@ class Wishing:
             while not self._has_run(name, begun):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             self._waited.append(time.monotonic() - wished)
-            await asyncio.sleep(random.uniform(0, 0.1))
+            await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
 
     async def _wish(self, name: str) -> None:
         while True:

@@ -18,7 +18,7 @@ async def compute(seconds: float) -> None:
 
 async def test_the_task_that_holds_the_loop_up_is_named(caplog: pytest.LogCaptureFixture) -> None:
     with stalls.watched(), caplog.at_level(logging.WARNING):
-        await asyncio.create_task(asyncio.sleep(0.2))
+        await asyncio.create_task(asyncio.sleep(0.2))  # the watchdog looks several times meanwhile
         await soon(asyncio.create_task(compute(1.0), name="work.pool.the-object"))
     warned = [record.getMessage() for record in caplog.records]
     assert any("work.pool.the-object" in line and "test_stalls.py" in line for line in warned), warned
@@ -27,7 +27,7 @@ async def test_the_task_that_holds_the_loop_up_is_named(caplog: pytest.LogCaptur
 
 async def test_a_loop_that_only_waits_is_blamed_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with stalls.watched(), caplog.at_level(logging.WARNING):
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # longer than the watchdog takes to look
     assert not [r for r in caplog.records if "busy" in r.getMessage()]
 
 
@@ -37,7 +37,7 @@ async def test_lateness_is_measured() -> None:
 
     before = late()
     with stalls.watched():
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.15)  # shorter than a stall
         await compute(0.4)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # the loop is not blocked meanwhile
     assert late() - before > 0.2
