@@ -9,7 +9,7 @@ from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 _REQUEST = b"GET /healthz HTTP/1.1\r\nHost: windowbox\r\nConnection: close\r\n\r\n"
 _TIMEOUT = 1.0
 _TOO_LATE = 0.25
-"""Seconds by which the end of a wait may be noticed late, before one has to suspect oneself."""
+"""Seconds by which a timeout may be noticed late, before this process counts as too busy to tell."""
 
 
 async def is_healthy(address: str) -> bool | None:

@@ -141,7 +141,7 @@ class EdgeController:
         """Wait until all that may be served already is known: what is not listed yet must not be removed."""
         await self._desired.complete()
         await self._parts.states.bucket.complete.wait()
-        await self._parts.store.complete.wait()
+        await self._parts.store.synced.wait()
         await self._machines.complete()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -152,14 +152,14 @@ class EdgeController:
     def _served_clusters(self) -> set[str]:
         """The clusters that have load balancers already, as far as is known."""
         store = self._parts.store
-        if not store.settled():
+        if not store.is_complete():
             return self._desired.clusters()
         states = {ref.cluster for ref in self._parts.states.known()}
         return states | {holder.cluster for _, holder in store.holders()}
 
     async def _reconcile(self) -> None:
         """Have Envoy serve what is desired, and report it."""
-        if self._parts.store.settled() or self.reporter.served:
+        if self._parts.store.is_complete() or self.reporter.served:
             await self.edges.wait_processed()  # changes that come meanwhile are written together
             self.reporter.serve(self._desired.load_balancers())
             written = await self.edges.write(self.reporter.served)

@@ -1,4 +1,4 @@
-"""What every load balancer ought to be, computed from the bus alone."""
+"""The desired state of all load balancers, computed from the bus alone."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _Entries = tuple[tuple[str, Held], ...]
 _Parts = tuple[Demand, _Entries, tuple[Backend, ...], tuple[Object, ...]]
 
 
-class _Made(NamedTuple):
-    """A load balancer, if there is one, and all that it was made of."""
+class _Computed(NamedTuple):
+    """A load balancer, if there is one, and the inputs that it was computed from."""
 
     parts: _Parts
     balancer: LoadBalancer | None
 
 
 class DesiredState:
-    """Views of Services, nodes and addresses, for whoever owns an edge."""
+    """Computes load balancers from views of Services, nodes, EndpointSlices and addresses."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class DesiredState:
         )
         self._with_slices: set[str] = set()
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
-        self._made: dict[ObjectRef, _Made] = {}
+        self._computed_before: dict[ObjectRef, _Computed] = {}
         self._backends: dict[str, list[Backend]] = {}
         self._admitted: dict[str, list[Backend]] = {}
-        self._last_judged: dict[str, list[Backend]] = {}
+        self._last_with_health: dict[str, list[Backend]] = {}
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """What has to run meanwhile."""
+        """The tasks that follow the bus."""
         return {"services": self._services.run, "nodes": self._nodes.run, "slices": self._slices.run}
 
     async def complete(self) -> None:
-        """Wait until everything that the bus knew at the start has been seen."""
+        """Wait until all that the bus held at the start has been read."""
         await self._services.complete.wait()
         await self._nodes.complete.wait()
         await self._slices.complete.wait()
@@ -83,8 +83,8 @@ class DesiredState:
         return {RUNTIME, *self._registry.served()}
 
     def unlisted(self) -> set[str]:
-        """The clusters of which the bus does not know all: it was never told, or has forgotten."""
-        # Not of all clusters slices are watched: only those can be missed that were there.
+        """The clusters whose listing is missing on the bus: not mirrored yet, or lost."""
+        # EndpointSlices are not watched in all clusters: only a listing that was there can be lost.
         self._with_slices |= self._slices.listed
         heard = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
         return self.clusters() - heard | self._undecided()
@@ -99,7 +99,7 @@ class DesiredState:
         }
 
     def backends(self) -> dict[str, list[Backend]]:
-        """The nodes that traffic goes to, by cluster. Where the bus has forgotten them, as they were last."""
+        """The nodes that get traffic, by cluster. If the bus has lost them, as they were last."""
         found: dict[str, list[Backend]] = {cluster: [] for cluster in self.clusters()}
         for ref, node in sorted(self._nodes.items(), key=lambda one: one[0].name):
             if ref.cluster in found and isinstance(node, Backend):
@@ -112,57 +112,56 @@ class DesiredState:
     def _with_node_health(
         self, backends: Mapping[str, Iterable[Backend]], health: NodeHealth
     ) -> dict[str, list[Backend]]:
-        """The same nodes, and how they are. Of clusters without load balancers nobody asks."""
+        """The same nodes with their health. Only clusters with load balancers are checked."""
         busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
         health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
-        judged = {
+        checked = {
             cluster: [_with_health(node, health) for node in nodes] for cluster, nodes in backends.items()
         }
-        # The same objects as before, where nothing has changed: a thousand load balancers compare them.
-        before = self._last_judged
-        self._last_judged = {c: before[c] if before.get(c) == now else now for c, now in judged.items()}
-        return self._last_judged
+        # Unchanged lists stay the same objects: a thousand load balancers compare them.
+        before = self._last_with_health
+        self._last_with_health = {c: before[c] if before.get(c) == now else now for c, now in checked.items()}
+        return self._last_with_health
 
     def load_balancers(self) -> LoadBalancers:
-        """All load balancers. Of clusters that were forgotten, as they were last: nothing is taken away
-        because of what one does not know."""
+        """All load balancers. Those of unlisted clusters stay as they were last."""
         taking_part = self.clusters()
         self._last = {c: found for c, found in self._last.items() if c in taking_part}
-        if self._store.settled():
+        if self._store.is_complete():
             heard = taking_part - self.unlisted()
-            self._last |= self._computed(heard)
+            self._last |= self._compute(heard)
         return {ref: balancer for found in self._last.values() for ref, balancer in found.items()}
 
     def no_backends(self, cluster: str) -> str:
-        """Why the cluster has no node to send traffic to, in plain words."""
+        """Why the cluster has no node to send traffic to, for people."""
         return nodes.no_backends(self._nodes_of(cluster))
 
-    def _computed(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+    def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
         found = self._with_node_health(self.backends(), self._health) if self._health else self.backends()
         backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
         computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
-        made: dict[ObjectRef, _Made] = {}
+        made: dict[ObjectRef, _Computed] = {}
         for ref, asked in self._services.items():
             entries = self._store.entries(ref)
             if ref.cluster in clusters and entries:
                 pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
-                made[ref] = self._remade(ref, (asked, entries, backends[ref.cluster], pods))
+                made[ref] = self._compute_one(ref, (asked, entries, backends[ref.cluster], pods))
                 if balancer := made[ref].balancer:
                     computed[ref.cluster][ref] = balancer
-        self._made = made
+        self._computed_before = made
         return computed
 
-    def _remade(self, ref: ObjectRef, parts: _Parts) -> _Made:
-        # One of a thousand has changed: the others are as they were.
-        before = self._made.get(ref)
+    def _compute_one(self, ref: ObjectRef, parts: _Parts) -> _Computed:
+        # If one of a thousand has changed, the others are not computed again.
+        before = self._computed_before.get(ref)
         if before and before.parts == parts:
             return before
         asked, entries, backends, pods = parts
         addresses = self._store.of(ref, asked.uid)
         if not addresses:
-            return _Made(parts, None)
+            return _Computed(parts, None)
         conflicts = _ports_of_others(ref, entries)
-        return _Made(parts, wanted.load_balancer(ref, asked, addresses, backends, pods, conflicts))
+        return _Computed(parts, wanted.load_balancer(ref, asked, addresses, backends, pods, conflicts))
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
@@ -178,11 +177,11 @@ class DesiredState:
         return tuple(slice for slice in found if slice is not None)
 
     def _knows_pods(self, cluster: str) -> bool:
-        # Of some clusters slices are not watched: then nodes are trusted to know where Pods are.
+        # If EndpointSlices are not watched, kube-proxy on the nodes finds the Pods.
         return cluster in self._slices.listed or matches(cluster, self._settings.direct)
 
     def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
-        if not selection.wants(service, self._settings.classes) or service.deleting:
+        if not selection.is_ours(service, self._settings.classes) or service.deleting:
             return None
         return demand_in(ref.cluster, service, self._settings)
 

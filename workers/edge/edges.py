@@ -1,4 +1,4 @@
-"""The Envoys of this host: which there have to be, and what each carries."""
+"""The Envoys of this host, and which load balancers each serves."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _SHARED = "edge"
 
 @dataclass
 class Kept:
-    """An edge, and what keeps it running."""
+    """An edge, and the task that keeps it running."""
 
     edge: Edge
     keeping: asyncio.Task[None]
     routes: Mapping[str, str] | None = None
-    """Those that it was given; None if that is not known."""
+    """The routes that it has; None if they are not known."""
 
 
 class Edges:
-    """All edges, while this process is their owner. They outlive it."""
+    """All edges, for one term of the lease. The Envoys outlive it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Edges:
         return [kept.edge for kept in self._kept.values() if kept.edge.running.is_set()]
 
     async def resume(self) -> None:
-        """Have what was served before served again, should its Envoy have died while nobody owned it."""
+        """Start the shared Envoy again, should it have died while no process held the lease."""
         if not self._isolated and await self._attachment.kept(_SHARED):
             self._keep(_SHARED, ())
 
@@ -75,7 +75,7 @@ class Edges:
         return [owner for one in kept for owner in one.owners]
 
     async def write(self, load_balancers: LoadBalancers) -> list[tuple[Edge, list[LoadBalancer]]]:
-        """Have all of it carried, and nothing else. Returns who carries what."""
+        """Serve these load balancers and no others. Returns which edge serves which."""
         self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
         groups = await self._grouped(load_balancers)
         for name, group in groups.items():
@@ -85,7 +85,7 @@ class Edges:
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
 
     async def remove_unused_addresses(self) -> None:
-        """Remove addresses that were added to this host, serve nobody now, and have no connections left."""
+        """Remove addresses that were added to this host, have no listeners now, and no connections left."""
         # Only Envoys are asked that may have to do with it: asking costs them more than most changes.
         if unserved := set(await self._attachment.added()) - self._served:
             in_use: set[str] = set()
@@ -110,17 +110,17 @@ class Edges:
         return all(await asyncio.gather(*(edge.wait_accepted() for edge in self.running)))
 
     async def route(self, routes: Mapping[str, str]) -> None:
-        """Have nodes that run in Pods reached. Of an Envoy that starts later, `started` tells."""
+        """Set the routes to nodes that run in Pods, for all Envoys that run."""
         for kept in self._kept.values():
             if kept.edge.running.is_set() and kept.routes != routes:
                 await kept.edge.route(routes)
                 kept.routes = routes
 
     async def _grouped(self, load_balancers: LoadBalancers) -> dict[str, list[LoadBalancer]]:
-        """Which Envoy carries which load balancers."""
+        """The load balancers by the name of their Envoy."""
         if self._isolated:
             return {wanted.box_name(one.uid): [one] for one in load_balancers.values()}
-        # Where nobody has ever asked for a load balancer, no Envoy need run.
+        # Before the first load balancer, no Envoy runs.
         needed = load_balancers or self._kept or _SHARED in await self._attachment.names()
         return {_SHARED: list(load_balancers.values())} if needed else {}
 
@@ -146,24 +146,24 @@ class Edges:
         self._started()
 
     async def _end_others(self, wanted_names: Mapping[str, object]) -> None:
-        """End the Envoys that have nothing to carry, also those that a former owner has left."""
+        """End the Envoys that serve nothing, also those of earlier terms."""
         for name in self._kept.keys() - wanted_names.keys():
             kept = self._kept.pop(name)
-            self._tidied = False  # should it not end now, it is found again
+            self._tidied = False  # an Envoy that fails to end is found again
             kept.keeping.cancel()
             await asyncio.wait([kept.keeping])
             await kept.edge.end()
         if not self._tidied:
             for name in set(await self._attachment.names()) - wanted_names.keys():
-                logger.info("%s: nobody needs this Envoy any more", name)
+                logger.info("%s: ending an Envoy without load balancers", name)
                 await Edge(self._attachment, name).end()
             self._tidied = True
 
 
 async def _renew(edge: Edge) -> None:
-    """Have a new Envoy in the place of one that an earlier version of windowbox, or of Envoy, has left."""
+    """Replace an Envoy of an earlier version of windowbox or Envoy."""
     with contextlib.suppress(WindowboxError):
         await edge.running.wait()
         if await edge.outdated():
-            logger.info("%s: Envoy is not the one we would start; another takes over", edge.name)
+            logger.info("%s: Envoy or its bootstrap is outdated; replacing it", edge.name)
             await edge.replace()

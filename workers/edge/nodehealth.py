@@ -14,38 +14,38 @@ from windowbox.clients import kubeproxy
 
 _INTERVAL = 3.0
 _SOON = 0.5
-"""Seconds until a node is asked again that did not answer."""
+"""Seconds until the next health check of a node that failed the last."""
 _MOST_PER_SECOND = 100
 _FAILURES = 2
 """So often in a row a node has to fail that was well."""
 
 
-class Verdict(NamedTuple):
-    """What is thought of a node."""
+class Health(NamedTuple):
+    """The health of a node."""
 
     healthy: bool
     failures: int = 0
-    """How often it has failed since it was well."""
+    """Failed health checks in a row."""
 
 
-WELL = Verdict(healthy=True)
+HEALTHY = Health(healthy=True)
 
 
-def initial(*, only_new: bool) -> Verdict:
+def initial(*, only_new: bool) -> Health:
     """What to think of a node that was never asked.
 
     Where others are known to serve, it has to answer before it gets traffic. Where all are new, it may be
     that only we are, and they have served all the time.
     """
-    return WELL if only_new else Verdict(healthy=False)
+    return HEALTHY if only_new else Health(healthy=False)
 
 
-def next_state(before: Verdict, *, answered: bool) -> Verdict:
-    """What to think now."""
+def next_state(before: Health, *, answered: bool) -> Health:
+    """The health after one more check."""
     if answered:
-        return WELL
+        return HEALTHY
     failures = before.failures + 1
-    return Verdict(before.healthy and failures < _FAILURES, failures)
+    return Health(before.healthy and failures < _FAILURES, failures)
 
 
 class NodeHealth:
@@ -54,40 +54,40 @@ class NodeHealth:
     def __init__(self, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
         self._group = group
         self._changed = changed
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._verdicts: dict[str, Verdict] = {}
+        self._probing: dict[str, asyncio.Task[None]] = {}
+        self._health: dict[str, Health] = {}
 
     def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
         """Ask the nodes at these addresses, by cluster, from now on, and no others."""
         wanted = {address for addresses in clusters.values() for address in addresses}
-        for address in self._asking.keys() - wanted:
-            self._asking.pop(address).cancel()
-            del self._verdicts[address]
+        for address in self._probing.keys() - wanted:
+            self._probing.pop(address).cancel()
+            del self._health[address]
         for addresses in clusters.values():
-            new = set(addresses) - self._verdicts.keys()
-            verdict = initial(only_new=len(new) == len(addresses))
+            new = set(addresses) - self._health.keys()
+            health = initial(only_new=len(new) == len(addresses))
             for address in sorted(new):
-                self._verdicts[address] = verdict
-                asking = self._group.create_task(self._ask(address), name=f"edge: health of {address}")
-                self._asking[address] = asking
+                self._health[address] = health
+                probing = self._group.create_task(self._probe(address), name=f"edge: health of {address}")
+                self._probing[address] = probing
 
     def unhealthy(self, address: str) -> bool:
-        """Whether a node is to get no traffic."""
-        return not self._verdicts.get(address, WELL).healthy
+        """Whether the node gets no traffic."""
+        return not self._health.get(address, HEALTHY).healthy
 
-    async def _ask(self, address: str) -> None:
+    async def _probe(self, address: str) -> None:
         while True:
             answered = await kubeproxy.is_healthy(address)
             if answered is not None:
-                self._judge(address, answered=answered)
+                self._record(address, answered=answered)
             await asyncio.sleep(self._pause(address))
 
-    def _judge(self, address: str, *, answered: bool) -> None:
-        before = self._verdicts[address]
-        now = self._verdicts[address] = next_state(before, answered=answered)
+    def _record(self, address: str, *, answered: bool) -> None:
+        before = self._health[address]
+        now = self._health[address] = next_state(before, answered=answered)
         if now.healthy != before.healthy:
             self._changed()
 
     def _pause(self, address: str) -> float:
-        usual = _INTERVAL if self._verdicts[address] == WELL else _SOON
-        return max(usual, len(self._asking) / _MOST_PER_SECOND) * random.uniform(0.9, 1.1)
+        usual = _INTERVAL if self._health[address] == HEALTHY else _SOON
+        return max(usual, len(self._probing) / _MOST_PER_SECOND) * random.uniform(0.9, 1.1)

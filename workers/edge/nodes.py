@@ -19,20 +19,20 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 @dataclass(frozen=True)
 class Backend:
-    """A node that takes traffic. Two are equal if traffic for them goes to the same place."""
+    """A node that gets traffic. Two are equal if their traffic goes to the same addresses."""
 
     name: str
     addresses: Mapping[Family, str] = field(hash=False)
     """Its first InternalIP of each family."""
     unhealthy: frozenset[Family] | None = None
-    """The families whose address gets no traffic for now; None: Envoy is to find that out."""
+    """The families whose address fails health checks; None: Envoy makes the health checks."""
     uid: str = field(default="", compare=False)
     created: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Ineligible:
-    """A node that takes none."""
+    """A node that gets no traffic."""
 
     name: str
     why: str
@@ -62,9 +62,9 @@ _REMEDY = {
 
 
 def backend(node: Object) -> Backend | Ineligible:
-    """What `node` is to every Service, whatever its policy.
+    """Whether `node` gets traffic of Services, whatever their policy.
 
-    Ready is not asked: a node that is not may serve, and health checks find out.
+    Its condition Ready does not matter: a node that is not ready may serve, and health checks find out.
     """
     if node.deleting:
         return Ineligible(node.name, _DELETED)
@@ -81,7 +81,7 @@ def backend(node: Object) -> Backend | Ineligible:
 
 
 def no_backends(nodes: Collection[Backend | Ineligible]) -> str:
-    """Why none of `nodes` takes traffic, and what to do about it."""
+    """Why none of `nodes` gets traffic, and the remedy."""
     reasons = Counter(one.why for one in nodes if isinstance(one, Ineligible)).most_common()
     if not reasons:
         return "the cluster has no nodes"

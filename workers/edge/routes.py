@@ -33,13 +33,13 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Where packets for nodes have to go."""
+class NodeRoutes:
+    """The routes to nodes."""
 
     routes: Mapping[str, str]
     """Prefix → next hop."""
     missing: Mapping[Node, str]
-    """Nodes that traffic cannot be sent to, and why: follows the node in a sentence."""
+    """Nodes without a route, and why: follows the node in a sentence."""
 
 
 Hosts = Mapping[Family, str]
@@ -72,12 +72,12 @@ def machine(pod: Object) -> Machine | None:
     return Machine(found, frozenset(address for address in own if address)) if found else None
 
 
-def ways(
+def node_routes(
     nodes: Mapping[str, Iterable[Backend]],
     places: Mapping[str, MachinePlace],
     machine: Callable[[MachinePlace, str], Hosts | None],
-) -> Ways:
-    """The way to each of `nodes` (by cluster) whose cluster has machine Pods, at `places`."""
+) -> NodeRoutes:
+    """The routes to `nodes` (by cluster) whose cluster has machine Pods, at `places`."""
     routes: dict[str, str] = {}
     missing: dict[Node, str] = {}
     for cluster in sorted(nodes.keys() & places.keys()):
@@ -90,7 +90,7 @@ def ways(
             for of, address in sorted(backend.addresses.items()):
                 if why := _add(routes, address, found.get(of)):
                     missing[node] = why
-    return Ways(routes, missing)
+    return NodeRoutes(routes, missing)
 
 
 def _add(routes: dict[str, str], address: str, via: str | None) -> str | None:
@@ -100,14 +100,14 @@ def _add(routes: dict[str, str], address: str, via: str | None) -> str | None:
     if address == via or ip_address(address).is_loopback:
         return f"calls {address} its own, which is no address of a machine Pod"
     prefix = f"{address}/{ip_address(address).max_prefixlen}"
-    # Two routes to one place cannot be; a cluster must not draw the traffic of others to itself.
+    # One prefix has one route: a cluster must not attract the traffic of another.
     if routes.setdefault(prefix, via) != via:
         return f"calls {address} its own, as another node does that is reached through another host"
     return None
 
 
 class Machines:
-    """Where the machines of all clusters are, followed as they move."""
+    """The hosts of the machine Pods of all clusters."""
 
     def __init__(
         self, bus: Bus, registry: Registry, changed: Callable[[], None], runtime: MachinePlace | None = None
@@ -121,8 +121,8 @@ class Machines:
             changed=changed,
         )
         self._last: dict[ObjectRef, Machine] = {}
-        self._asked: set[ObjectRef] = set()
-        self._told: Mapping[Node, str] = {}
+        self._used: set[ObjectRef] = set()
+        self._logged: Mapping[Node, str] = {}
 
     async def run(self) -> None:
         """Follow the machine Pods, for ever."""
@@ -135,9 +135,9 @@ class Machines:
     def routes(self, nodes: Mapping[str, Iterable[Backend]]) -> Mapping[str, str]:
         """Prefix → next hop, for the nodes in use, by cluster."""
         places = {cluster: place for cluster in nodes if (place := self.place(cluster))}
-        found = ways(nodes, places, self._hosts)
+        found = node_routes(nodes, places, self._hosts)
         self._forget_others()
-        self._tell(found.missing)
+        self._log_missing(found.missing)
         return found.routes
 
     def place(self, cluster: str) -> MachinePlace | None:
@@ -174,26 +174,26 @@ class Machines:
 
     def _machine(self, place: MachinePlace, name: str) -> Machine | None:
         ref = ObjectRef(place.cluster, PODS.id, place.namespace, name)
-        self._asked.add(ref)
+        self._used.add(ref)
         found = self._pods.get(ref)
         if found is not None:
             self._last[ref] = found
         elif place.cluster in self._pods.listed:
             self._last.pop(ref, None)
-        # What the bus has forgotten is where it was.
+        # If the bus has lost the Pod, its last host counts.
         return self._last.get(ref)
 
     def _forget_others(self) -> None:
-        """Machines come and go, each with a name of its own."""
-        asked, self._asked = self._asked, set()
+        """Forget machines that are gone: each has a name of its own."""
+        asked, self._used = self._used, set()
         self._last = {
             ref: found
             for ref, found in self._last.items()
             if ref in asked or ref.cluster not in self._pods.listed
         }
 
-    def _tell(self, missing: Mapping[Node, str]) -> None:
-        new = [f"{node}: it {why}" for node, why in missing.items() if self._told.get(node) != why]
+    def _log_missing(self, missing: Mapping[Node, str]) -> None:
+        new = [f"{node}: it {why}" for node, why in missing.items() if self._logged.get(node) != why]
         if new:
             logger.warning("no route to %s", fields.listed(new))
-        self._told = dict(missing)
+        self._logged = dict(missing)

@@ -1,4 +1,4 @@
-"""What the owner of the edges can tell of them: how Envoy is, whom it sends clients to, what it carried."""
+"""The status of the edge, for `windowbox lb` and `windowbox status`: Envoys, endpoints, traffic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam.index import Usage
 
 
-class Question(Message):
-    """What is asked of the owner."""
+class Query(Message):
+    """A query to the edge controller."""
 
     key: str | None = None
-    """Only this load balancer, and all about it; otherwise all of them in short."""
+    """Only this load balancer, in full; otherwise all of them in short."""
 
 
 class EnvoyStatus(Message):
@@ -31,11 +31,11 @@ class EnvoyStatus(Message):
     uptime: int
     """Seconds."""
     pid: int = 0
-    """0 where it is a container's."""
+    """0 for a container."""
 
 
 class BackendStatus(Message):
-    """A node's port, or a Pod's, as Envoy sees it."""
+    """An endpoint, as Envoy sees it."""
 
     name: str
     address: str
@@ -68,13 +68,13 @@ class LoadBalancerStatus(Message):
 
     key: str
     vacant: bool = False
-    """Nobody is behind the backends: clients are turned away at once."""
+    """No Pod is behind the endpoints: connections are refused at once."""
     backends: int = 0
     healthy: int = 0
     open: int = 0
     total: int = 0
     places: tuple[ListenerStatus, ...] = ()
-    """Only where one was asked for."""
+    """Only in answers about one load balancer."""
 
 
 class RangeStatus(Message):
@@ -87,7 +87,7 @@ class RangeStatus(Message):
 
 
 class EdgeStatus(Message):
-    """What the owner says."""
+    """The answer of the edge controller."""
 
     count: int = 0
     """How many load balancers there are."""
@@ -95,26 +95,26 @@ class EdgeStatus(Message):
     balancers: tuple[LoadBalancerStatus, ...] = ()
     ranges: tuple[RangeStatus, ...] = ()
     leaving: dict[str, int] = {}  # noqa: RUF012  (pydantic copies it)
-    """Connections that are open still at listeners that take no new ones, by the listener's name."""
+    """Open connections of listeners that take no new ones, by the listener's name."""
 
     def of(self, key: str) -> LoadBalancerStatus | None:
         return next((one for one in self.balancers if one.key == key), None)
 
 
 async def query(bus: Bus, key: str | None = None) -> EdgeStatus | None:
-    """What the owner says; None if nobody owns an edge."""
-    answer = await queries.ask(bus, queries.EDGE, Question(key=key).encoded())
+    """The status of the edge; None if no process holds its lease."""
+    answer = await queries.ask(bus, queries.EDGE, Query(key=key).encoded())
     return EdgeStatus.model_validate_json(answer) if answer is not None else None
 
 
 async def answer(
-    question: bytes,
+    request: bytes,
     edges: Collection[Edge],
     load_balancers: Mapping[ObjectRef, LoadBalancer],
     usage: Iterable[Usage],
 ) -> bytes:
-    """The answer of the one who owns `edges`."""
-    key = (Question.model_validate_json(question) if question else Question()).key
+    """The answer to a query about `edges`."""
+    key = (Query.model_validate_json(request) if request else Query()).key
     envoys, health, traffic = [], dict[str, tuple[Health, ...]](), dict[str, Traffic]()
     for edge in edges:
         about, healths, counted = await asyncio.gather(edge.about(), edge.health(), edge.traffic())
@@ -151,7 +151,7 @@ def _balancer(
     places = [
         _place(one, health.get(one.name, ()), traffic.get(one.name, Traffic())) for one in balancer.listeners
     ]
-    # A node that serves at one port but not at another is not healthy.
+    # A node is healthy if it is at all ports.
     seen: dict[str, bool] = {}
     for backend in (backend for place in places for backend in place.backends):
         seen[backend.name] = seen.get(backend.name, True) and backend.healthy

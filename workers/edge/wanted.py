@@ -1,4 +1,4 @@
-"""What an edge has to carry for a Service: listeners, and where each sends its clients."""
+"""What the edge serves for a Service: listeners and their endpoints."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def load_balancer(
 
 
 def box_name(uid: str) -> str:
-    """What a Service's own Envoy is called; Gardener's scripts and people know it by this name."""
+    """The name of a Service's own Envoy, by which Gardener's scripts know it."""
     return f"gardener-lb-{hashlib.sha256(uid.encode()).hexdigest()[:8]}"
 
 
 def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:
-    """The Pods that are ready to serve `port`, of both families, each once."""
+    """The endpoints of `port`: Pods that are ready, of both families, each once."""
     found = {
         endpoint
         for slice in slices
@@ -59,9 +59,9 @@ def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:
 def _endpoints(
     demand: Demand, port: Port, backends: Iterable[Backend], slices: Iterable[Object]
 ) -> tuple[tuple[Endpoint, ...], int | None]:
-    """Where the port's clients go, and at which port those who serve them are asked for their health."""
+    """The endpoints of a port, and the port of Envoy's health checks of them."""
     if port.node_port is None:
-        return endpoints_of(slices, port), None  # what is not ready is not in there
+        return endpoints_of(slices, port), None  # only Pods that are ready are among them
     nodes = sorted(backends, key=lambda node: node.name)
     asked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
     endpoints = (
@@ -83,8 +83,8 @@ def _with_endpoints(
 def _vacant(slices: Iterable[Object], of: Family) -> bool:
     """Whether it is known that there are no Pods.
 
-    Nodes refuse connections then, but only one a second to each client: of a Service with many clients, most
-    would wait until they give up.
+    Nodes then refuse connections, but only one a second for each client: most clients of a busy Service would
+    wait until they time out.
     """
     known = [one for one in slices if one.raw.get("addressType") == of and not one.deleting]
     pods = (pod for slice in known for pod in fields.mappings(slice.raw.get("endpoints")))
@@ -92,12 +92,12 @@ def _vacant(slices: Iterable[Object], of: Family) -> bool:
 
 
 def _serves(conditions: Json) -> bool:
-    # Where no Pod is ready, those that are about to end are used.
+    # If no Pod is ready, kube-proxy uses those that terminate but serve.
     return conditions.get("ready") is not False or conditions.get("serving") is True
 
 
 def _numbers(slice: Object, port: Port) -> list[int]:
-    """The Pods' ports, by the name that the Service's port has, too."""
+    """The ports of the Pods that have the name of the Service's port."""
     named = fields.mappings(slice.raw.get("ports"))
     mine = [
         one
@@ -110,7 +110,7 @@ def _numbers(slice: Object, port: Port) -> list[int]:
 
 def _ready(slice: Object, port: int) -> Iterable[Endpoint]:
     for entry in fields.mappings(slice.raw.get("endpoints")):
-        # The first is meant; others, if any, are other names of the same Pod. A host name is none.
+        # Only the first address counts: the API says that all lead to the same Pod. A host name is none.
         address = fields.address(next(iter(fields.items(entry.get("addresses"))), None))
         # Unknown counts as ready.
         ready = fields.mapping(entry.get("conditions")).get("ready") is not False

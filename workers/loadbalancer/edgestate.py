@@ -1,4 +1,4 @@
-"""What an edge tells of the load balancers it carries."""
+"""The states of load balancers, which the edge reports by the bucket `edges`."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _TESTIFIED = "testified"
 
 
 class EdgeState(Message):
-    """How one load balancer stands at its edge. Removed when the edge carries it no longer."""
+    """The state of one load balancer. Removed when the edge serves it no longer."""
 
     uid: str
     digest: str
     """Of what the Service asked for: see `listeners.digest`."""
     since: str
-    """When it was first said so."""
+    """When the edge first reported this."""
     problems: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
-    """By `80/TCP`: why this port serves nobody. Where all ports have problems, nothing serves."""
+    """By `80/TCP`: why this port is not served. If all ports have problems, nothing is served."""
     backends: tuple[str, ...] = ()
     """The nodes that traffic goes to."""
     lacking: str = ""
-    """Why there are no nodes, in plain words."""
+    """Why there are no nodes, for people."""
     refused_nodes: tuple[str, ...] = ()
     """Nodes with an address that is refused, and why: `node m1: …`."""
     addresses: tuple[str, ...] = ()
     """Those that are served for it."""
 
     def same(self, other: EdgeState | None) -> bool:
-        """Whether both say the same, whenever."""
+        """Whether both say the same, apart from `since`."""
         return other is not None and self.model_copy(update={"since": other.since}) == other
 
 
@@ -59,7 +59,7 @@ class States:
         await self.bucket.delete(subjects.key(ref), None)
 
     def of(self, ref: ObjectRef) -> EdgeState | None:
-        """As far as this process has heard."""
+        """The state that this process knows."""
         entry = self.bucket.entries.get(subjects.key(ref))
         return EdgeState.model_validate_json(entry.value) if entry and entry.value else None
 
@@ -76,7 +76,7 @@ class States:
         return {key: entry.value for key, entry in self.bucket.entries.items() if entry.value}
 
     def known(self) -> set[ObjectRef]:
-        """Whose states there are, as far as this process has heard."""
+        """The Services whose states this process knows."""
         return {subjects.ref(key) for key in self._values() if key != _TESTIFIED}
 
     def on_state(self, act: Callable[[ObjectRef, bytes | None], None]) -> Callable[[], None]:

@@ -42,7 +42,7 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
-    handler = ReconcilingHandler(bus, clusters, runs, store.complete.wait)
+    handler = ReconcilingHandler(bus, clusters, runs, store.synced.wait)
     upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)
 
     async def measure() -> None:

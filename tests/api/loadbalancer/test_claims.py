@@ -99,4 +99,4 @@ async def test_the_bus_is_wiped_while_all_runs(world: BalancerWorld) -> None:
 
 async def owned(parts: BalancerParts) -> bool:
     held = {holder.name for _, holder in parts.store.holders()}
-    return parts.store.settled() and held >= {"victim", "thief"}
+    return parts.store.is_complete() and held >= {"victim", "thief"}

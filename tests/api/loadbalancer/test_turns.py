@@ -118,7 +118,7 @@ async def test_who_waits_and_cannot_be_served_any_more_holds_up_nobody(world: Ba
 
 
 async def settled(parts: BalancerParts) -> bool:
-    return parts.store.settled()
+    return parts.store.is_complete()
 
 
 @pytest.mark.parametrize(

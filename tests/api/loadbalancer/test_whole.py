@@ -291,7 +291,7 @@ async def remembered(world: BalancerWorld, name: str) -> bool:
 
 
 async def settled(parts: BalancerParts) -> bool:
-    return parts.store.settled()
+    return parts.store.is_complete()
 
 
 @rule("LB-15-12")

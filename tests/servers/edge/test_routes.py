@@ -23,7 +23,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
 from workers.edge import routes
 from workers.edge.nodes import Backend
-from workers.edge.routes import Hosts, Machines, Node, Ways
+from workers.edge.routes import Hosts, Machines, Node, NodeRoutes
 
 PLACE = MachinePlace(namespace="infra-a")
 HOST: Hosts = {"IPv4": "172.18.0.2", "IPv6": "fd00:10::2"}
@@ -81,7 +81,7 @@ def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:
 def test_each_node_is_reached_through_the_host_of_its_machine(
     nodes: list[Backend], expected: dict[str, str]
 ) -> None:
-    assert _ways({"a": nodes}) == Ways(expected, {})
+    assert _ways({"a": nodes}) == NodeRoutes(expected, {})
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ def test_a_cluster_cannot_draw_the_traffic_of_another_to_itself() -> None:
 
 
 def test_nodes_of_clusters_without_machine_pods_need_no_route() -> None:
-    assert _ways({RUNTIME: [node("kind-worker", "172.18.0.2")]}) == Ways({}, {})
+    assert _ways({RUNTIME: [node("kind-worker", "172.18.0.2")]}) == NodeRoutes({}, {})
 
 
-def _ways(nodes: Mapping[str, list[Backend]]) -> Ways:
+def _ways(nodes: Mapping[str, list[Backend]]) -> NodeRoutes:
     found: dict[str, Hosts] = {"m1": HOST, "m2": OTHER, "v4": {"IPv4": "172.18.0.2"}}
 
     def machine(place: MachinePlace, name: str) -> Hosts | None:
         assert place == PLACE
         return found.get(name)
 
-    return routes.ways(nodes, {"a": PLACE, "b": PLACE}, machine)
+    return routes.node_routes(nodes, {"a": PLACE, "b": PLACE}, machine)
 
 
 @dataclass

@@ -33,7 +33,7 @@ async def opened(bus: Bus, *ranges: Range, quota: int | None = None) -> AsyncIte
     """A book as a process has it, whether or not it may be relied on."""
     store = AddressStore(bus, ranges, quota)
     async with running(store.run()):
-        await soon(store.complete.wait())
+        await soon(store.synced.wait())
         yield store
 
 

@@ -98,7 +98,7 @@ async def test_a_served_waiter_leaves_the_queue_after_a_restart(bus: Bus) -> Non
         waiter = store.waiting()[service("third")]
         await store.release(service("first"))
         await allocated(store, "third")
-        await store.join_line(service("third"), waiter)
+        await store.join_queue(service("third"), waiter)
         await store.bucket.catch_up()
         assert await waits(store, "fourth") == 1
         await allocated(store, "third")
@@ -225,7 +225,7 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
         if not complete:
             await store.adopt_all([])
             await full(store)
-        joining = store.join_line
+        joining = store.join_queue
 
         async def late(ref: ObjectRef, waiter: Waiter) -> float:
             if complete:
@@ -234,7 +234,7 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
                 assert (await another.release(service("first"))).wake == ()
             return await joining(ref, waiter)
 
-        monkeypatch.setattr(store, "join_line", late)
+        monkeypatch.setattr(store, "join_queue", late)
         assert isinstance(await allocate(store, "third"), Allocated)
 
 

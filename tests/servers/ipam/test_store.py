@@ -1,4 +1,4 @@
-"""The address book: what a Service gets, keeps, shares, and gives back."""
+"""The address store: what a Service gets, keeps, shares, and releases."""
 
 from __future__ import annotations
 
@@ -333,11 +333,11 @@ async def note(store: AddressStore, address: str, whose: Sequence[Holder]) -> No
 def test_whose_an_address_is_when_all_claims_are_known(
     held: list[str], claimed: list[str], after: list[str], displaced: list[str]
 ) -> None:
-    found = entries.settled([holder(n) for n in held], [holder(n) for n in claimed])
+    found = entries.resolve_claims([holder(n) for n in held], [holder(n) for n in claimed])
     assert [h.name for h in found.holders] == after
     assert [h.name for h in found.displaced] == displaced
 
 
 def test_those_who_share_an_address_all_get_it_back() -> None:
     sharing = [holder("a", share="w", ports=["80/TCP"]), holder("b", share="w", ports=["443/TCP"])]
-    assert entries.settled([], sharing).holders == tuple(sharing)
+    assert entries.resolve_claims([], sharing).holders == tuple(sharing)

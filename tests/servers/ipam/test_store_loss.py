@@ -41,7 +41,7 @@ async def purged(bus: Bus) -> None:
 
 
 async def is_settled(store: AddressStore) -> bool:
-    return store.settled()
+    return store.is_complete()
 
 
 async def in_need(store: AddressStore) -> bool:
@@ -55,7 +55,7 @@ async def test_nothing_is_allocated_before_all_claims_are_known(bus: Bus) -> Non
         assert await allocated(store, "web", adopt=["10.0.0.20"]) == ["10.0.0.20"]
         done = await store.adopt_all(claims([("web", ["10.0.0.20"]), ("api", ["10.0.0.21"])]))
         assert done.wake == (service("newcomer"),)
-        assert (store.needs_adoption(), store.settled()) == (False, True)
+        assert (store.needs_adoption(), store.is_complete()) == (False, True)
         new = await allocated(store, "newcomer")
         assert await everybody(store) == dict(
             sorted({"10.0.0.20": ["web"], "10.0.0.21": ["api"], new[0]: ["newcomer"]}.items())
@@ -67,7 +67,7 @@ async def test_whoever_listens_learns_that_an_empty_book_is_to_be_rebuilt(bus: B
     store = AddressStore(bus, [range_of(SMALL)])
     store.on_change(lambda: needs.append(store.needs_adoption()))
     async with running(store.run()):
-        await soon(store.complete.wait())
+        await soon(store.synced.wait())
     assert needs == [True]
 
 
@@ -137,11 +137,11 @@ class Copies:
     async def _back(self, books: tuple[AddressStore, ...]) -> None:
         self._nats.start()
         for store in books:
-            await soon(store.complete.wait())
+            await soon(store.synced.wait())
 
 
 async def _lost(store: AddressStore) -> bool:
-    return not store.complete.is_set() and not store.settled()
+    return not store.synced.is_set() and not store.is_complete()
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
         await allocated(store, "web")
         await other.bucket.catch_up()
         await copies.put_back(store, other)
-        assert (store.settled(), other.settled()) == (False, False)
+        assert (store.is_complete(), other.is_complete()) == (False, False)
         await other.adopt_all([])
         await eventually(lambda: is_settled(store))
         assert not store.needs_adoption()
@@ -200,5 +200,5 @@ async def test_without_a_connection_the_book_is_relied_on_by_nobody(nats: NatsSe
     async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
         before = await allocated(store, "web")
         await copies.keep(store)
-        assert (store.settled(), store.needs_adoption()) == (True, False)
+        assert (store.is_complete(), store.needs_adoption()) == (True, False)
         assert await allocated(store, "web") == before

@@ -1,4 +1,4 @@
-"""Workers may keep the address book; nobody else may write in it."""
+"""Workers may write the address store; other roles may not."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.running import eventually
 from windowbox.clients import kubeproxy
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
-from workers.edge.nodehealth import WELL, NodeHealth, Verdict, initial, next_state
+from workers.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state
 
 NODE = f"127.68.{os.getpid() % 250}"
 
@@ -21,11 +21,11 @@ NODE = f"127.68.{os.getpid() % 250}"
 @pytest.mark.parametrize(
     ("before", "answers", "healthy"),
     [
-        pytest.param(WELL, [False], True, id="LB-7-cluster-one-failure-may-be-chance"),
-        pytest.param(WELL, [False, False], False, id="LB-7-cluster-two-are-none"),
-        pytest.param(WELL, [False, True, False], True, id="LB-7-cluster-in-a-row"),
+        pytest.param(HEALTHY, [False], True, id="LB-7-cluster-one-failure-may-be-chance"),
+        pytest.param(HEALTHY, [False, False], False, id="LB-7-cluster-two-are-none"),
+        pytest.param(HEALTHY, [False, True, False], True, id="LB-7-cluster-in-a-row"),
         pytest.param(
-            Verdict(healthy=False, failures=7), [True], True, id="LB-7-cluster-one-success-is-enough"
+            Health(healthy=False, failures=7), [True], True, id="LB-7-cluster-one-success-is-enough"
         ),
         pytest.param(initial(only_new=True), [], True, id="all-are-new"),
         pytest.param(initial(only_new=True), [False], True, id="all-are-new-and-one-failure-may-be-chance"),
@@ -33,7 +33,7 @@ NODE = f"127.68.{os.getpid() % 250}"
         pytest.param(initial(only_new=False), [True], True, id="and-then-gets-traffic"),
     ],
 )
-def test_a_node_is_judged_by_its_answers(before: Verdict, answers: list[bool], healthy: bool) -> None:
+def test_a_node_is_judged_by_its_answers(before: Health, answers: list[bool], healthy: bool) -> None:
     for answered in answers:
         before = next_state(before, answered=answered)
     assert before.healthy == healthy

@@ -33,12 +33,12 @@ DELETED: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     ],
 )
 def test_a_service_wants_a_load_balancer_of_ours(found: Object, expected: bool) -> None:
-    assert selection.wants(found, ("windowbox",)) is expected
+    assert selection.is_ours(found, ("windowbox",)) is expected
 
 
 @rule("LB-1-class")
 def test_no_class_is_ours_by_itself() -> None:
-    assert not selection.wants(service(loadBalancerClass="windowbox"), ())
+    assert not selection.is_ours(service(loadBalancerClass="windowbox"), ())
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_what_is_ours_no_longer_is_cleaned_up(found: Object, expected: bool) -> 
 
 @given(nonsense)
 def test_nonsense_gets_an_answer(found: Object) -> None:
-    assert isinstance(selection.wants(found, ("windowbox",)), bool)
+    assert isinstance(selection.is_ours(found, ("windowbox",)), bool)
     assert isinstance(selection.needs_cleanup(found), bool)

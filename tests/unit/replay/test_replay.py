@@ -114,7 +114,7 @@ class Hasty(ServiceRuns):
     """Takes no address, and says that all is well."""
 
     async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
-        await self._hold(seen, recorder)
+        await self._ensure_finalizer(seen, recorder)
         return Outcome(Result.ENSURED)
 
 

@@ -1,4 +1,4 @@
-"""The edge: an Envoy that is always there, and serves what it was last told."""
+"""The edge: an Envoy that is kept running, and serves what was written last."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SHORT_LIFE = 5.0
 """Seconds. An Envoy that ends sooner is likely to do so again."""
 _LONGEST_PAUSE = 10.0
 _PROCESSING = 1.0
-_HASTE = 4.0
-"""Seconds after a change in which endpoints that do not answer are asked often."""
+_PROBE_OFTEN = 4.0
+"""Seconds after a change in which endpoints that fail health checks are checked often."""
 
 
 class About(NamedTuple):
@@ -38,10 +38,10 @@ class About(NamedTuple):
 
 
 class Edge:
-    """One name's Envoy. `write` tells it what to serve, `wait_applied` when it does; `keep` keeps it running.
+    """The Envoy of one name: `write` configures it, `wait_applied` waits for that, `keep` keeps it running.
 
-    What is served is known from the files of the Envoy itself, so that a successor of this process goes on
-    where it ended.
+    What is served is read from the files of the Envoy itself, so that the next holder of the lease goes on
+    where this process ended.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Edge:
         self._labels = labels
         self._on_start = on_start
         self._lock = asyncio.Lock()
-        self._told: Configuration | None = None
+        self._written: Configuration | None = None
         self._in_doubt = False
         self._known = asyncio.Event()
         self._ended_by_us = False
@@ -70,32 +70,32 @@ class Edge:
         self._tracker = ApplyTracker()
         self._generation = 0
         self._without_files = False
-        self._hasty = asyncio.Event()
+        self._probing_often = asyncio.Event()
 
     async def keep(self) -> None:
-        """Have an Envoy running, for ever. One that runs already is taken over as it is."""
+        """Keep an Envoy running, for ever. One that runs already is adopted as it is."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._see_off(group), name=f"{self.name}: see off")
-            group.create_task(self._calm_down(), name=f"{self.name}: calm down")
+            group.create_task(self._drain_old(group), name=f"{self.name}: drain")
+            group.create_task(self._probe_less_often(), name=f"{self.name}: health check interval")
             failures = 0
             while True:
                 begun = asyncio.get_running_loop().time()
                 try:
                     await self._begin()
                     await self._until_ended()
-                    logger.warning("%s: Envoy has ended; starting it again", self.name)
+                    logger.warning("%s: Envoy has ended; restarting it", self.name)
                 except WindowboxError as error:
                     self._tracker.failure = f"Envoy does not start: {error}"
                     logger.error("%s: Envoy does not start: %s", self.name, error)
                 lived = asyncio.get_running_loop().time() - begun
                 failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
-                if failures and self._told and self._told.endpoints:
-                    self._do_without_files(self._told)
+                if failures and self._written and self._written.endpoints:
+                    self._do_without_files(self._written)
                 if failures > 1:  # the first time, at once
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
     async def write(self, wanted: Collection[LoadBalancer]) -> bool:
-        """Have exactly these served. True if that changed anything that had to be written.
+        """Serve exactly these load balancers. True if files had to be written.
 
         Waits until `keep` knows what is served now, but not for an Envoy: the next one starts with this.
         """
@@ -103,45 +103,45 @@ class Edge:
         async with self._lock:
             listeners = [one for lb in wanted for one in lb.listeners]
             await self._prepare({one.address for one in listeners})
-            before = await self._before()
+            before = await self._current()
             most = 0 if self._without_files else inotify.affordable(before, listeners)
             eds = inotify.chosen(before, listeners, most)
             after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds)
-            steps = resources.steps(before, after) or self._again(after)
+            steps = resources.steps(before, after) or self._retry_refused(after)
             if steps:
-                await self._tell(before, after, steps)
+                await self._write_steps(before, after, steps)
             return bool(steps)
 
     def wait_applied(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Applied]:
-        """Each load balancer of those last written, as soon as it serves or it is known why it does not."""
+        """Each of the load balancers written last, once it is served or it is known why it is not."""
         return self._tracker.wait_applied(wanted, patience, lambda: self._serving, self._unprepared)
 
     async def wait_accepted(self, patience: float = 3.0) -> bool:
-        """Wait until Envoy has done what was last written, also with what was taken away."""
+        """Wait until Envoy has accepted what was written last, removals included. False after `patience`."""
         return await self._tracker.wait_accepted(patience, lambda: self._serving)
 
     async def wait_processed(self) -> None:
-        """Wait a while until Envoy has done with what was written last.
+        """Wait a while until Envoy has accepted or rejected what was written last.
 
-        It reads all anew for each file that is written, also if there is a newer one already: of a thousand
-        listeners, that takes it longer than us.
+        It reads all files again for each that is written, even if a newer one is there already: with a
+        thousand listeners, that takes it longer than us.
         """
         await self._tracker.wait_processed(_PROCESSING, lambda: self._serving)
 
     async def end(self) -> None:
-        """End its Envoy for good. Nobody may keep it running meanwhile."""
+        """End its Envoy for good. `keep` must not be running."""
         for running in await self._attachment.found(self.name):
             await running.end()
 
     async def replace(self) -> None:
-        """Have a new Envoy take over on the same addresses. No connection is refused, none is cut.
+        """Replace the Envoy by a new one on the same addresses. No connection is refused, none is cut.
 
         For another version of Envoy, or another bootstrap. The old one ends when it has no connections left.
         """
         await self.running.wait()
         async with self._lock:
             old = self._serving
-            told = self._told or resources.NOTHING
+            told = self._written or resources.NOTHING
             new = await self._start(self._generation + 1, replacing.NO_LISTENERS)
             try:
                 await replacing.prepare(new, old, told)
@@ -155,31 +155,31 @@ class Edge:
                 self._leaving.put_nowait(old)
 
     async def outdated(self) -> bool:
-        """Whether Envoy is another than we would start, or has another bootstrap: `replace` is called for."""
+        """Whether Envoy has another version or bootstrap than we would start: call `replace`."""
         running = await self._attached()
         if await running.outdated():
             return True
         return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
 
     async def traffic(self) -> dict[str, Traffic]:
-        """What each listener has carried, by its name; those too that only see their connections off."""
+        """The traffic of each listener, by its name; also of those that drain."""
         counted = await admin.traffic(await self._attached())
-        names = self._told.listeners if self._told else ()
+        names = self._written.listeners if self._written else ()
         known = {name: counted.pop(admin.stat_name(name), Traffic()) for name in names}
         return counted | known
 
     async def about(self) -> About:
-        """What this Envoy is, and since when."""
+        """Version, generation and uptime of this Envoy."""
         running = await self._attached()
         version, uptime = await admin.about(running)
         return About(running.generation, version, uptime, running.pid if isinstance(running, HasPid) else 0)
 
     async def health(self) -> dict[str, tuple[Health, ...]]:
-        """What Envoy thinks of each listener's endpoints, by the listener's name."""
+        """The health of each listener's endpoints as Envoy sees it, by the listener's name."""
         return await admin.health(await self._attached())
 
     async def route(self, routes: Mapping[str, str]) -> None:
-        """Have exactly these routes for the edge's traffic: prefix → next hop."""
+        """Set the routes of the edge's traffic: prefix → next hop."""
         await (await self._attached()).route(routes)
 
     async def _attached(self) -> Running:
@@ -191,8 +191,8 @@ class Edge:
     async def _begin(self) -> None:
         async with self._lock:
             found = await self._attachment.found(self.name)
-            told = await self._taken_over(found) if found else await self._last_told()
-            self._told, self._in_doubt = told, False
+            told = await self._adopt_running(found) if found else await self._last_written()
+            self._written, self._in_doubt = told, False
             self._known.set()
             if found:
                 newest = found[-1]
@@ -205,7 +205,7 @@ class Edge:
             await self._prepare({one.address for one in told.published})
             self._serve(newest)
 
-    async def _taken_over(self, found: Sequence[Running]) -> Configuration:
+    async def _adopt_running(self, found: Sequence[Running]) -> Configuration:
         *older, newest = found
         if older and not (await _read(newest)).listeners:
             await newest.end()  # whoever prepared it to replace another has died meanwhile
@@ -215,13 +215,13 @@ class Edge:
         logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
         return await _read(newest)
 
-    async def _last_told(self) -> Configuration:
-        return self._told or resources.parsed(await self._attachment.kept(self.name))
+    async def _last_written(self) -> Configuration:
+        return self._written or resources.parsed(await self._attachment.kept(self.name))
 
     def _do_without_files(self, told: Configuration) -> None:
         # An Envoy that gets no inotify instance ends at once; those that others took nobody can foresee.
         logger.warning("%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name)
-        self._told, self._without_files = resources.in_one_file(told), True
+        self._written, self._without_files = resources.in_one_file(told), True
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation
@@ -246,7 +246,7 @@ class Edge:
                 self.running.clear()
 
     async def _start(self, generation: int, instead: Mapping[str, bytes] | None = None) -> Running:
-        folder, told = self._attachment.folder, self._told or resources.NOTHING
+        folder, told = self._attachment.folder, self._written or resources.NOTHING
         own = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder)}
         order = Order(
             name=self.name,
@@ -255,13 +255,13 @@ class Edge:
             published=told.published,
             labels=self._labels,
         )
-        self._hasty.set()
+        self._probing_often.set()
         return await self._attachment.start(order)
 
     async def in_use(self, addresses: Collection[str]) -> set[str]:
         """Those of the addresses that its Envoys serve, or on which they still have connections."""
         async with self._lock:
-            told = {one.address for one in self._told.published} if self._told else set()
+            told = {one.address for one in self._written.published} if self._written else set()
             busy = {
                 name
                 for running in await self._attachment.found(self.name)
@@ -277,45 +277,45 @@ class Edge:
             self._prepared.update(set(lacking) - failed.keys())
             self._unprepared = dict(failed)
 
-    async def _before(self) -> Configuration:
+    async def _current(self) -> Configuration:
         if self._in_doubt and self._serving is not None:
-            self._told, self._in_doubt = await _read(self._serving), False
-        return self._told or resources.NOTHING
+            self._written, self._in_doubt = await _read(self._serving), False
+        return self._written or resources.NOTHING
 
-    async def _tell(
+    async def _write_steps(
         self, before: Configuration, after: Configuration, steps: Sequence[Mapping[str, bytes]]
     ) -> None:
         self._tracker.expect(before, after)
-        self._told = after
+        self._written = after
         if self._attachment.fixed_ports and set(before.published) != set(after.published):
             await self._end()
         self._in_doubt = self._serving is not None
         if self._is_new(steps):
             steps = [resources.asking_often(), *(_without(step, bootstrap.RUNTIME) for step in steps)]
-            self._hasty.set()
+            self._probing_often.set()
         for step in steps:
             if self._serving is not None and step:
                 await self._serving.write(step)
         self._in_doubt = False
 
     def _is_new(self, steps: Sequence[Mapping[str, bytes]]) -> bool:
-        """Whether there are endpoints that have not been asked yet."""
+        """Whether there are endpoints without a health check yet."""
         return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS, bootstrap.OWNERS} for step in steps)
 
-    async def _calm_down(self) -> None:
-        """Of many, Envoy asks each but seldom. Who missed the first question must not wait so long."""
+    async def _probe_less_often(self) -> None:
+        """Envoy checks each of many endpoints seldom: too late for one that failed its first health check."""
         while True:
-            await self._hasty.wait()
-            while self._hasty.is_set():  # once more, if something has changed again meanwhile
-                self._hasty.clear()
-                await asyncio.sleep(_HASTE)
+            await self._probing_often.wait()
+            while self._probing_often.is_set():  # once more, if something has changed again meanwhile
+                self._probing_often.clear()
+                await asyncio.sleep(_PROBE_OFTEN)
             async with self._lock:
-                if self._serving is not None and self._told is not None:
+                if self._serving is not None and self._written is not None:
                     with contextlib.suppress(WindowboxError):
-                        await self._serving.write({bootstrap.RUNTIME: self._told.files[bootstrap.RUNTIME]})
+                        await self._serving.write({bootstrap.RUNTIME: self._written.files[bootstrap.RUNTIME]})
 
-    def _again(self, after: Configuration) -> list[dict[str, bytes]]:
-        # What was refused is tried again when the file is written again, and not before.
+    def _retry_refused(self, after: Configuration) -> list[dict[str, bytes]]:
+        # Envoy tries a rejected listener again when its file is written again.
         listeners = {bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}
         return [listeners] if self._tracker.refused else []
 
@@ -327,14 +327,14 @@ class Edge:
             self.running.clear()
             await running.end()
 
-    async def _see_off(self, group: asyncio.TaskGroup) -> None:
+    async def _drain_old(self, group: asyncio.TaskGroup) -> None:
         while True:
             old = await self._leaving.get()
             group.create_task(_drained(old), name=f"{self.name}: drain {old.generation}")
 
 
 async def _drained(old: Running) -> None:
-    """Let an Envoy end when its last connection has, and not long after it was replaced."""
+    """Drain a replaced Envoy: end it with its last connection, or after a time limit."""
     pause = 0.1
     try:
         await replacing.retire(old)
@@ -345,12 +345,14 @@ async def _drained(old: Running) -> None:
                 await asyncio.sleep(pause)
                 pause = min(5.0, pause * 2)
     except (TimeoutError, WindowboxError) as error:
-        logger.info("%s: generation %s is ended: %s", old.name, old.generation, error or "its time is over")
+        logger.info(
+            "%s: generation %s is ended: %s", old.name, old.generation, error or "the time limit is over"
+        )
     await old.end()
 
 
 async def _read(running: Running) -> Configuration:
-    """What an Envoy was last told."""
+    """The configuration that was written last for an Envoy."""
     clusters = await running.read(bootstrap.CLUSTERS)
     found = {name: await running.read(name) for name in resources.file_names(clusters)}
     return resources.parsed({name: content for name, content in found.items() if content is not None})

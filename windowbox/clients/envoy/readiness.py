@@ -1,4 +1,4 @@
-"""Finding out when an Envoy serves what it was told, and if not, why."""
+"""Readiness: when Envoy serves what was written, and if not, why."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
 _FIRST_PAUSE = 0.005
 _ASKING = 0.3
-"""Seconds that endpoints have to answer before new ones come along. Who is dead must not hold up others."""
+"""Seconds for first health checks before more endpoints are written. Dead ones must not hold up others."""
 _UNASKED = 0.03
-"""Once pauses are as long as this, Envoy is asked why there are no connections."""
+"""Once pauses are as long as this, Envoy's admin interface is asked why connections fail."""
 
 _STARTING = "Envoy is being started"
 _WARMING = "Envoy waits for the first health check of its endpoints"
@@ -31,11 +31,11 @@ _WARMING = "Envoy waits for the first health check of its endpoints"
 
 @dataclass(frozen=True)
 class Applied:
-    """A load balancer of which nothing more is awaited."""
+    """A load balancer that Envoy serves, or does not serve for known reasons."""
 
     load_balancer: LoadBalancer
     problems: Mapping[str, str]
-    """Why a place does not serve: `80/TCP` → what is wrong, for people."""
+    """Why a port is not served: `80/TCP` → what is wrong, for people."""
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,33 @@ class _View:
 
 
 class ApplyTracker:
-    """What was written, and how much of it is known to be served."""
+    """Tracks how much of what was written is served."""
 
     def __init__(self) -> None:
         self.refused: dict[str, str] = {}
-        """Listeners that Envoy has turned down, and what it said."""
+        """Listeners that Envoy has rejected, and its messages."""
         self.processed = True
-        """Whether Envoy is known to have done with what was written last, be it taken or refused."""
+        """Whether Envoy has accepted or rejected what was written last."""
         self.failure = ""
         """Why there is no Envoy, if it does not start."""
-        self._told = resources.NOTHING
-        self._unproven: set[str] = set()
+        self._expected = resources.NOTHING
+        self._unprobed: set[str] = set()
         self._endpoints: dict[str, str] = {}
-        self._judged = ""
+        self._judged_version = ""
         self._rejections = -1
 
     def expect(self, before: Configuration, after: Configuration) -> None:
-        """From now on, `after` is to be served, by an Envoy that was told `before`."""
-        self._told, self.processed = after, False
+        """Expect `after` to be served, by an Envoy that serves `before`."""
+        self._expected, self.processed = after, False
         old, new = before.listeners, after.listeners
-        self._unproven &= new.keys()
-        self._unproven |= {name for name, listener in new.items() if old.get(name) != listener}
+        self._unprobed &= new.keys()
+        self._unprobed |= {name for name, listener in new.items() if old.get(name) != listener}
         self._endpoints = {
             name: resources.version(after.files[bootstrap.endpoints_file(name)])
             for name, endpoints in after.endpoints.items()
             if before.endpoints.get(name) != endpoints
         }
-        self.refused, self._judged = {}, ""
+        self.refused, self._judged_version = {}, ""
 
     def begin_anew(self, told: Configuration) -> None:
         """An Envoy has been started with this: nothing is known of it."""
@@ -81,7 +81,7 @@ class ApplyTracker:
         self._rejections = 0
 
     def take_over(self, told: Configuration) -> None:
-        """An Envoy that was told this before is running: what it serves is not proven again."""
+        """An Envoy that has this configuration runs already: its listeners are not probed again."""
         self.expect(told, told)
         self._rejections, self.processed = -1, True
 
@@ -95,14 +95,14 @@ class ApplyTracker:
         """Each of `wanted` once all of its listeners serve or are refused, and after `patience` the rest."""
         pending, pause = list(wanted), _SHORTEST_PAUSE
         limit = asyncio.get_running_loop().time() + patience
-        proofs = _Proofs()
+        probes = _Probes()
         try:
             while pending:
                 begun = asyncio.get_running_loop().time()
                 over = begun >= limit
                 listeners = [one for lb in pending for one in lb.listeners]
                 thorough = over or pause > _UNASKED
-                view = await self._look(serving(), listeners, proofs, thorough=thorough)
+                view = await self._look(serving(), listeners, probes, thorough=thorough)
                 took = asyncio.get_running_loop().time() - begun
                 looked_at, pending = pending, []
                 for lb in looked_at:
@@ -111,14 +111,14 @@ class ApplyTracker:
                     else:
                         pending.append(lb)
                 if pending:
-                    # An Envoy that is slow to answer has enough to do.
-                    await proofs.pause(max(pause, took))
+                    # An Envoy that answers slowly is busy.
+                    await probes.pause(max(pause, took))
                     pause = min(_LONGEST_PAUSE, pause * 2)
         finally:
-            await proofs.stop()
+            await probes.stop()
 
     async def wait_accepted(self, patience: float, serving: Callable[[], Running | None]) -> bool:
-        """Wait until the Envoy has done what it was told. False if it has not after `patience`."""
+        """Wait until Envoy has accepted the configuration. False if it has not after `patience`."""
         pause = _SHORTEST_PAUSE
         limit = asyncio.get_running_loop().time() + patience
         while asyncio.get_running_loop().time() < limit:
@@ -131,9 +131,9 @@ class ApplyTracker:
         return False
 
     async def wait_processed(self, patience: float, serving: Callable[[], Running | None]) -> None:
-        """Wait until the Envoy has read what it was told, be it taken or refused, and asked its endpoints.
+        """Wait until Envoy has accepted or rejected the configuration, and made its first health checks.
 
-        While it reads, it hears no answers: endpoints that were just asked would seem not to answer in time.
+        While it reads, it handles no answers: health checks that were just sent would seem to time out.
         """
         read = False
         pause = _FIRST_PAUSE
@@ -149,16 +149,16 @@ class ApplyTracker:
         self.processed = self.processed or read
 
     async def _has_read(self, running: Running) -> bool:
-        files = (self._told.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
+        files = (self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
         return await admin.versions(running) == tuple(map(resources.version, files))
 
     async def _look(
-        self, running: Running | None, listeners: Collection[Listener], proofs: _Proofs, *, thorough: bool
+        self, running: Running | None, listeners: Collection[Listener], probes: _Probes, *, thorough: bool
     ) -> _View:
-        unproven = self._prove(listeners, proofs)
-        if unproven and not thorough:
-            # To be asked costs an Envoy with a thousand listeners more than to be connected to.
-            return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unproven})
+        unprobed = self._probe(listeners, probes)
+        if unprobed and not thorough:
+            # The admin interface of an Envoy with a thousand listeners costs more than a connection.
+            return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unprobed})
         try:
             late, warming = await self._late(running)
         except TransientError:
@@ -166,49 +166,49 @@ class ApplyTracker:
         if late:
             return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
         warm = {one.name: _WARMING for one in listeners if one.name in warming}
-        waiting = {**unproven, **warm}
+        waiting = {**unprobed, **warm}
         return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
 
-    def _prove(self, listeners: Collection[Listener], proofs: _Proofs) -> dict[str, str]:
-        lacking: dict[str, str] = {}
+    def _probe(self, listeners: Collection[Listener], probes: _Probes) -> dict[str, str]:
+        failed: dict[str, str] = {}
         for one in listeners:
-            if one.protocol == "TCP" and one.name in self._unproven:
-                if reason := proofs.lacking(one):
-                    lacking[one.name] = reason
+            if one.protocol == "TCP" and one.name in self._unprobed:
+                if reason := probes.failure(one):
+                    failed[one.name] = reason
                 else:
-                    self._unproven.discard(one.name)
-        return lacking
+                    self._unprobed.discard(one.name)
+        return failed
 
     async def _late(self, running: Running | None) -> tuple[str | None, frozenset[str]]:
-        """What Envoy has not yet done with what it was told, and which clusters it is still warming."""
+        """What Envoy has not accepted yet, and which clusters are still warming."""
         standing = await admin.standing(running) if running else None
         if running is None or standing is None or not standing.live:
             return self.failure or _STARTING, frozenset()
-        late = await self._not_taken(running, standing)
+        late = await self._not_accepted(running, standing)
         warming = await admin.warming(running) if standing.warming and not late else frozenset()
         self.processed = not late and not warming
         return late, warming
 
-    async def _not_taken(self, running: Running, standing: admin.Standing) -> str | None:
-        if standing.clusters != resources.version(self._told.files[bootstrap.CLUSTERS]):
+    async def _not_accepted(self, running: Running, standing: admin.Standing) -> str | None:
+        if standing.clusters != resources.version(self._expected.files[bootstrap.CLUSTERS]):
             said = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
             return f"Envoy has not taken its endpoints{said}"
-        wanted = resources.version(self._told.files[bootstrap.LISTENERS])
+        wanted = resources.version(self._expected.files[bootstrap.LISTENERS])
         if standing.listeners == wanted:
-            self._judged, self.refused = wanted, {}
+            self._judged_version, self.refused = wanted, {}
         elif standing.listeners_rejected != self._rejections:
-            await self._judge(running, wanted, standing.listeners_rejected)
-        if self._judged != wanted or not await self._endpoints_taken(running):
+            await self._find_refused(running, wanted, standing.listeners_rejected)
+        if self._judged_version != wanted or not await self._endpoints_accepted(running):
             return "Envoy has not taken it"
         return None
 
-    async def _judge(self, running: Running, wanted: str, rejections: int) -> None:
+    async def _find_refused(self, running: Running, wanted: str, rejections: int) -> None:
         refused = await admin.refused(running, wanted) if rejections else None
         self._rejections = rejections
         if refused is not None:
-            self._judged, self.refused = wanted, refused
+            self._judged_version, self.refused = wanted, refused
 
-    async def _endpoints_taken(self, running: Running) -> bool:
+    async def _endpoints_accepted(self, running: Running) -> bool:
         if self._endpoints:
             taken = await admin.endpoint_versions(running)
             self._endpoints = {
@@ -219,15 +219,15 @@ class ApplyTracker:
         return not self._endpoints
 
 
-class _Proofs:
-    """Connections of our own, made to see whether clients can make theirs."""
+class _Probes:
+    """Connections to listeners, made to see whether clients can connect."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[str | None]] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
 
-    def lacking(self, listener: Listener) -> str | None:
-        """Why there is no connection yet; None once there was one. Asking again tries again."""
+    def failure(self, listener: Listener) -> str | None:
+        """Why no connection was made yet; None once one was. Each call tries again."""
         task, reason = self._tasks.get(listener.name), "no connection was made yet"
         if task is not None and not task.done():
             return reason

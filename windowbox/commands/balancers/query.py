@@ -158,7 +158,7 @@ async def _load_balancers(bus: Bus, settings: LoadBalancerSettings, only: Object
     balancers = [
         await _balancer(bus, _Seen(ref, service, demand_in(ref.cluster, service, settings)), states, edge)
         async for ref, service in _services(bus, only)
-        if selection.wants(service, settings.classes) or selection.needs_cleanup(service)
+        if selection.is_ours(service, settings.classes) or selection.needs_cleanup(service)
     ]
     return Snapshot(sorted(balancers, key=lambda one: one.ref), edge)
 

@@ -15,7 +15,7 @@ from workers.loadbalancer.ipam.results import AddressRequest
 
 
 class Claim(NamedTuple):
-    """What a Service has, as far as that is known without the book."""
+    """The addresses of a Service, as far as they are known without the address store."""
 
     ref: ObjectRef
     uid: str
@@ -30,7 +30,7 @@ class Claim(NamedTuple):
     created: str = ""
 
     def holder(self, since: float) -> Holder:
-        """How it stands in the book."""
+        """Its entry in the address store."""
         return AddressRequest(self.ref, self.uid, (), share=self.share, ports=self.ports).holder(since)
 
 
@@ -48,7 +48,7 @@ def by_address(claims: Iterable[Claim], index: AddressIndex) -> dict[str, list[H
 def only_shown(claims: Sequence[Claim], index: AddressIndex) -> Iterator[tuple[Claim, str]]:
     """Claims by status alone, in the order in which they are tried, one for each family of a Service.
 
-    First those that nobody contests, then the older Services.
+    Uncontested claims come first, then those of older Services.
     """
     found = [
         (claim, address)

@@ -44,39 +44,39 @@ class Allocation:
         self._known = store.index.addresses(request.ref)
         self._found: dict[str, tuple[Held, int]] = {}
         self._chosen: dict[Family, str] = {}
-        self._troubles: list[Queued | Rejected] = []
-        self._line = Waiter(uid=request.uid, since=time.time(), share=request.share, ports=request.ports)
-        self._awaits_book = False
+        self._obstacles: list[Queued | Rejected] = []
+        self._waiter = Waiter(uid=request.uid, since=time.time(), share=request.share, ports=request.ports)
+        self._awaits_completion = False
 
     async def attempt(self) -> Answer:
-        if refused := self._impossible():
+        if refused := self._invalid():
             return refused
         for address in sorted(self._known):
-            await self._look(address)
+            await self._read(address)
         for wanted in sorted(self._request.families):
-            await self._serve(wanted)
+            await self._allocate(wanted)
         waited = self._request.ref in self._index.waiters
-        waits = bool(self._line.families or self._line.addresses)
+        waits = bool(self._waiter.families or self._waiter.addresses)
         if waits:
-            await self._join_line()
-        freed = await self._give_back()
-        await self._store.hear_of_waiting(freed)
+            await self._join_queue()
+        freed = await self._release_unwanted()
+        await self._store.catch_up_waiters(freed)
         if not waits:
-            await self._store.leave_line(self._request.ref)
+            await self._store.leave_queue(self._request.ref)
         wake = self._store.wake(freed, self._request.ref) if freed or waited else ()
-        return self._told(wake)
+        return self._result(wake)
 
-    def _impossible(self) -> Rejected | None:
+    def _invalid(self) -> Rejected | None:
         for of, address in self._request.fixed.items():
             if of not in self._request.families:
                 return results.wrong_family(of, address)
         return None
 
-    def _told(self, wake: tuple[ObjectRef, ...]) -> Answer:
-        # A refusal needs a person, and so is told first.
-        if self._request.content and self._chosen and {one.reason for one in self._troubles} <= _BEARABLE:
+    def _result(self, wake: tuple[ObjectRef, ...]) -> Answer:
+        # A rejection needs a person, and so comes first.
+        if self._request.content and self._chosen and {one.reason for one in self._obstacles} <= _BEARABLE:
             return Allocated(dict(self._chosen), self._not_shared(), wake)
-        ordered = sorted(self._troubles, key=lambda trouble: isinstance(trouble, Queued))
+        ordered = sorted(self._obstacles, key=lambda obstacle: isinstance(obstacle, Queued))
         match next(iter(ordered), None):
             case Rejected(reason, note):
                 return Rejected(reason, note, wake)
@@ -99,50 +99,50 @@ class Allocation:
         found = min(clashes, key=lambda one: (one[0], one[1].ref), default=None)
         return results.not_shared(self._request, *found) if found else ""
 
-    async def _serve(self, wanted: Family) -> None:
+    async def _allocate(self, wanted: Family) -> None:
         requested = self._request.fixed.get(wanted)
-        mine = self._mine(wanted)
+        mine = self._held(wanted)
         preferred = requested or (self._best(mine) if mine else None)
-        if preferred in mine and await self._stay(wanted, preferred):
+        if preferred in mine and await self._retain(wanted, preferred):
             return
         if requested is not None:
-            await self._fixed(wanted, requested)
-        elif not await self._adopted(wanted):
-            await self._new(wanted)
+            await self._allocate_requested(wanted, requested)
+        elif not await self._adopt(wanted):
+            await self._allocate_any(wanted)
 
-    # What it has.
+    # What it holds.
 
-    def _mine(self, wanted: Family) -> dict[str, Holder]:
+    def _held(self, wanted: Family) -> dict[str, Holder]:
         found = ((a, held.of(self._request.ref)) for a, (held, _) in self._found.items())
         return {address: holder for address, holder in found if holder and family(address) == wanted}
 
     def _best(self, mine: dict[str, Holder]) -> str:
-        """Of several, which a crash may have left: the one that its status shows, else the older."""
+        """Of several of one family, as a crash may leave: the one that its status shows, else the oldest."""
         shown = {*self._request.adopt, *self._request.shown}
         return min(mine, key=lambda address: (address not in shown, mine[address].since, address))
 
-    async def _stay(self, wanted: Family, address: str) -> bool:
-        """Keep an address. False if it cannot be kept, and there is nothing against another."""
+    async def _retain(self, wanted: Family, address: str) -> bool:
+        """Keep an address. False if it cannot be kept and another will do."""
         held, sequence = self._found[address]
         if self._store.doubtful and address not in self._request.adopt:
-            await self._wait_for_the_book(wanted)
+            await self._queue_until_complete(wanted)
             return True
         before, others = held.of(self._request.ref), held.others(self._request.ref)
         holder = self._request.holder(time.time(), before)
         if other := conflict(holder, others):
             if not port_conflicts(holder, other):
-                return False  # they no longer want to share
+                return False  # the share annotation of one has changed
             self._chosen[wanted] = address
-            self._troubles.append(results.port_conflict(address, self._request, holder, other))
-            self._wait_for(address)
+            self._obstacles.append(results.port_conflict(address, self._request, holder, other))
+            self._queue_for(address)
             return True
         if holder != before:
             await self._store.write(address, (*others, holder), sequence)
         self._chosen[wanted] = address
         return True
 
-    async def _adopted(self, wanted: Family) -> bool:
-        """Take back what its status shows, should the book have forgotten it."""
+    async def _adopt(self, wanted: Family) -> bool:
+        """Allocate the addresses that its status shows, should the bus have lost the allocation."""
         for address in self._request.adopt:
             fits = family(address) == wanted and self._index.gives(self._request.ref.cluster, address)
             requested = self._request.fixed.get(wanted, address)
@@ -150,39 +150,39 @@ class Allocation:
                 return True
         return False
 
-    # What it would like.
+    # What is free.
 
-    async def _fixed(self, wanted: Family, address: str) -> None:
-        """Give it the address that it asks for by name, or say why not."""
+    async def _allocate_requested(self, wanted: Family, address: str) -> None:
+        """Allocate the requested address, or say why not."""
         cluster = self._request.ref.cluster
         if not self._index.gives(cluster, address):
-            self._troubles.append(self._nowhere(wanted, address))
+            self._obstacles.append(self._no_range(wanted, address))
             return
-        if address in self._request.adopt and await self._adopted(wanted):
+        if address in self._request.adopt and await self._adopt(wanted):
             return
-        if not await self._relied_on(wanted):
+        if not await self._may_allocate(wanted):
             return
-        held, _ = await self._look(address)
+        held, _ = await self._read(address)
         holder = self._request.holder(time.time(), held.of(self._request.ref))
         if other := conflict(holder, held.others(self._request.ref)):
-            self._troubles.append(results.address_conflict(address, self._request, holder, other))
-            self._wait_for(address)
+            self._obstacles.append(results.address_conflict(address, self._request, holder, other))
+            self._queue_for(address)
         elif not held.holders and self._exceeds_quota(wanted):
             return
         elif not held.holders and not self._room(wanted):
-            await self._wait(wanted)
+            await self._queue_for_any(wanted)
         elif not await self._join(wanted, address):
             raise StaleRead
 
-    async def _new(self, wanted: Family) -> None:
-        """Find it an address, or its place in the line."""
+    async def _allocate_any(self, wanted: Family) -> None:
+        """Allocate any address of the family, or queue for one."""
         if self._index.total(self._request.ref.cluster, wanted) == 0:
-            self._troubles.append(self._nowhere(wanted))
+            self._obstacles.append(self._no_range(wanted))
             return
-        if not await self._relied_on(wanted):
+        if not await self._may_allocate(wanted):
             return
         for address in self._shareable(wanted):
-            await self._look(address)
+            await self._read(address)
             if await self._join(wanted, address):
                 return
         if self._exceeds_quota(wanted):
@@ -191,10 +191,10 @@ class Allocation:
             for address in itertools.chain(self._shown(wanted), self._free(wanted)):
                 if await self._join(wanted, address):
                     return
-        await self._wait(wanted)
+        await self._queue_for_any(wanted)
 
     def _shareable(self, wanted: Family) -> list[str]:
-        """Addresses whose holders would have it, in a certain order."""
+        """Addresses that all holders would share with it, sorted."""
         if not self._request.share:
             return []
         holder = self._request.holder(0.0)
@@ -216,15 +216,15 @@ class Allocation:
         return [address for address in gives if not self._index.held(address).holders]
 
     def _exceeds_quota(self, wanted: Family) -> bool:
-        """Whether its cluster has as many as it may have. It waits in no line: nobody else is held up."""
+        """Whether its cluster holds as many addresses as it may. It joins no queue, and holds up no other."""
         if self._index.below_quota(self._request.ref.cluster, wanted):
             return False
         assert self._index.quota is not None
-        self._troubles.append(results.quota_exceeded(wanted, self._index.quota))
+        self._obstacles.append(results.quota_exceeded(wanted, self._index.quota))
         return True
 
     def _room(self, wanted: Family) -> bool:
-        """Whether there is more free than those want who have waited longer."""
+        """Whether more addresses are free than Services have waited longer."""
         return self._index.room(self._request.ref, wanted, self._since())
 
     def _ahead(self, wanted: Family) -> int:
@@ -232,9 +232,9 @@ class Allocation:
 
     def _since(self) -> float:
         before = self._index.waiters.get(self._request.ref)
-        return before.since if before and before.uid == self._request.uid else self._line.since
+        return before.since if before and before.uid == self._request.uid else self._waiter.since
 
-    def _nowhere(self, wanted: Family, address: str | None = None) -> Rejected:
+    def _no_range(self, wanted: Family, address: str | None = None) -> Rejected:
         range_ = self._index.range_of(self._request.ref.cluster)
         if range_ is None:
             return results.no_range(self._request.ref.cluster)
@@ -244,47 +244,47 @@ class Allocation:
 
     # Waiting.
 
-    async def _relied_on(self, wanted: Family) -> bool:
-        """Know the book as it is now, and whether it may be relied on; if not, wait."""
+    async def _may_allocate(self, wanted: Family) -> bool:
+        """Read all changes. False, and queued, while addresses in use may be missing from the store."""
         await self._store.bucket.catch_up()
-        if not self._store.settled():
-            await self._wait_for_the_book(wanted)
+        if not self._store.is_complete():
+            await self._queue_until_complete(wanted)
             return False
         if self._index.addresses(self._request.ref) - self._found.keys() or self._changed():
             raise StaleRead
         return True
 
-    async def _wait(self, wanted: Family) -> None:
+    async def _queue_for_any(self, wanted: Family) -> None:
         total = self._index.total(self._request.ref.cluster, wanted)
-        self._troubles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
-        self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
+        self._obstacles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
+        self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
 
-    def _wait_for(self, address: str) -> None:
-        self._line = self._line.model_copy(update={"addresses": (*self._line.addresses, address)})
+    def _queue_for(self, address: str) -> None:
+        self._waiter = self._waiter.model_copy(update={"addresses": (*self._waiter.addresses, address)})
 
-    async def _join_line(self) -> None:
-        """Wait with the others, unless what it waits for came a moment ago: nobody would tell it again."""
+    async def _join_queue(self) -> None:
+        """Join the queue; StaleRead if an address was released just before: no event would tell of it."""
         ref = self._request.ref
-        await self._store.join_line(ref, self._line)
+        await self._store.join_queue(ref, self._waiter)
         await self._store.bucket.catch_up()
-        if self._store.settled() and (self._awaits_book or ref in self._store.servable()):
+        if self._store.is_complete() and (self._awaits_completion or ref in self._store.servable()):
             raise StaleRead
 
-    async def _wait_for_the_book(self, wanted: Family) -> None:
+    async def _queue_until_complete(self, wanted: Family) -> None:
         if self._index.marker is None:
             await self._store.report_loss()
-        self._awaits_book = True
-        self._troubles.append(results.rebuilding(self._since()))
-        self._line = self._line.model_copy(update={"families": (*self._line.families, wanted)})
+        self._awaits_completion = True
+        self._obstacles.append(results.rebuilding(self._since()))
+        self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
 
     # Single entries.
 
-    async def _look(self, address: str) -> tuple[Held, int]:
+    async def _read(self, address: str) -> tuple[Held, int]:
         self._found[address] = found = await self._store.read(address)
         return found
 
     async def _join(self, wanted: Family, address: str) -> bool:
-        """Have an address, together with those who have it already; False if they object."""
+        """Become a holder of an address; False if it conflicts with a holder."""
         held, sequence = self._found.get(address, (Held(holders=()), 0))
         for _ in range(3):
             ref = self._request.ref
@@ -297,16 +297,16 @@ class Allocation:
                 await self._store.write(address, (*others, holder), sequence)
                 self._chosen[wanted] = address
                 return True
-            held, sequence = await self._look(address)
+            held, sequence = await self._read(address)
         return False
 
     def _changed(self) -> bool:
-        """Whether the connection was lost since we began: the server may have forgotten what we go by."""
+        """Whether the connection was lost since the attempt began: the server may have lost entries."""
         bucket = self._store.bucket
         return bucket.readings != self._readings or not bucket.complete.is_set()
 
-    async def _give_back(self) -> list[str]:
-        """Take from the Service what it no longer wants. Where it got no other, it keeps what it has."""
+    async def _release_unwanted(self) -> list[str]:
+        """Release addresses that do not fit the request. A family without a new address keeps its old one."""
         freed = []
         for address, (held, _) in self._found.items():
             of = family(address)

@@ -1,4 +1,4 @@
-"""What the address book says: who holds an address, who waits for one, and whether it may be relied on."""
+"""Entries of the address store: holders, Services that wait, and the marker of completeness."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Holder(Message):
     uid: str
     since: float
     share: str | None = None
-    """Others with the same word may have the address too, at other ports."""
+    """Services with the same word may share the address, at other ports."""
     ports: tuple[str, ...] = ()
     """`80/TCP` and so on."""
     version: str = ""
-    """The version of the Service that bore our finalizer when it got the address."""
+    """The resource version of the Service with our finalizer on, when it got the address."""
     until: float | None = None
     """Until when it is kept for a Service that is no load balancer for now."""
 
@@ -36,7 +36,7 @@ class Holder(Message):
 
 
 class Held(Message):
-    """An address that somebody holds."""
+    """An address and its holders."""
 
     holders: tuple[Holder, ...]
 
@@ -50,35 +50,35 @@ class Held(Message):
 FREE = Held(holders=())
 
 _UNREADABLE = Held(holders=(Holder(cluster="", namespace="", name="", uid="", since=0.0),))
-"""What cannot be read is somebody's all the same, until an owner finds that there is no such Service."""
+"""An entry that cannot be read counts as held, until the upkeep finds that there is no such Service."""
 
 
 def read(value: bytes | None) -> Held:
-    """Whose an address is, by what stands in the book."""
+    """The holders of an address, from its entry."""
     if not value:
         return FREE
     try:
         return Held.model_validate_json(value)
     except ValueError as error:
-        logger.error("address book: an entry cannot be read: %s", error)
+        logger.error("address store: an entry cannot be read: %s", error)
         return _UNREADABLE
 
 
 class Waiter(Message):
-    """A Service that would like an address."""
+    """A Service that waits for an address."""
 
     uid: str
     since: float
     families: tuple[Family, ...] = ()
-    """Of which families it would take any."""
+    """The families of which it takes any address."""
     addresses: tuple[str, ...] = ()
-    """Those that it wants and no others, and that somebody else has."""
+    """The requested addresses, which others hold."""
     share: str | None = None
     ports: tuple[str, ...] = ()
-    """With whom it would have an address together: see `Holder`."""
+    """Of sharing: see `Holder`."""
 
     def holder(self, ref: ObjectRef) -> Holder:
-        """How `ref`, which waits, would stand in the book."""
+        """The entry that `ref`, which waits, would have as a holder."""
         return Holder(
             cluster=ref.cluster,
             namespace=ref.namespace,
@@ -91,14 +91,14 @@ class Waiter(Message):
 
 
 class Marker(Message):
-    """All addresses that were in use at this time are in the book."""
+    """All addresses that were in use at this time are in the store."""
 
     id: str
     at: float
 
 
 def conflict(holder: Holder, others: Iterable[Holder]) -> Holder | None:
-    """One of `others` with whom `holder` cannot have an address together."""
+    """One of `others` that cannot share an address with `holder`."""
     return next((other for other in others if not can_share(holder, other)), None)
 
 
@@ -112,22 +112,22 @@ def _willing(one: Holder, other: Holder) -> bool:
 
 
 def port_conflicts(holder: Holder, other: Holder) -> list[str]:
-    """The ports because of which two that would share cannot; none if they would not share at all."""
+    """The ports that keep two willing holders from sharing; none if they are not willing to share at all."""
     return sorted(set(holder.ports) & set(other.ports)) if _willing(holder, other) else []
 
 
 class ResolvedClaims(NamedTuple):
-    """Whose an address is, once everybody's claims are known."""
+    """The holders of an address, once all claims are known."""
 
     holders: tuple[Holder, ...]
     displaced: tuple[Holder, ...]
 
 
-def settled(held: Sequence[Holder], claimed: Sequence[Holder]) -> ResolvedClaims:
-    """Whose the address is: it belongs to those whose status shows it.
+def resolve_claims(held: Sequence[Holder], claimed: Sequence[Holder]) -> ResolvedClaims:
+    """The address belongs to the Services whose status shows it.
 
-    Where two show the same, the book decides, then the name. Who is in the book and shows nothing may be
-    about to: it stays, unless it is in the way of one that shows it.
+    If two show it, the store decides, then the name. A holder whose status does not show it may be about to:
+    it stays, unless it conflicts with one whose status does.
     """
     before = {holder.uid: holder for holder in held}
     ordered = sorted(claimed, key=lambda c: (c.uid not in before, c.namespace, c.name))

@@ -1,4 +1,4 @@
-"""What this process knows of the address book, sorted for those who ask."""
+"""An index of the address store in memory: by address, by Service, by range."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RangeKey = tuple[int, Family]
 
 
 class Usage(NamedTuple):
-    """How much of a range is given away."""
+    """How much of a range is allocated."""
 
     range: str
     family: Family
@@ -34,7 +34,7 @@ class Usage(NamedTuple):
 
 
 class AddressIndex:
-    """Who holds and who waits, as the bucket told last."""
+    """Holders and waiting Services, as of the last change of the bucket."""
 
     def __init__(self, all_ranges: Sequence[Range], quota: int | None = None) -> None:
         self._ranges = tuple(all_ranges)
@@ -46,8 +46,8 @@ class AddressIndex:
         self.waiters: dict[ObjectRef, Waiter] = {}
         self.marker: Marker | None = None
 
-    def take(self, key: str, value: bytes | None) -> None:
-        """Note that something has changed."""
+    def apply(self, key: str, value: bytes | None) -> None:
+        """Apply a change of the bucket."""
         try:
             if (address := subjects.address(key)) is not None:
                 self._note(address, entries.read(value))
@@ -58,14 +58,14 @@ class AddressIndex:
             elif key == MARKER:
                 self.marker = Marker.model_validate_json(value) if value else None
         except ValueError as error:
-            # What others wrote must not take us down.
-            logger.error("address book: %s is left out: %s", key, error)
+            # An entry that another version wrote must not end this process.
+            logger.error("address store: %s is left out: %s", key, error)
 
     def held(self, address: str) -> Held:
         return self._held.get(address, FREE)
 
     def addresses(self, ref: ObjectRef) -> set[str]:
-        """Those that a Service of this name holds."""
+        """The addresses that a Service of this name holds."""
         return set(self._of.get(ref, ()))
 
     def holders(self) -> Iterator[tuple[str, Holder]]:
@@ -78,7 +78,7 @@ class AddressIndex:
         return None if home is None else self._ranges[home]
 
     def gives(self, cluster: str, address: str) -> bool:
-        """Whether a Service of this cluster could get this address."""
+        """Whether the range of this cluster has the address."""
         range_ = self.range_of(cluster)
         return range_ is not None and ranges.contains(range_, address)
 
@@ -93,9 +93,9 @@ class AddressIndex:
         return self._total(key) - len(self._used.get(key, ())) if key else 0
 
     def ahead(self, ref: ObjectRef, of: Family, since: float) -> int:
-        """How many have waited longer for an address that `ref` could have too."""
+        """How many Services have waited longer for an address of the same range as `ref`."""
         key = self._range_key(ref.cluster, of)
-        return sum(1 for other in self._line(key) if other[1] != ref and other < (since, ref)) if key else 0
+        return sum(1 for other in self._queue(key) if other[1] != ref and other < (since, ref)) if key else 0
 
     def room(self, ref: ObjectRef, of: Family, since: float) -> bool:
         """Whether more is free than those want who have waited longer than `ref`."""
@@ -113,9 +113,9 @@ class AddressIndex:
         return self._quota
 
     def servable(self, freed: Sequence[str] = (), besides: ObjectRef | None = None) -> list[ObjectRef]:
-        """Those who wait in vain: there is an address for them.
+        """Services that wait although there is an address for them.
 
-        `freed` are free and `besides` has left the line, though that may not have been heard of yet.
+        `freed` are free and `besides` has left the queue, though the events of that may not have come yet.
         """
         if not self.waiters:
             return []
@@ -123,11 +123,11 @@ class AddressIndex:
         found: list[ObjectRef] = []
         for key in sorted(keys):
             still = {a for a in self._used.get(key, ()) if a not in freed}
-            line = [ref for _, ref in self._line(key) if ref != besides]
-            found += line[: self._total(key) - len(still)]
+            queue = [ref for _, ref in self._queue(key) if ref != besides]
+            found += queue[: self._total(key) - len(still)]
         for ref, waiter in self.waiters.items():
             if ref != besides and any(
-                address in freed or self._welcomes(address, ref, waiter)
+                address in freed or self._can_join(address, ref, waiter)
                 for address in (*waiter.addresses, *self._shared(ref, waiter))
             ):
                 found.append(ref)
@@ -141,19 +141,19 @@ class AddressIndex:
             if (total := ranges.size(one, of))
         ]
 
-    def _welcomes(self, address: str, ref: ObjectRef, waiter: Waiter) -> bool:
-        """Whether nobody has the address who would not have it together with `ref`."""
+    def _can_join(self, address: str, ref: ObjectRef, waiter: Waiter) -> bool:
+        """Whether all holders of the address would share it with `ref`."""
         return entries.conflict(waiter.holder(ref), self.held(address).others(ref)) is None
 
     def _shared(self, ref: ObjectRef, waiter: Waiter) -> list[str]:
-        """Where others are with whom one that takes any address might be."""
+        """Addresses that a Service which takes any might share."""
         if not waiter.share:
             return []
         mine = self.addresses(ref)
         return [a for a in self._held if family(a) in waiter.families and a not in mine]
 
-    def _line(self, key: RangeKey) -> list[tuple[float, ObjectRef]]:
-        """Who waits for any address of a pool, the longest waiting first."""
+    def _queue(self, key: RangeKey) -> list[tuple[float, ObjectRef]]:
+        """Services that wait for any address of a range and family, the longest waiting first."""
         return sorted(
             (waiter.since, ref)
             for ref, waiter in self.waiters.items()

@@ -1,4 +1,4 @@
-"""What Services ask of the address book, and what it answers."""
+"""Requests for addresses, and the results of allocation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUOTA_EXCEEDED = "AddressQuotaExceeded"
 
 @dataclass(frozen=True)
 class AddressRequest:
-    """A Service that asks for addresses."""
+    """What a Service asks of the allocator."""
 
     ref: ObjectRef
     uid: str
@@ -33,7 +33,7 @@ class AddressRequest:
     ports: tuple[str, ...] = ()
     """`80/TCP` and so on."""
     adopt: tuple[str, ...] = ()
-    """What we have reported that it has: it has them, whatever the book has forgotten."""
+    """The addresses that we reported for it: it keeps them, even if the bus has lost the allocation."""
     content: bool = False
     """One family is better than none (PreferDualStack)."""
     shown: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class AddressRequest:
         return f"{self.ref.cluster}/{self.ref.namespace}/{self.ref.name}"
 
     def holder(self, since: float, before: Holder | None = None) -> Holder:
-        """How it stands in the book; `since` it has the address, unless it had it `before`."""
+        """Its entry as a holder since `since`, unless it was a holder `before`."""
         same = before is not None and before.uid == self.uid
         return Holder(
             cluster=self.ref.cluster,
@@ -67,18 +67,18 @@ class AddressRequest:
 
 @dataclass(frozen=True)
 class Allocated:
-    """It has all that it asked for."""
+    """It holds all that it asked for."""
 
     addresses: Mapping[Family, str]
     notice: str = ""
     """What is not as it was asked for, in plain words."""
     wake: tuple[ObjectRef, ...] = ()
-    """Who waited for what it gave back meanwhile: they are to be looked at."""
+    """Services to requeue: they waited for what it has released meanwhile."""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """It will have to wait. Whoever gives an address back is told to wake it."""
+    """It waits. A release that serves it has it requeued."""
 
     reason: str
     note: str
@@ -90,7 +90,7 @@ class Queued:
 
 @dataclass(frozen=True)
 class Rejected:
-    """It cannot have what it asks for. What it had, it has still."""
+    """Its request cannot be fulfilled. It keeps what it holds."""
 
     reason: str
     note: str
@@ -102,7 +102,7 @@ Answer = Allocated | Queued | Rejected
 
 @dataclass(frozen=True)
 class Released:
-    """What was given back."""
+    """What was released, and whom to requeue."""
 
     addresses: tuple[str, ...] = ()
     wake: tuple[ObjectRef, ...] = ()
@@ -170,7 +170,7 @@ def outside(address: str, range_: str) -> Rejected:
 
 
 def address_conflict(address: str, request: AddressRequest, holder: Holder, other: Holder) -> Rejected:
-    """Somebody else has the fixed address, and does not share it."""
+    """Another Service holds the requested address, and does not share it."""
     whose = _name(request, other)
     if ports := port_conflicts(holder, other):
         return Rejected(
@@ -186,7 +186,7 @@ def address_conflict(address: str, request: AddressRequest, holder: Holder, othe
 
 
 def port_conflict(address: str, request: AddressRequest, holder: Holder, other: Holder) -> Rejected:
-    """A port was added that another Service has at the address that they share."""
+    """A port was added that another holder of the shared address has."""
     return Rejected(
         "PortTaken",
         f"spec.ports: {_ports(port_conflicts(holder, other))} of {address} belongs to "
@@ -208,7 +208,7 @@ def _ports(ports: list[str]) -> str:
 
 
 def _name(request: AddressRequest, other: Holder) -> str:
-    # What runs in one cluster is nobody's business in another.
+    # Names of one cluster are not shown in another.
     if other.cluster != request.ref.cluster:
         return "a Service of another cluster"
     return f"Service {other.namespace}/{other.name}"

@@ -1,4 +1,4 @@
-"""The address book: which Service has which address. Every change is one compare-and-set."""
+"""The address store: which Service has which address. Every change is one compare-and-set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.loadbalancer.ipam.index import MARKER, AddressIndex, Usage
 from workers.loadbalancer.ipam.results import Released
 
 ATTEMPTS = 16
-"""How often a write is tried that others came before."""
+"""How often a write is tried that loses to other writers."""
 
 
 class Kept(NamedTuple):
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
 
 
 class AddressStore:
-    """Addresses belong to Services, not to what carries their traffic. `run` must be running."""
+    """Addresses are allocated to Services, not to the Envoy that has them. `run` must be running."""
 
     def __init__(self, bus: Bus, ranges: Sequence[Range], quota: int | None = None) -> None:
         self.bucket = Bucket(bus, streams.ADDRESSES)
@@ -48,12 +48,12 @@ class AddressStore:
         self.bucket.on_complete(self._tell)
 
     @property
-    def complete(self) -> asyncio.Event:
-        """Set while this process knows the book."""
+    def synced(self) -> asyncio.Event:
+        """Set while this process knows all entries."""
         return self.bucket.complete
 
     async def run(self) -> None:
-        """Follow what others write, for ever."""
+        """Follow the changes of all processes, for ever."""
         await self.bucket.run()
 
     def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
@@ -65,26 +65,26 @@ class AddressStore:
         """Wait until all entries are known; Unreachable if that takes too long."""
         try:
             async with asyncio.timeout(TIMEOUT):
-                await self.complete.wait()
+                await self.synced.wait()
         except TimeoutError as error:
-            raise Unreachable("the address book cannot be read yet") from error
+            raise Unreachable("the address store cannot be read yet") from error
 
     # What Services give back.
 
     async def release(
         self, ref: ObjectRef, *, uid: str | None = None, keep_uid: str | None = None
     ) -> Released:
-        """Take back what a Service of this name has: all, or that of `uid`, or all but that of `keep_uid`."""
+        """Release what a Service of this name holds: all, or that of `uid`, or all but that of `keep_uid`."""
         await self.ready()
         await self.bucket.catch_up()
         freed = []
         for address in sorted(self.index.addresses(ref)):
             if await self.free(address, ref, uid, keep_uid):
                 freed.append(address)
-        await self.hear_of_waiting(freed)
+        await self.catch_up_waiters(freed)
         waiter = self.index.waiters.get(ref)
         if waiter and uid in (None, waiter.uid) and keep_uid != waiter.uid:
-            await self.leave_line(ref)
+            await self.leave_queue(ref)
         return Released(tuple(freed), self.wake(freed, ref))
 
     async def keep(self, ref: ObjectRef, uid: str, until: float) -> Released:
@@ -98,20 +98,20 @@ class AddressStore:
                 return holder.model_copy(update={"until": until}) if ours else holder
 
             await self._rewrite(address, kept)
-        await self.leave_line(ref)
+        await self.leave_queue(ref)
         return Released(wake=self.wake((), ref))
 
     async def step_back(self, ref: ObjectRef) -> Released:
-        """Let those have their turn who wait behind this Service. What it has it keeps."""
+        """Leave the queue, so that the next get their turn. The Service keeps the addresses it holds."""
         await self.ready()
         await self.bucket.catch_up()
         if ref not in self.index.waiters:
             return Released()
-        await self.leave_line(ref)
+        await self.leave_queue(ref)
         return Released(wake=self.wake((), ref))
 
     async def release_expired(self, ref: ObjectRef, now: float) -> Released:
-        """Take back what was kept for the Service until now."""
+        """Release what was kept for the Service until now."""
 
         def left(holder: Holder) -> Holder | None:
             over = holder.ref == ref and holder.until is not None and holder.until <= now
@@ -119,13 +119,13 @@ class AddressStore:
 
         await self.ready()
         freed = [address for address, _ in self.held(ref) if await self._rewrite(address, left)]
-        await self.hear_of_waiting(freed)
+        await self.catch_up_waiters(freed)
         return Released(tuple(freed), self.wake(freed, ref))
 
     async def free(
         self, address: str, ref: ObjectRef, uid: str | None = None, keep_uid: str | None = None
     ) -> bool:
-        """Take one address back. Whether the Service had it."""
+        """Release one address. Whether the Service held it."""
 
         def left(holder: Holder) -> Holder | None:
             theirs = holder.ref != ref or (uid is not None and holder.uid != uid) or holder.uid == keep_uid
@@ -133,7 +133,7 @@ class AddressStore:
 
         return await self._rewrite(address, left)
 
-    # What is known.
+    # Queries.
 
     def of(self, ref: ObjectRef, uid: str) -> dict[Family, str]:
         """The addresses of a Service."""
@@ -145,25 +145,25 @@ class AddressStore:
         return bool(self.index.addresses(ref))
 
     def entries(self, ref: ObjectRef) -> tuple[tuple[str, Held], ...]:
-        """Where the Service stands in the book. As long as nothing of that changes, the same objects."""
+        """The entries of all addresses that the Service holds. Unchanged entries stay the same objects."""
         return tuple((address, self.index.held(address)) for address in sorted(self.index.addresses(ref)))
 
     def held(self, ref: ObjectRef) -> list[tuple[str, Holder]]:
-        """Addresses of whoever bears or bore this name, and how they stand in the book."""
+        """Addresses held by Services that have or had this name, and their entries."""
         found = ((address, held.of(ref)) for address, held in self.entries(ref))
         return [(address, holder) for address, holder in found if holder]
 
     def holders(self) -> list[tuple[str, Holder]]:
-        """Everybody who has an address, also those whose Service is long gone."""
+        """All holders, also those whose Service is long gone."""
         return list(self.index.holders())
 
     def waiting(self) -> dict[ObjectRef, Waiter]:
-        """Everybody who waits for one."""
+        """All Services that wait for an address."""
         return dict(self.index.waiters)
 
     def servable(self) -> list[ObjectRef]:
-        """Those who wait though there is an address for them: they were not woken."""
-        return self.index.servable() if self.settled() else []
+        """Services that wait although there is an address for them: they were not requeued."""
+        return self.index.servable() if self.is_complete() else []
 
     def expired(self, now: float) -> list[Kept]:
         """What was kept long enough: to be released."""
@@ -174,26 +174,26 @@ class AddressStore:
     def usage(self) -> list[Usage]:
         return self.index.usage()
 
-    # Whether it may be relied on.
+    # Whether all addresses in use are known.
 
-    def settled(self) -> bool:
-        """Whether all addresses in use are in the book, so that the others may be given away."""
+    def is_complete(self) -> bool:
+        """Whether the store holds all addresses in use, so that the others may be allocated."""
         marker = self.index.marker
-        return self.complete.is_set() and marker is not None and marker.at > self._doubt
+        return self.synced.is_set() and marker is not None and marker.at > self._doubt
 
     @property
     def doubtful(self) -> bool:
-        """Whether the book has forgotten what this process once read in it, and is not mended yet."""
-        return self._doubt > 0 and not self.settled()
+        """Whether the bus has lost entries that this process once read, and adoption is not done yet."""
+        return self._doubt > 0 and not self.is_complete()
 
     def needs_adoption(self) -> bool:
         """Whether the holder of the lease `addresses` is to call `adopt_all`."""
-        return self.complete.is_set() and not self.settled()
+        return self.synced.is_set() and not self.is_complete()
 
     async def adopt_all(self, claims: Iterable[Claim]) -> Released:
-        """Write into the book what all Services have, and then that it is complete.
+        """Allocate to all Services what their status shows, and mark the store as complete.
 
-        Returns who is to be looked at: those whose address turned out to be another's, and those who waited.
+        Returns whom to requeue: Services whose address turned out to be another's, and those that waited.
         """
         await self.ready()
         await self.bucket.catch_up()
@@ -206,7 +206,7 @@ class AddressStore:
             await self._adopt_shown(claim, address)
         marker = await self.bucket.get(MARKER)
         if (self.bucket.readings, self._doubt) != (readings, doubt):
-            raise Conflict("the address book was lost while it was rebuilt")
+            raise Conflict("the bus lost the address store during adoption")
         at = max(time.time(), self._newest + 0.001)
         await self.bucket.put(MARKER, Marker(id=uuid.uuid4().hex, at=at).encoded(), marker.sequence)
         await self.bucket.catch_up()
@@ -218,7 +218,7 @@ class AddressStore:
         of = family(address)
         if any(family(one) == of for one in self.index.addresses(claim.ref)):
             return
-        if self.settled() and not self.index.room(claim.ref, of, time.time()):
+        if self.is_complete() and not self.index.room(claim.ref, of, time.time()):
             return  # as for any other newcomer, others may have waited longer
         if not self.index.below_quota(claim.ref.cluster, of):
             return
@@ -235,7 +235,7 @@ class AddressStore:
     async def _adopt(self, address: str, claimed: Sequence[Holder]) -> tuple[Holder, ...]:
         for _ in range(ATTEMPTS):
             held, sequence = await self.read(address)
-            whose = entries.settled(held.holders, claimed)
+            whose = entries.resolve_claims(held.holders, claimed)
             if whose.holders == held.holders:
                 return whose.displaced
             with contextlib.suppress(WrongSequence):
@@ -244,11 +244,11 @@ class AddressStore:
         raise Conflict(f"{address}: others write to it all the time")
 
     def _regressed(self) -> None:
-        # A marker that we know may be in the older copy too, so only a newer one will do.
+        # The older copy may hold the marker that we know, too: only a newer one proves adoption.
         self._doubt = max(self._doubt, self._newest, 0.001)
 
     def _changed(self, key: str, value: bytes | None) -> None:
-        self.index.take(key, value)
+        self.index.apply(key, value)
         if self.index.marker:
             self._newest = max(self._newest, self.index.marker.at)
         self._tell()
@@ -260,7 +260,7 @@ class AddressStore:
     # One entry.
 
     async def read(self, address: str) -> tuple[Held, int]:
-        """Whose an address is, asked of the server, and what the next to write must expect."""
+        """The entry of an address, read from the server, and the sequence that the next write must expect."""
         entry = await self.bucket.get(subjects.of_address(address))
         return entries.read(entry.value), entry.sequence
 
@@ -272,7 +272,7 @@ class AddressStore:
             await self.bucket.delete(key, expected)
 
     async def _rewrite(self, address: str, change: Callable[[Holder], Holder | None]) -> bool:
-        """Have each holder of an address changed, or removed. Whether that made a difference."""
+        """Change or remove each holder of an address. Whether that made a difference."""
         for _ in range(ATTEMPTS):
             held, sequence = await self.read(address)
             after = tuple(h for holder in held.holders if (h := change(holder)))
@@ -283,10 +283,10 @@ class AddressStore:
                 return True
         raise Conflict(f"{address}: others write to it all the time")
 
-    # The line.
+    # The queue for addresses.
 
-    async def join_line(self, ref: ObjectRef, waiter: Waiter) -> float:
-        """Wait with the others. Returns since when."""
+    async def join_queue(self, ref: ObjectRef, waiter: Waiter) -> float:
+        """Join the queue. Returns since when the Service has waited."""
         before = self.index.waiters.get(ref)
         if before and before.uid == waiter.uid:
             waiter = waiter.model_copy(update={"since": before.since})
@@ -294,21 +294,21 @@ class AddressStore:
             await self.bucket.put(subjects.of_waiting(ref), waiter.encoded(), None)
         return waiter.since
 
-    async def leave_line(self, ref: ObjectRef) -> None:
+    async def leave_queue(self, ref: ObjectRef) -> None:
         if ref in self.index.waiters:
             await self.bucket.delete(subjects.of_waiting(ref), None)
 
     def wake(self, freed: Sequence[str], besides: ObjectRef) -> tuple[ObjectRef, ...]:
-        """Who is to be looked at now that `freed` were given back by `besides`."""
+        """Services to requeue now that `besides` has released `freed`."""
         return tuple(self.index.servable(freed, besides))
 
-    async def hear_of_waiting(self, freed: Collection[str]) -> None:
-        """Know of all who began to wait before this was freed: those who come later see it for themselves."""
+    async def catch_up_waiters(self, freed: Collection[str]) -> None:
+        """Know all Services that joined the queue before the release: later ones see it themselves."""
         if freed:
             await self.bucket.catch_up()
 
     async def report_loss(self) -> None:
-        """The marker is gone, and those who knew it were not told: tell them."""
+        """The marker is gone, and no event told of it: cause one."""
         if (await self.bucket.get(MARKER)).sequence == 0:
             with contextlib.suppress(WrongSequence):
                 await self.bucket.delete(MARKER, 0)

@@ -1,4 +1,4 @@
-"""The address book, as runs of Services see it through their doors."""
+"""Allocation of addresses, as recorded calls of runs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from workers.recorder import Recorder
 
 @dataclass(frozen=True)
 class Given:
-    """What the book gave."""
+    """The result of an allocation."""
 
     addresses: dict[Family, str]
     reason: str = ""
     note: str = ""
-    """Why it gave nothing, in plain words."""
+    """Why there is no address, for people."""
     notice: str = ""
     """What is not as it was asked for, though it gave something."""
 
 
 class Addresses:
-    """Takes and gives back addresses, and wakes those who have waited for them."""
+    """Allocates and releases addresses, and requeues Services that waited for them."""
 
     def __init__(self, store: AddressStore, queue: Queue) -> None:
         self._store = store
@@ -64,15 +64,15 @@ class Addresses:
         return Given(**await recorder.call("addresses", {"take": asked}, act, effect=True))
 
     async def version(self, ref: ObjectRef, uid: str, recorder: Recorder) -> str:
-        """Since which version the Service has had our finalizer; nothing if it has no address of ours."""
+        """The resource version since which the Service has our finalizer; empty if it holds no address."""
 
         async def act() -> str:
             return next((h.version for _, h in self._store.held(ref) if h.uid == uid and not h.until), "")
 
         return str(await recorder.call("addresses", {"version": str(ref)}, act))
 
-    async def left(self, ref: ObjectRef, uid: str, recorder: Recorder) -> list[str] | None:
-        """What the Service has as a load balancer; None if it has nothing, and does not wait for it."""
+    async def leftovers(self, ref: ObjectRef, uid: str, recorder: Recorder) -> list[str] | None:
+        """The addresses that the Service still holds; None if it holds none and does not wait for one."""
 
         async def act() -> list[str] | None:
             has = [a for a, holder in self._store.held(ref) if holder.uid == uid and not holder.until]
@@ -83,7 +83,7 @@ class Addresses:
         return found
 
     async def step_back(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Wait no longer: who cannot be served must not hold up those behind it."""
+        """Leave the queue: a Service that cannot be served must not hold up those behind it."""
 
         async def act() -> None:
             await self._released(await self._store.step_back(ref))
@@ -91,7 +91,7 @@ class Addresses:
         await recorder.call("addresses", {"step back": str(ref)}, act)
 
     async def release(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Take back all that a Service of this name has."""
+        """Release all that a Service of this name holds."""
 
         async def act() -> list[str]:
             return list(await self._released(await self._store.release(ref)))
@@ -99,7 +99,7 @@ class Addresses:
         await recorder.call("addresses", {"release": str(ref)}, act, effect=True)
 
     async def release_others(self, ref: ObjectRef, uid: str, recorder: Recorder) -> None:
-        """Take back what a former Service of this name has left."""
+        """Release what a former Service of this name has left."""
 
         async def act() -> list[str]:
             if all(holder.uid == uid for _, holder in self._store.held(ref)):
@@ -109,7 +109,7 @@ class Addresses:
         await recorder.call("addresses", {"release others": str(ref)}, act)
 
     async def keep(self, ref: ObjectRef, uid: str, until: datetime, recorder: Recorder) -> None:
-        """Keep the addresses for a Service that is no load balancer for now."""
+        """Keep the addresses of a Service that is no load balancer for now."""
 
         async def act() -> None:
             await self._released(await self._store.keep(ref, uid, until.timestamp()))
@@ -117,7 +117,7 @@ class Addresses:
         await recorder.call("addresses", {"keep": str(ref)}, act, effect=True)
 
     async def release_expired(self, ref: ObjectRef, now: datetime, recorder: Recorder) -> None:
-        """Give up what was kept long enough."""
+        """Release what was kept long enough."""
 
         async def act() -> list[str]:
             return list(await self._released(await self._store.release_expired(ref, now.timestamp())))

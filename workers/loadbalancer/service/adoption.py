@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _EDGE_PATIENCE = 15.0
 """Seconds that new addresses wait for an edge, where Services show addresses that the bus does not know."""
 _PATIENCE = 60.0
-"""Seconds that new addresses wait for a cluster that nobody can tell anything of."""
+"""Seconds that the allocation of new addresses waits for a cluster that cannot be read."""
 
 
 def claim(
@@ -38,7 +38,7 @@ def claim(
     """What a Service has, by its status; None if that is nothing of ours. `served` are those addresses that
     an edge names, for this very Service."""
     shown = [address for address in statuses.addresses(service) if address not in served]
-    if not (served or shown) or not selection.wants(service, settings.classes):
+    if not (served or shown) or not selection.is_ours(service, settings.classes):
         return None
     asked = demand_in(cluster, service, settings)
     return Claim(
@@ -74,7 +74,7 @@ class Adoption:
         self._since: float | None = None
 
     async def adopt(self) -> tuple[ObjectRef, ...]:
-        """Write down who has what, and that the book may be relied on. Returns whom to look at."""
+        """Adopt all addresses in use, and mark the store as complete. Returns the Services to requeue."""
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
         services = [

@@ -14,7 +14,7 @@ from workers.loadbalancer.spec import selection
 
 
 class ServiceMapping:
-    """The rules of the contract for Services. Nodes concern the edge, and through it the Services."""
+    """Maps changes of Services to their keys. Changes of nodes reach Services by the edge's states."""
 
     kinds: tuple[str, ...] = (SERVICES.id,)
     owned: tuple[str, ...] = ()
@@ -37,14 +37,14 @@ class ServiceMapping:
         new = change.object()
         if change.operation != "MODIFIED":
             return [key] if self._ours(new) else []
-        return [key] if predicates.counts(await before.object(), new, self._classes) else []
+        return [key] if predicates.triggers(await before.object(), new, self._classes) else []
 
     def unfinished(self, object: Object) -> bool:
         if selection.needs_cleanup(object):
             return True
         balancer = object.status.get("loadBalancer")
         served = isinstance(balancer, dict) and balancer.get("ingress")
-        return selection.wants(object, self._classes) and not served
+        return selection.is_ours(object, self._classes) and not served
 
     def _ours(self, service: Object) -> bool:
-        return selection.wants(service, self._classes) or selection.needs_cleanup(service)
+        return selection.is_ours(service, self._classes) or selection.needs_cleanup(service)

@@ -7,7 +7,7 @@ from typing import Any
 
 from windowbox.models.objects import Json, Object
 from workers.loadbalancer.spec import fields
-from workers.loadbalancer.spec.selection import held, needs_cleanup, wants
+from workers.loadbalancer.spec.selection import has_finalizer, is_ours, needs_cleanup
 
 _COMPARED = (
     "loadBalancerSourceRanges",  # order matters, and no list is not an empty one
@@ -20,28 +20,28 @@ _COMPARED = (
 _OF_A_PORT = ("name", "protocol", "port", "nodePort", "targetPort", "appProtocol")
 
 
-def counts(old: Object | None, new: Object, classes: Collection[str]) -> bool:
+def triggers(old: Object | None, new: Object, classes: Collection[str]) -> bool:
     """Whether the change from `old` to `new` starts a run; `old` is None if it is not known.
 
     One run too many does no harm: it finds nothing to do.
     """
     if needs_cleanup(new):
         return True
-    wanted = wants(new, classes)
+    wanted = is_ours(new, classes)
     if old is None:
         return wanted
-    before = wants(old, classes)
+    before = is_ours(old, classes)
     if not (wanted and before):
         return wanted != before
-    return old.uid != new.uid or _asks_otherwise(old, new) or _lost(old, new)
+    return old.uid != new.uid or _request_differs(old, new) or _output_lost(old, new)
 
 
-def _asks_otherwise(old: Object, new: Object) -> bool:
-    return _asked(old.spec) != _asked(new.spec) or old.annotations != new.annotations
+def _request_differs(old: Object, new: Object) -> bool:
+    return _request(old.spec) != _request(new.spec) or old.annotations != new.annotations
 
 
-def _asked(spec: Json) -> list[Any]:
-    """All of a spec that matters to its load balancer."""
+def _request(spec: Json) -> list[Any]:
+    """The fields of a spec that its load balancer depends on."""
     return [
         *(spec.get(field) for field in _COMPARED),
         [_port(port) for port in fields.items(spec.get("ports"))],
@@ -54,13 +54,13 @@ def _port(port: object) -> Any:
     return [fields.mapping(port).get(field) for field in _OF_A_PORT] if fields.mapping(port) else port
 
 
-def _lost(old: Object, new: Object) -> bool:
-    """Whether somebody took away, or changed, what we had written.
+def _output_lost(old: Object, new: Object) -> bool:
+    """Whether what we had written was removed or changed.
 
-    That we wrote it ourselves is not excluded: the run then finds all as it should be, and writes nothing.
+    Our own writes count, too: the run then finds nothing to do.
     """
     had = _ingress(old)
-    return (bool(had) and had != _ingress(new)) or (held(old) and not held(new))
+    return (bool(had) and had != _ingress(new)) or (has_finalizer(old) and not has_finalizer(new))
 
 
 def _ingress(service: Object) -> list[Any]:

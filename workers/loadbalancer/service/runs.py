@@ -1,4 +1,4 @@
-"""One run of a Service: hold on to it, find it addresses, look at the edge, report; or let go of it."""
+"""One reconcile of a Service: finalizer, allocation, state of the edge, report; or cleanup."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from workers.recorder import Recorder
 
 _RETRY = Wish(reason=Reason.RETRY, insist=True)
 _REBUILDING = 20.0
-"""Seconds after which people are told that the address book is still being rebuilt."""
-_LOOK_AGAIN = 60.0
-"""Seconds after which a Service that waits for an address asks again, should nobody have told it."""
+"""Seconds after which a report says that the address store is still being rebuilt."""
+_RECHECK = 60.0
+"""Seconds after which a Service that waits for an address asks again, should no event have requeued it."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A Service as this run sees it, and what was said of it before."""
+    """A Service as this run sees it, and the last report about it."""
 
     ref: ObjectRef
     object: Object
@@ -43,7 +43,7 @@ class Seen:
 
     @property
     def remembered(self) -> Object:
-        """The Service as we have reported it, should it not show that yet."""
+        """The Service with the status that was reported last, should it not show that yet."""
         said = self.reported.patch if self.reported and self.memo else {}
         return statuses.remembered(self.object, said)
 
@@ -61,12 +61,12 @@ class Seen:
 
     @property
     def memo(self) -> dict[str, Any]:
-        """What the last run left for us, if it spoke of this very Service."""
+        """What the last run has noted for this one, if it was about this very Service."""
         return self.reported.memo if self.reported and self.reported.uid == self.object.uid else {}
 
 
 class ServiceRuns:
-    """What becomes of Services. Safe to repeat, and to be stopped anywhere."""
+    """Reconciles Services. Safe to repeat, and to be stopped anywhere."""
 
     def __init__(self, world: ServiceWorld, addresses: Addresses, settings: LoadBalancerSettings) -> None:
         self._world = world
@@ -74,7 +74,7 @@ class ServiceRuns:
         self._settings = settings
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Do what the Service asks for now, whatever the wish once meant."""
+        """Reconcile the Service as it is now, whatever the wish was made for."""
         try:
             return await self._run(ref, wish, recorder)
         except TransientError as error:
@@ -91,43 +91,43 @@ class ServiceRuns:
 
     async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         reported, sequence = await self._world.reported(ref, recorder)
-        found = None if await self._world.left(ref, recorder) else await recorder.read(ref)
+        found = None if await self._world.cluster_left(ref, recorder) else await recorder.read(ref)
         if found is None:
             return await self._forget(ref, reported, recorder)
         seen = Seen(ref, found, reported, sequence, await clock.now(recorder))
         try:
             if selection.needs_cleanup(found):
                 return await self._clean_up(seen, recorder)
-            if self._wants(found):
+            if self._is_ours(found):
                 return await self._ensure(seen, wish, recorder)
-            if (left := await self._addresses.left(ref, found.uid, recorder)) is not None:
-                # It was ours a moment ago: a run was cut off, or two changes came as one.
+            if (left := await self._addresses.leftovers(ref, found.uid, recorder)) is not None:
+                # It was a load balancer a moment ago: a run was cut off, or two changes came as one.
                 return await self._clean_up(seen, recorder, left)
         except Missing:
             return Outcome(Result.GONE)  # the bus will tell us
         except PermanentError as error:
-            failed = eventmessages.sync_failed("ensure" if self._wants(found) else "delete", str(error))
-            await self._say(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
+            failed = eventmessages.sync_failed("ensure" if self._is_ours(found) else "delete", str(error))
+            await self._report(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
             return _again(Result.FAILED, wish, error, first=5.0)
         await self._addresses.release_expired(ref, seen.now, recorder)
         if reported and seen.memo.get("gone") and not wish.changed:
-            # It has been written long since, and nobody tells us when such a Service goes.
+            # Its last status was written long since, and no event tells when such a Service goes.
             await self._world.forget(ref, reported.uid, recorder)
         return Outcome(Result.NOT_OURS)
 
-    def _wants(self, service: Object) -> bool:
-        return selection.wants(service, self._settings.classes) and not service.deleting
+    def _is_ours(self, service: Object) -> bool:
+        return selection.is_ours(service, self._settings.classes) and not service.deleting
 
-    # What a Service asks for.
+    # Services that ask for a load balancer.
 
     async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
         demand = demands.demand_in(seen.ref.cluster, seen.object, self._settings)
         if not demand.ports:
             await self._addresses.step_back(seen.ref, recorder)
-            return await self._explain(
+            return await self._report_waiting(
                 seen, demand, demand.refusals[0].note if demand.refusals else "", recorder
             )
-        version = await self._hold(seen, recorder)
+        version = await self._ensure_finalizer(seen, recorder)
         await self._addresses.release_others(seen.ref, demand.uid, recorder)
         shown = statuses.addresses(seen.object)
         request = AddressRequest(
@@ -145,32 +145,32 @@ class ServiceRuns:
         answer = await self._addresses.allocate(request, recorder)
         if answer.note:
             if answer.reason == REBUILDING and (seen.addresses or wish.reason != Reason.RETRY):
-                # In a moment all is known (again), and it is woken: only what lasts is told.
+                # All is known in a moment, and the Service requeued: only a lasting state is reported.
                 return Outcome(Result.WAITING, RequeueAfter(_RETRY, _REBUILDING), answer.note)
-            outcome = await self._explain(seen, demand, answer.note, recorder)
-            return Outcome(outcome.result, RequeueAfter(_RETRY, _LOOK_AGAIN), answer.note)
+            outcome = await self._report_waiting(seen, demand, answer.note, recorder)
+            return Outcome(outcome.result, RequeueAfter(_RETRY, _RECHECK), answer.note)
         state = await self._world.edge(seen.ref, recorder)
         digest = listeners.digest(demand.uid, listeners.listeners(demand, answer.addresses))
         if state is None or state.uid != demand.uid or state.digest != digest:
             return await self._await_edge(seen, demand, wish, recorder)
-        return await self._tell(seen, demand, answer, state, recorder)
+        return await self._report_state(seen, demand, answer, state, recorder)
 
-    async def _hold(self, seen: Seen, recorder: Recorder) -> str:
-        """Have our finalizer on, before anything exists outside. Returns since which version it is."""
+    async def _ensure_finalizer(self, seen: Seen, recorder: Recorder) -> str:
+        """Add our finalizer before anything exists outside. Returns the resource version that has it."""
         held = await self._addresses.version(seen.ref, seen.object.uid, recorder)
-        if selection.held(seen.object):
+        if selection.has_finalizer(seen.object):
             return held or seen.object.resource_version
         if held and int(held) >= int(seen.object.resource_version or 0):
-            return held  # we have put it on, and only not seen it yet
-        return await self._world.hold(seen.ref, recorder)
+            return held  # the mirror does not show the finalizer yet
+        return await self._world.add_finalizer(seen.ref, recorder)
 
     async def _await_edge(self, seen: Seen, demand: Demand, wish: Wish, recorder: Recorder) -> Outcome:
         if not wish.overdue:
             return Outcome(Result.WAITING_FOR_EDGE)  # which will wish for us
         note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
-        return await self._explain(seen, demand, note, recorder)
+        return await self._report_waiting(seen, demand, note, recorder)
 
-    async def _tell(
+    async def _report_state(
         self, seen: Seen, demand: Demand, answer: Given, state: EdgeState, recorder: Recorder
     ) -> Outcome:
         standing = Standing(
@@ -181,7 +181,7 @@ class ServiceRuns:
             bool(state.backends),
             state.lacking,
         )
-        # What was drained before it ever served, shows no address yet.
+        # A Service drained before it ever served shows no address yet.
         status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch
         patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         refused = [event.note for event in eventmessages.refused(demand.refusals)]
@@ -199,12 +199,12 @@ class ServiceRuns:
             events.append(eventmessages.node_address_refused(state.refused_nodes))
         if answer.notice and seen.memo.get("notice") != answer.notice:
             events.append(eventmessages.address_not_shared(answer.notice))
-        await self._say(seen, patch, memo, events, recorder)
+        await self._report(seen, patch, memo, events, recorder)
         serving = Result.ENSURED if standing.serves else Result.WAITING
         return Outcome(Result.DRAINED if demand.drained else serving, note=" ".join(state.problems.values()))
 
-    async def _explain(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
-        """Tell why there is no load balancer yet. What was written before stays."""
+    async def _report_waiting(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
+        """Report why there is no load balancer yet. The status that was written before stays."""
         standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
         patch = statuses.waiting(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         events = [eventmessages.ensuring(), *eventmessages.refused(demand.refusals)]
@@ -212,28 +212,28 @@ class ServiceRuns:
             events.append(eventmessages.sync_failed("ensure", note))
         if seen.memo.get("waiting") == note:
             events = []
-        await self._say(seen, patch, {"waiting": note}, events, recorder)
+        await self._report(seen, patch, {"waiting": note}, events, recorder)
         return Outcome(Result.WAITING, note=note)
 
-    # What a Service leaves behind.
+    # Cleanup.
 
     async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
-        """Let go of it. If `ours` is given, other addresses that it shows are somebody else's."""
+        """Remove finalizer, status and addresses. If `ours` is given, its status may show those of others."""
         if await self._world.edge(seen.ref, recorder) is not None:
             return Outcome(Result.WAITING_FOR_RELEASE)  # which will wish for us
         had = await self._addresses.version(seen.ref, seen.object.uid, recorder)
-        await self._world.let_go(seen.ref, recorder)
+        await self._world.remove_finalizer(seen.ref, recorder)
         events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
         if seen.object.deleting:
             await self._addresses.release(seen.ref, recorder)
-            await self._say(seen, {}, {"gone": True}, events, recorder)
+            await self._report(seen, {}, {"gone": True}, events, recorder)
             return Outcome(Result.DELETED)
         until = seen.now + timedelta(seconds=self._settings.grace)
         await self._addresses.keep(seen.ref, seen.object.uid, until, recorder)
         patch = statuses.emptied(seen.object)
         if ours is not None and not set(statuses.addresses(seen.object)) <= set(ours):
             del patch["loadBalancer"]
-        await self._say(seen, patch, {"gone": True}, events, recorder)
+        await self._report(seen, patch, {"gone": True}, events, recorder)
         return Outcome(
             Result.RELEASED, RequeueAfter(Wish(reason=Reason.GRACE_OVER), self._settings.grace + 1)
         )
@@ -248,7 +248,7 @@ class ServiceRuns:
             await self._world.forget(ref, reported.uid, recorder)
         return Outcome(Result.GONE)
 
-    async def _say(
+    async def _report(
         self,
         seen: Seen,
         patch: dict[str, Any],
@@ -256,15 +256,15 @@ class ServiceRuns:
         events: list[EventIntent],
         recorder: Recorder,
     ) -> None:
-        """Report, unless the same has been said."""
+        """Report, unless the last report says the same."""
         before = seen.reported if seen.memo else None
-        # What the Service shows may be older than what was reported last.
+        # The status may be older than the last report.
         newest = before is None or before.patch == patch
         shown = newest and statuses.shown(seen.object, patch)
         if before and before.memo == memo and (before.patch == patch or not events):
             if shown:
                 return
-            if before.patch == patch and not before.shown:  # wiped by somebody, or not yet written
+            if before.patch == patch and not before.shown:  # removed by another client, or not yet written
                 await self._world.remind(seen.ref, recorder)
                 return
         intent = StatusIntent(
@@ -281,8 +281,8 @@ class ServiceRuns:
 def _events(
     before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
 ) -> list[EventIntent]:
-    """What a person should be told of a Service, given what was told before."""
-    # What is refused changes nothing of what Envoy does.
+    """The Events for a Service, given the last report."""
+    # Refusals change nothing that Envoy does.
     refused = eventmessages.refused(demand.refusals)
     told = [event for event in refused if event.note not in before.get("refused", ())]
     if demand.drained:
@@ -293,7 +293,7 @@ def _events(
     if before.get("digest") != memo["digest"] or before.get("problems") != memo["problems"]:
         return [
             eventmessages.ensuring(),
-            *_troubles(demand, state),
+            *_obstacles(demand, state),
             *([eventmessages.ensured()] if memo["serves"] else []),
         ]
     if others:
@@ -304,7 +304,7 @@ def _events(
     return told
 
 
-def _troubles(demand: Demand, state: EdgeState) -> list[EventIntent]:
+def _obstacles(demand: Demand, state: EdgeState) -> list[EventIntent]:
     told = eventmessages.refused(demand.refusals)
     if not state.backends:
         told.append(eventmessages.unavailable(state.lacking))

@@ -31,7 +31,7 @@ class Standing:
     demand: Demand
     addresses: Mapping[Family, str]
     problems: Mapping[str, str]
-    """By `80/TCP`: why nobody is served there."""
+    """By `80/TCP`: why the port is not served."""
     waiting: bool
     """Something is still under way, or is tried again."""
     backends: bool
@@ -41,7 +41,7 @@ class Standing:
 
     @property
     def serves(self) -> bool:
-        """Whether clients find somebody at one of its ports. With whom it connects them, is not asked."""
+        """Whether clients can connect to one of its ports, with or without endpoints behind it."""
         return bool(self.addresses) and any(port.place not in self.problems for port in self.demand.ports)
 
 

@@ -90,7 +90,7 @@ class AddressUpkeep:
                     await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
             except WindowboxError as error:
                 logger.warning("addresses: %s", error)
-                await asyncio.sleep(_RETRY_LATER if self._store.settled() else _RETRY)
+                await asyncio.sleep(_RETRY_LATER if self._store.is_complete() else _RETRY)
                 incomplete.set()
 
     async def _wake(self, changed: asyncio.Event) -> None:
@@ -119,7 +119,7 @@ class AddressUpkeep:
         await self._registry.complete.wait()
         while True:
             with contextlib.suppress(WindowboxError):
-                if self._store.settled():
+                if self._store.is_complete():
                     for ref in self._overdue(services):
                         await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP_INTERVAL)
@@ -138,4 +138,4 @@ class AddressUpkeep:
         return list(dict.fromkeys([*expired, *orphans]))
 
     def _is_ours(self, _: ObjectRef, service: Object) -> bool | None:
-        return True if selection.wants(service, self._settings.classes) and not service.deleting else None
+        return True if selection.is_ours(service, self._settings.classes) and not service.deleting else None

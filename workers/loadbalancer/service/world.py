@@ -1,4 +1,4 @@
-"""What a run of a Service asks of the world, through the doors of its run."""
+"""The bus and the clusters, as recorded calls of runs of Services."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ServiceWorld:
         await recorder.call("report", said, act, effect=True)
 
     async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Have the last report written once more."""
+        """Have the last report written again."""
         await reports.remind(self._bus, ref, recorder)
 
     async def forget(self, ref: ObjectRef, uid: str, recorder: Recorder) -> None:
@@ -45,7 +45,7 @@ class ServiceWorld:
         await recorder.call("forget", uid, act)
 
     async def edge(self, ref: ObjectRef, recorder: Recorder) -> EdgeState | None:
-        """What the edge says of this Service; None if it does not carry it."""
+        """The state that the edge reports of this Service; None if the edge does not serve it."""
 
         async def act() -> Any:
             state = await self._states.get(ref)
@@ -54,7 +54,7 @@ class ServiceWorld:
         answer = await recorder.call("edge", None, act)
         return EdgeState.model_validate(answer) if answer else None
 
-    async def left(self, ref: ObjectRef, recorder: Recorder) -> bool:
+    async def cluster_left(self, ref: ObjectRef, recorder: Recorder) -> bool:
         """Whether the Service's cluster has left, whatever the bus may still hold of it."""
         if ref.cluster == RUNTIME:
             return False
@@ -75,16 +75,16 @@ class ServiceWorld:
 
         return bool(await recorder.call("gone", str(ref), act))
 
-    async def hold(self, ref: ObjectRef, recorder: Recorder) -> str:
-        """Put our finalizer on. Returns the version of the Service that has it."""
+    async def add_finalizer(self, ref: ObjectRef, recorder: Recorder) -> str:
+        """Add our finalizer. Returns the resource version of the Service that has it."""
         return await self._patch(ref, {"metadata": {"finalizers": [FINALIZER]}}, recorder)
 
-    async def let_go(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Take our finalizer off; those of others stay."""
+    async def remove_finalizer(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Remove our finalizer; those of others stay."""
         await self._patch(ref, {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}, recorder)
 
     async def _patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> str:
-        # We have no right to patch Services themselves: as the service controller, only their status.
+        # Like Kubernetes' service controller, we have no right to patch Services, only their status.
         async def act() -> str:
             kube = await self._clusters.get(ref.cluster)
             patched = await kube.strategic_merge(SERVICES, ref.namespace, ref.name, patch, part="status")

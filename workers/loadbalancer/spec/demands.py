@@ -24,7 +24,7 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True)
 class Port:
-    """A port that clients may be served at."""
+    """A port at which clients are served."""
 
     name: str
     port: int
@@ -42,7 +42,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Demand:
-    """All that a Service asks of its load balancer, as far as it can be understood."""
+    """All that a Service asks of its load balancer, as far as it is valid."""
 
     uid: str
     families: tuple[Family, ...]
@@ -50,22 +50,22 @@ class Demand:
     ports: tuple[Port, ...]
     """Those that can be served. Without any, the Service gets no address."""
     local: bool
-    """Only nodes with Pods of the Service take its traffic (externalTrafficPolicy)."""
+    """externalTrafficPolicy Local: only nodes with Pods of the Service get its traffic."""
     health_port: int
     affinity: bool
     allowed: tuple[str, ...] | None
-    """Whence clients may come, prefixes of both families; None: from everywhere."""
+    """Source ranges, of both families; None: all clients are served."""
     proxy_protocol: Literal[1, 2] | None
     idle_timeout: float | None
-    """Seconds; None: the usual."""
+    """Seconds; None: the default."""
     max_connections: int | None
     requested: tuple[str, ...]
-    """Addresses to have, and no others; at most one of each family."""
+    """The only addresses that it takes; at most one of each family."""
     share: str | None
     """Services of one cluster with the same word may share an address, if their ports differ."""
     refusals: tuple[Refusal, ...]
     drained: bool = False
-    """No new connections for now; what it has, it keeps."""
+    """No new connections for now; open ones go on."""
     content: bool = False
     """One family is better than none (PreferDualStack)."""
 
@@ -84,10 +84,10 @@ def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> 
 def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
     """What `service` asks for; `direct` tells whether its Pods can be reached without a node port.
 
-    Who only prefers both families is content with what is `offered`.
+    PreferDualStack takes the families that are `offered`.
 
-    What cannot be understood becomes a refusal: of its port, or of everything where guessing would open what
-    was meant to be closed or serve what was not asked for.
+    An invalid value becomes a refusal: of its port, or of the whole Service where a guess would admit clients
+    that are to be refused, or serve what was not asked for.
     """
     spec = service.spec
     families = _families(spec, offered)

@@ -1,4 +1,4 @@
-"""Parts of objects that may be missing or of a wrong type; what is read here is always of one type."""
+"""Fields of objects that may be missing or of a wrong type, read as one type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def port_number(value: object) -> int | None:
 
 
 def address(value: object) -> str | None:
-    """The one spelling of an address that packets can be sent to, or None."""
+    """The canonical spelling of an address that packets can be sent to, or None."""
     try:
         found = ip_address(text(value).strip())
     except ValueError:
@@ -45,7 +45,7 @@ def address(value: object) -> str | None:
 
 
 def shown(value: object) -> str:
-    """What somebody wrote, for a sentence about it: quoted, and not too long."""
+    """A value for a message: quoted, and cut if it is long."""
     written = value if isinstance(value, str) else repr(value)[: 2 * _SHOWN]
     more = "…" if len(written) > _SHOWN else ""
     return f'"{written[:_SHOWN]}{more}"'

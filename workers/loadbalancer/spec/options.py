@@ -1,4 +1,4 @@
-"""What a Service asks for beside its ports, by annotations and by the fields that they stand in for."""
+"""Options of a Service: annotations, and the fields that say the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_RANGES = 64 * 1024
 """Characters of the annotation that lists them."""
 
 _EVERYWHERE = ("0.0.0.0/0",)
-"""The default of Kubernetes, from when there was no IPv6: it means everybody."""
+"""The default of Kubernetes from before IPv6: all clients of both families."""
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
@@ -39,7 +39,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Options:
-    """What was understood of all that."""
+    """The valid options."""
 
     allowed: tuple[str, ...] | None = None
     proxy_protocol: Literal[1, 2] | None = None
@@ -50,10 +50,10 @@ class Options:
     drained: bool = False
     refusals: tuple[Refusal, ...] = ()
     fatal: bool = False
-    """What was not understood is such that nothing may be served."""
+    """An invalid option forbids to serve anything."""
 
 
-class _NotUnderstood(Exception):
+class _Invalid(Exception):
     def __init__(self, reason: str, note: str) -> None:
         super().__init__(note)
         self.refusal = Refusal(reason, note)
@@ -63,25 +63,25 @@ def options(service: Object, families: Collection[Family]) -> Options:
     found = Options()
     asked = service.annotations
     try:
-        # Whatever is wrong here ends all: clients would be let in who must not be; servers that look for the
-        # client's address in a header would take one from the client; and an address that was not asked for
-        # is one that nobody knows.
+        # An error in these refuses the whole Service: clients outside the source ranges would get in, servers
+        # that read the client's address from a PROXY header would take one from the client, and nobody would
+        # know an address that was not requested.
         found = replace(found, allowed=_allowed(service.spec, asked))
         found = replace(found, proxy_protocol=_proxy_protocol(asked))
         found = replace(found, requested=_requested(service.spec, asked, families), share=_share(asked))
-    except _NotUnderstood as error:
+    except _Invalid as error:
         return replace(found, refusals=(error.refusal,), fatal=True)
     try:
         found = replace(found, idle_timeout=_idle_timeout(asked))
-    except _NotUnderstood as error:
+    except _Invalid as error:
         found = replace(found, refusals=(error.refusal,))
     try:
         found = replace(found, max_connections=_max_connections(asked))
-    except _NotUnderstood as error:
+    except _Invalid as error:
         found = replace(found, refusals=(*found.refusals, error.refusal))
     try:
         return replace(found, drained=_drained(asked))
-    except _NotUnderstood as error:
+    except _Invalid as error:
         return replace(found, refusals=(*found.refusals, error.refusal))
 
 
@@ -108,7 +108,7 @@ def _allowed(spec: Json, asked: Json) -> tuple[str, ...] | None:
 
 def _prefix(entry: object) -> str | None:
     address, slash, length = fields.text(entry).strip().partition("/")
-    # Python would also take netmasks, forwards and backwards, and addresses that count on one link only.
+    # Python would also accept netmasks, host masks and link-local scopes.
     if "%" in address or (slash and not _COUNT.fullmatch(length)):
         return None
     try:
@@ -117,21 +117,21 @@ def _prefix(entry: object) -> str | None:
         return None
 
 
-def _bad_ranges(field: str, bad: Iterable[object]) -> _NotUnderstood:
+def _bad_ranges(field: str, bad: Iterable[object]) -> _Invalid:
     entries = fields.listed(fields.shown(entry) for entry in bad)
     note = (
         f"nothing is served, so that nobody gets in who should not: {field} holds {entries}; "
         "give prefixes like 10.0.0.0/8 or fd00::/8"
     )
-    return _NotUnderstood("InvalidSourceRanges", note)
+    return _Invalid("InvalidSourceRanges", note)
 
 
-def _too_many_ranges(field: str, size: str) -> _NotUnderstood:
+def _too_many_ranges(field: str, size: str) -> _Invalid:
     note = (
         f"nothing is served: {field} {size}, and {MAX_SOURCE_RANGES} ranges are the most a Service may "
         "list; merge neighbouring ranges into larger ones"
     )
-    return _NotUnderstood("TooManySourceRanges", note)
+    return _Invalid("TooManySourceRanges", note)
 
 
 def _proxy_protocol(asked: Json) -> Literal[1, 2] | None:
@@ -142,7 +142,7 @@ def _proxy_protocol(asked: Json) -> Literal[1, 2] | None:
             return 1
         case "v2":
             return 2
-    raise _NotUnderstood("InvalidProxyProtocol", _note(PROXY_PROTOCOL, given, "give v1 or v2, or remove it"))
+    raise _Invalid("InvalidProxyProtocol", _note(PROXY_PROTOCOL, given, "give v1 or v2, or remove it"))
 
 
 def _requested(spec: Json, asked: Json, families: Collection[Family]) -> tuple[str, ...]:
@@ -169,8 +169,8 @@ def _entries(spec: Json, asked: Json) -> list[tuple[str, object]]:
     return found if field in (None, "") else [*found, ("spec.loadBalancerIP", field)]
 
 
-def _bad_address(field: str, entry: object, remedy: str) -> _NotUnderstood:
-    return _NotUnderstood("InvalidAddress", f"{field} asks for {fields.shown(entry)}: {remedy}")
+def _bad_address(field: str, entry: object, remedy: str) -> _Invalid:
+    return _Invalid("InvalidAddress", f"{field} asks for {fields.shown(entry)}: {remedy}")
 
 
 def _share(asked: Json) -> str | None:
@@ -179,7 +179,7 @@ def _share(asked: Json) -> str | None:
     if given is None or given == "":
         return None
     if not _WORD.fullmatch(word):
-        raise _NotUnderstood("InvalidShare", _note(SHARE, given, "give one word of at most 63 characters"))
+        raise _Invalid("InvalidShare", _note(SHARE, given, "give one word of at most 63 characters"))
     return word
 
 
@@ -190,7 +190,7 @@ def _idle_timeout(asked: Json) -> float | None:
     seconds = _duration(fields.text(given).strip())
     if seconds is None or not 1 <= seconds <= _LONGEST_TIMEOUT:
         remedy = "give a duration of 1s to 8760h, like 90s or 1h30m; until then the usual one holds"
-        raise _NotUnderstood("InvalidIdleTimeout", _note(IDLE_TIMEOUT, given, remedy))
+        raise _Invalid("InvalidIdleTimeout", _note(IDLE_TIMEOUT, given, remedy))
     return seconds
 
 
@@ -208,7 +208,7 @@ def _max_connections(asked: Json) -> int | None:
     written = fields.text(given).strip()
     if not _COUNT.fullmatch(written) or int(written) == 0:
         remedy = "give a number of 1 to 999999999; until then there is no limit"
-        raise _NotUnderstood("InvalidConnectionLimit", _note(CONNECTION_LIMIT, given, remedy))
+        raise _Invalid("InvalidConnectionLimit", _note(CONNECTION_LIMIT, given, remedy))
     return int(written)
 
 
@@ -219,7 +219,7 @@ def _drained(asked: Json) -> bool:
         case "true":
             return True
     remedy = "give true or false, or remove it; until then clients are served"
-    raise _NotUnderstood("InvalidDrain", _note(DRAIN, given, remedy))
+    raise _Invalid("InvalidDrain", _note(DRAIN, given, remedy))
 
 
 def _note(annotation: str, given: object, remedy: str) -> str:

@@ -1,4 +1,4 @@
-"""What of a Service cannot be served, and what to do about it."""
+"""Refusals: what of a Service is not served, and the remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Refusal:
-    """A part of a Service that is turned down."""
+    """A part of a Service that is not served."""
 
     reason: str
     """In CamelCase, for programs."""

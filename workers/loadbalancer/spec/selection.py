@@ -8,11 +8,11 @@ from windowbox.models.objects import Object
 from workers.loadbalancer.spec import fields
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-"""The one that Kubernetes' own controller uses: whoever takes over from it, takes over its Services."""
+"""That of Kubernetes' own service controller, so that its Services can be taken over."""
 
 
-def wants(service: Object, classes: Collection[str]) -> bool:
-    """Whether it asks for a load balancer of ours; `classes` are those that are ours beside none at all."""
+def is_ours(service: Object, classes: Collection[str]) -> bool:
+    """Whether it asks for a load balancer of ours: with a class of `classes`, or without a class."""
     if not _is_load_balancer(service):
         return False
     given = service.spec.get("loadBalancerClass")
@@ -20,15 +20,15 @@ def wants(service: Object, classes: Collection[str]) -> bool:
 
 
 def needs_cleanup(service: Object) -> bool:
-    """Whether what it had is to be removed, and the finalizer taken off.
+    """Whether its load balancer and the finalizer are to be removed.
 
-    No class is asked for here: the API server wipes it when the type changes, and the finalizer has to come
-    off whoever put it on.
+    The class does not matter: the API server removes it when the type changes, and the finalizer has to go
+    whoever added it.
     """
-    return held(service) and (service.deleting or not _is_load_balancer(service))
+    return has_finalizer(service) and (service.deleting or not _is_load_balancer(service))
 
 
-def held(service: Object) -> bool:
+def has_finalizer(service: Object) -> bool:
     """Whether the finalizer is on."""
     return FINALIZER in fields.items(service.metadata.get("finalizers"))
 
