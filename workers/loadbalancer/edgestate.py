@@ -13,7 +13,8 @@ POOL = "loadbalancer"
 """The pool whose runs read the states."""
 
 
-_TESTIFIED = "testified"
+TESTIFIED = "testified"
+"""A key in the bucket of the states that is no load balancer."""
 
 
 class EdgeState(Message):
@@ -66,21 +67,21 @@ class States:
     async def testify(self) -> None:
         """Say that the states of all Services are here whose addresses an edge knows."""
         leases.check()
-        await self.bucket.put(_TESTIFIED, b"{}", None)
+        await self.bucket.put(TESTIFIED, b"{}", None)
 
     def testified(self) -> bool:
         """Whether that was said, and not forgotten since."""
-        return self.bucket.complete.is_set() and _TESTIFIED in self._values()
+        return self.bucket.complete.is_set() and TESTIFIED in self._values()
 
     def _values(self) -> dict[str, bytes]:
         return {key: entry.value for key, entry in self.bucket.entries.items() if entry.value}
 
     def known(self) -> set[ObjectRef]:
         """The Services whose states this process knows."""
-        return {subjects.ref(key) for key in self._values() if key != _TESTIFIED}
+        return {subjects.ref(key) for key in self._values() if key != TESTIFIED}
 
     def on_state(self, act: Callable[[ObjectRef, bytes | None], None]) -> Callable[[], None]:
         """Call `act` with each state that is another than before. Returns what ends that."""
         return self.bucket.on_change(
-            lambda key, value: act(subjects.ref(key), value) if key != _TESTIFIED else None
+            lambda key, value: act(subjects.ref(key), value) if key != TESTIFIED else None
         )

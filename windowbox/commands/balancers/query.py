@@ -16,7 +16,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.edge import status
 from workers.edge.status import EdgeStatus, LoadBalancerStatus
-from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.edgestate import TESTIFIED, EdgeState
 from workers.loadbalancer.service import statuses
 from workers.loadbalancer.spec import fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand, demand_in
@@ -209,8 +209,8 @@ async def _services(bus: Bus, only: ObjectRef | None) -> AsyncIterator[tuple[Obj
 async def _states(bus: Bus) -> AsyncIterator[tuple[str, EdgeState]]:
     bucket = streams.EDGES
     async for stored in consumers.snapshot(bus, f"KV_{bucket}", [subjects.entry(bucket, ">")]):
-        if stored.data:
-            key = subjects.without(f"$KV.{bucket}", stored.subject)
+        key = subjects.without(f"$KV.{bucket}", stored.subject)
+        if stored.data and key != TESTIFIED:
             yield key, EdgeState.model_validate_json(stored.data)
 
 
