@@ -82,7 +82,8 @@ def goes_on(connection: socket.socket) -> None:
 
 
 def outcome(address: str, port: int, *, source: str = "", timeout: float = 3) -> str:
-    """What becomes of a connection: the pod that greets, `refused`, `closed` without a byte, or `silent`."""
+    """What becomes of a connection: the pod that greets, `refused`, `closed` without a byte, `silent`, or
+    `unreachable`: no host has the address."""
     try:
         return tcp(address, port, source=source, timeout=timeout).pod
     except ConnectionRefusedError:
@@ -91,6 +92,10 @@ def outcome(address: str, port: int, *, source: str = "", timeout: float = 3) ->
         return "closed"
     except TimeoutError:
         return "silent"
+    except OSError as error:
+        if error.errno != errno.EHOSTUNREACH:
+            raise
+        return "unreachable"
 
 
 def parsed(heard: bytes) -> Answer:
