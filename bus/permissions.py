@@ -110,7 +110,7 @@ def _pool(pool: str) -> list[str]:
 
 # Messages are deleted by their sequence, which no subject tells: whoever may delete one may delete all.
 _FULFILLING = [
-    *_reading(streams.TRIGGERS),
+    *_reading(streams.TRIGGERS, streams.LATER),
     *_api(f"DIRECT.GET.{streams.TRIGGERS}"),
     *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
     *_asking_leader(streams.WORK),

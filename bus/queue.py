@@ -20,6 +20,9 @@ from windowbox.telemetry import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
+_SCHEDULE = "Nats-Schedule"
+_OVERDUE = 5.0
+"""Seconds after its time until a schedule counts as forgotten by the server."""
 _LAG = 0.005
 _LOOKS = 1000
 
@@ -92,7 +95,7 @@ class Queue:
         """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it."""
         at = datetime.fromtimestamp(await self.bus.now() + after, UTC)
         headers = {
-            "Nats-Schedule": f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
+            _SCHEDULE: f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
             "Nats-Schedule-Target": subjects.due(self.pool, key),
             TRACE: tracing.current() or tracing.fresh(),
         }
@@ -116,8 +119,25 @@ class Queue:
             if int(stored.time) / 1e9 < horizon:
                 found += 1
                 await self.enqueue(subjects.without(f"trigger.{self.pool}", stored.subject))
+        found += await self._sweep_overdue(await self.bus.now() - _OVERDUE)
         if found:
             metrics.swept.labels(self.pool).inc(found)
+        return found
+
+    async def _sweep_overdue(self, horizon: float) -> int:
+        """Make the wishes now whose time has come without the server's noticing.
+
+        A server whose store was rolled back to an older copy keeps schedules that it never fires.
+        """
+        found = 0
+        async for stored in consumers.snapshot(self.bus, streams.LATER, [subjects.later(self.pool, ">")]):
+            at = stored.headers.get(_SCHEDULE, "").removeprefix("@at ")
+            if at and datetime.fromisoformat(at).timestamp() < horizon:
+                found += 1
+                await self.remind(
+                    subjects.without(f"later.{self.pool}", stored.subject), Wish.decoded(stored.data)
+                )
+                await self.bus.delete(streams.LATER, stored.sequence)
         return found
 
     async def depth(self) -> Depth:

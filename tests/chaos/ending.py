@@ -24,6 +24,7 @@ from windowbox.sandbox.processes import ProcessId
 from windowbox.sandbox.supervisor import Supervisor
 from workers.edge import nodes
 from workers.edge.nodes import Backend
+from workers.loadbalancer import edgestate
 from workers.loadbalancer.ipam import entries
 from workers.loadbalancer.service import statuses
 
@@ -94,7 +95,8 @@ class Ending:
                 book |= {(address, holder.uid) for holder in entries.read(entry.data).holders}
             elif subjects.waiting(key):
                 waiting.append(f"{key} waits for an address")
-        carried = {entry.subject async for entry in self._entries(streams.EDGES)}
+        testified = subjects.entry(streams.EDGES, edgestate.TESTIFIED)
+        carried = {e.subject async for e in self._entries(streams.EDGES) if e.subject != testified}
         refs = [ObjectRef(RUNTIME, SERVICES.id, NAMESPACE, one.name) for one in found]
         edges = {subjects.entry(streams.EDGES, subjects.key(ref)) for ref in refs}
         return [

@@ -34,7 +34,7 @@ async def world(
     plane: ControlPlane, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[KindWorld]:
     """One in which nobody is patient."""
-    monkeypatch.setattr(runs, "_LOOK_AGAIN", 0.2)
+    monkeypatch.setattr(runs, "_REQUEUE_AFTER", 0.2)
     monkeypatch.setattr(pool, "serving", partial(_hasty, pool.serving))
     async with kind_world(plane, nats, SEED) as made:
         yield made
