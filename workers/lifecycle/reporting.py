@@ -16,7 +16,7 @@ from workers.recorder import Recorder
 
 @dataclass
 class Reporter:
-    """What this run says about the object, each time expecting that nobody else has has_reported since."""
+    """What this run says about the object, each time expecting that nobody else has reported since."""
 
     world: World
     ref: ObjectRef
@@ -24,6 +24,8 @@ class Reporter:
     object: Object
     sequence: int
     has_reported: bool = False
+    asked: bool = False
+    """Whether a client has asked for this run: it gets an answer, even if it is the one it got before."""
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
         version, patch = self.object.resource_version, self._not_before_the_last(patch)

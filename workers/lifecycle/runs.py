@@ -146,6 +146,7 @@ class LifeCycle:
                 _require_live(live, run)
                 return await self._repair(run, wish, reporter)
             return Outcome(Result.NOTHING_TO_DO)
+        reporter.asked = OPERATION in object.annotations or predicates.overdue(object)
         begun = await self._begin(run, flow, live)
         if begun is None:
             return Outcome(Result.GONE)
@@ -303,10 +304,10 @@ class LifeCycle:
         error = TransientError(text, retry_after=_REQUEUE_AFTER, codes=waiting.codes)
         failed = statuses.failed(operation, phrases, error, run.object.generation, now)
         # What has become an error stays one until the words change, or the client asks anew.
-        stays = same_failure(run.object, failed) and not predicates.overdue(run.object)
+        stays = same_failure(run.object, failed) and not reporter.asked
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
-        if not told:
+        if reporter.asked or not told:
             await reporter.report(patch)
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
         return Outcome(
@@ -326,7 +327,7 @@ class LifeCycle:
         phrases = self.kind.descriptions.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
         patch |= self._conditions(run.object, flow, False, now)
-        if reporter.has_reported or not same_failure(run.object, patch) or predicates.overdue(run.object):
+        if reporter.has_reported or reporter.asked or not same_failure(run.object, patch):
             note = patch["lastError"]["description"]
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)

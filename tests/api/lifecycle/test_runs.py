@@ -68,6 +68,25 @@ async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Sta
     assert await stage.to_be_written(ref)
 
 
+@rule("U-1", "U-4")
+async def test_who_asks_again_gets_the_same_failure_reported_again(stage: Stage) -> None:
+    ref = await stage.record()
+    stage.crew.error = Refused("no")
+    assert await stage.run(ref) == "error"
+    first = await intents.last(stage.bus, subjects.key(ref))
+    assert first.intent
+    # The report is written, then somebody overwrites a part of it: the last report on the bus does not tell.
+    changed = {**first.intent.patch, "lastError": {"description": "nonsense"}}
+    await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"status": changed}, part="status")
+    asks = {"metadata": {"annotations": {"gardener.cloud/operation": "reconcile"}}}
+    await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, asks)
+    assert await stage.run(ref) == "error"
+    again = await intents.last(stage.bus, subjects.key(ref))
+    assert again.intent
+    assert again.sequence > first.sequence
+    assert again.intent.patch["lastError"]["description"] == "Error reconciling DNSRecord: no"
+
+
 async def test_an_api_outage_does_not_count_towards_backoff(stage: Stage) -> None:
     ref = await stage.record()
     delays = []
