@@ -24,6 +24,7 @@ from windowbox.models.kindsettings import (
     KindSettings,
 )
 from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.machinesettings import MachineSettings
 from windowbox.telemetry.logs import LogFormat
 
 
@@ -127,13 +128,19 @@ class Settings(Section):
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
+    machines: MachineSettings = MachineSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
 
     @property
     def kinds(self) -> KindSettings:
         """The settings of kinds that make objects."""
-        return KindSettings(infrastructure=self.infrastructure, backup=self.backup, heartbeat=self.heartbeat)
+        return KindSettings(
+            infrastructure=self.infrastructure,
+            backup=self.backup,
+            heartbeat=self.heartbeat,
+            machines=self.machines,
+        )
 
     @property
     def deciding(self) -> Deciding:

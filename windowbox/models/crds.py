@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from windowbox import models
-from windowbox.models.definitions import Definition
+from windowbox.models.definitions import Column, Definition
 from windowbox.models.extensions import Part
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "deploy" / "crds"
@@ -76,34 +76,48 @@ def main() -> None:
 
 
 def _version(definition: Definition) -> Schema:
-    properties: Schema = {
+    schema = structural(definition.spec)
+    inner = schema["properties"] if definition.flat else {"spec": schema}
+    if definition.status:
+        inner["status"] = structural(definition.status)
+    metadata: Schema = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
-        "spec": structural(definition.spec),
     }
-    if definition.status:
-        properties["status"] = structural(definition.status)
-    schema: Schema = {"description": definition.description, "type": "object", "properties": properties}
-    if definition.spec_required:
-        schema["required"] = ["spec"]
-    return {
+    whole: Schema = {
+        "description": definition.description,
+        "type": "object",
+        "properties": metadata | inner,
+    }
+    if definition.flat:
+        whole["required"] = schema["required"]
+    elif definition.spec_required:
+        whole["required"] = ["spec"]
+    version: Schema = {
         "name": definition.resource.version,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": column.name, "jsonPath": column.path, "type": column.type}
-            for column in definition.columns
-        ],
-        "schema": {"openAPIV3Schema": schema},
     }
+    if not definition.flat:
+        version["subresources"] = {"status": {}, **definition.subresources}
+    if definition.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in definition.columns]
+    return version | {"schema": {"openAPIV3Schema": whole}}
+
+
+def _column(column: Column) -> Schema:
+    shown = {"name": column.name, "jsonPath": column.path, "type": column.type}
+    return {**shown, "priority": column.priority} if column.priority else shown
 
 
 def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
     """`node` of pydantic's schema in Kubernetes' dialect, which knows fewer words."""
     if "$ref" in node:
         node = {**definitions[node["$ref"].rsplit("/", 1)[-1]], **node}
+    if "x-kubernetes-int-or-string" in node:
+        kept = {key: value for key, value in node.items() if key in ("description", "pattern")}
+        return kept | {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
     if "anyOf" in node:
         # An optional field: in Kubernetes it is absent, never null.
         (only,) = (choice for choice in node["anyOf"] if choice.get("type") != "null")

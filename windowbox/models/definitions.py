@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from windowbox.models.extensions import Part
 from windowbox.models.refs import Resource
@@ -15,6 +17,8 @@ class Column:
     name: str
     path: str
     type: str = "string"
+    priority: int = 0
+    """Columns above 0 are shown by `kubectl get -o wide`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,10 @@ class Definition:
     columns: tuple[Column, ...]
     status: type[Part] | None = None
     spec_required: bool = True
+    flat: bool = False
+    """Whether the fields of `spec` stand beside `metadata`. Such a kind has no status."""
+    subresources: Mapping[str, Any] = field(default_factory=dict)
+    """Besides `status`."""
 
 
 AGE = Column("Age", ".metadata.creationTimestamp", "date")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 OPERATION = "gardener.cloud/operation"
@@ -65,6 +65,17 @@ Anything = Annotated[
 """Any JSON at all."""
 Bytes = Annotated[str, Field(json_schema_extra={"format": "byte"})]
 """Base64."""
+IntOrString = Annotated[int | str, WithJsonSchema({"x-kubernetes-int-or-string": True})]
+"""A number, or a percentage such as `25%`."""
+_QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+Quantity = Annotated[
+    int | float | str, WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": _QUANTITY})
+]
+"""An amount such as `100m` or `4Gi`."""
+Quantities = dict[str, Quantity]
 Strings = Annotated[dict[str, str], Field(json_schema_extra={"additionalProperties": {"type": "string"}})]
 
 

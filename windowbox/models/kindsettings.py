@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from windowbox.models.machinesettings import MachineSettings
+
 Network = IPv4Network | IPv6Network
 
 
@@ -66,3 +68,4 @@ class KindSettings(_Section):
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
+    machines: MachineSettings = MachineSettings()

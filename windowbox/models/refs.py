@@ -78,6 +78,16 @@ PODS = Resource("", "v1", "pods", "Pod", selector="app in (machine,bastion)", sh
 SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICES = Resource("", "v1", "services", "Service", short_names=("svc",))
 
+
+def _machine(plural: str, kind: str, short_name: str) -> Resource:
+    return Resource("machine.sapcloud.io", "v1alpha1", plural, kind, short_names=(short_name,))
+
+
+MACHINE_CLASSES = _machine("machineclasses", "MachineClass", "mcc")
+MACHINE_DEPLOYMENTS = _machine("machinedeployments", "MachineDeployment", "mcd")
+MACHINE_SETS = _machine("machinesets", "MachineSet", "mcs")
+MACHINES = _machine("machines", "Machine", "mc")
+
 HEARTBEATS = Resource("coordination.k8s.io", "v1", "leases", "Lease", named="gardener-extension-heartbeat")
 IP_POOLS = Resource("crd.projectcalico.org", "v1", "ippools", "IPPool", namespaced=False)
 MANAGED_RESOURCES = Resource(
