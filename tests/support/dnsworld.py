@@ -23,12 +23,17 @@ from workers.owned.targets import TargetClusters
 
 @contextlib.asynccontextmanager
 async def dns_world(
-    plane: ControlPlane, nats: NatsServer, named: NameServer, *served: str
+    plane: ControlPlane,
+    nats: NatsServer,
+    named: NameServer,
+    *served: str,
+    drift_interval: float = 600,
+    **about: Any,
 ) -> AsyncIterator[KindWorld]:
-    """Workers serve DNSRecords in the zone of `named`, and these pools."""
+    """Workers serve DNSRecords in the zone of `named`, and these pools; `about` are settings of the zone."""
     assert named.key
-    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
-    settings = DnsSettings.model_validate({"zones": [zone]})
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings(), **about}
+    settings = DnsSettings.model_validate({"zones": [zone], "drift_interval": drift_interval})
     nameserver = Nameserver(settings)
     async with kind_world(plane, nats, *served) as made:
 
@@ -38,8 +43,9 @@ async def dns_world(
                 common_of(made, bus, opened, registry, targets), nameserver=nameserver, dns=settings
             )
             parts = serving.parts(common, pools.serving(common, "dnsrecord"))
-            tasks = [task() for task in parts.tasks.values()]
             leases = Leases(bus, f"dns {id(bus)}")
+            tasks: list[Any] = [task() for task in parts.tasks.values()]
+            tasks += [leases.while_held(name, act) for name, act in parts.leased.items()]
             return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]
 
         try:

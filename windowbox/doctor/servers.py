@@ -11,9 +11,10 @@ from typing import Any
 
 from bus.connection import connected
 from windowbox import rbac
+from windowbox.clients.nameserver import Nameserver
 from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
-from windowbox.models.dnssettings import ZoneSettings, split_server
+from windowbox.models.dnssettings import DnsSettings, ZoneSettings, split_server
 from windowbox.sandbox import binaries
 from windowbox.sandbox.roles import kubeconfig
 from windowbox.settings import ClusterSettings, NatsSettings, Settings
@@ -57,6 +58,22 @@ def zone(settings: ZoneSettings) -> Iterator[Finding]:
             )
         else:
             yield Finding(what, "ok", "takes updates")
+    if settings.ownership and not settings.key_from_record and (problem := _no_transfer(settings)):
+        mend = "allow it, or names whose DNSRecord is gone stay in the zone"
+        yield Finding(f"transfer of zone {settings.name}", "note", problem, mend)
+
+
+def _no_transfer(settings: ZoneSettings) -> str | None:
+    """Why the zone cannot be searched for orphaned names; None if it can."""
+
+    async def search() -> None:
+        await Nameserver(DnsSettings(zones=[settings])).marks(settings.name)
+
+    try:
+        asyncio.run(search())
+    except WindowboxError as error:
+        return str(error)
+    return None
 
 
 async def _ask_bus(settings: NatsSettings) -> str:

@@ -85,7 +85,7 @@ class ZoneSettings(_Settings):
     key_from_record: bool = False
     """The key is in the Secret that each record's `spec.secretRef` names."""
     ownership: str | None = Field(None, pattern=r"^[A-Za-z0-9._/-]{1,63}$")
-    """The id under which records are claimed; None leaves records unmarked."""
+    """The id under which records are claimed, of this installation alone; None leaves records unmarked."""
     max_rrsets: int = Field(200, ge=1, le=500)
     """Changes in one message at most; more pay off where the server's disk is slow."""
     max_octets: int = Field(16_384, ge=512, le=16_384)

@@ -21,6 +21,7 @@ runs = Histogram("windowbox_run_seconds", "Runs by outcome", ["pool", "outcome"]
 quarantine = Counter("windowbox_set_aside_total", "Items that took their worker down too often", ["pool"])
 superseded = Counter("windowbox_superseded_total", "Runs that came too late to report", ["pool"])
 swept = Counter("windowbox_swept_total", "Wishes that a sweep put back into the queue", ["pool"])
+orphans = Counter("windowbox_orphans_total", "Objects gone before their deletion, cleaned up after", ["pool"])
 
 unmapped = Counter("windowbox_unmapped_total", "Changes whose mapping to keys failed", ["pool"])
 

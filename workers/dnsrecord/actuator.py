@@ -15,7 +15,7 @@ from windowbox.models.dnssettings import DnsSettings, ZoneSettings
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
-from workers.dnsrecord import records
+from workers.dnsrecord import orphans, records
 from workers.dnsrecord.claims import Claims
 from workers.lifecycle import specs, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
@@ -50,9 +50,14 @@ class DNSRecordActuator(Actuator):
         await self._leave_former_zone(run, spec, zone)
         key = await self._key(run, zone)
         request = {"do": "replace", "zone": zone.name, **_described(wanted)}
-        await self._act(
-            run, request, lambda: self._nameserver.replace(zone.name, wanted, key=key, owner=zone.ownership)
-        )
+
+        async def act() -> None:
+            resource = orphans.resource(run)
+            await self._nameserver.replace(
+                zone.name, wanted, key=key, owner=zone.ownership, resource=resource
+            )
+
+        await self._act(run, request, act)
         if self._ask_resolver:
             await self._note_resolver(run, wanted)
         return {"zone": zone.name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -52,7 +53,16 @@ class Claims:
             DNSRECORDS.id,
             lambda _, object: claim(object, scope, zones),
             index=lambda found: (found.zone, found.key),
+            changed=self._notice,
         )
+        self._known: set[str] = set()
+        self.newly_listed = asyncio.Event()
+        """Set when a cluster has been listed: names that it needs, or has left, may be known only now."""
+
+    @property
+    def listed(self) -> set[str]:
+        """The clusters of which no DNSRecord is missing."""
+        return self._view.listed
 
     async def run(self) -> None:
         """Keep sight of all DNSRecords, for ever."""
@@ -70,6 +80,10 @@ class Claims:
         self._view.require_listed(ref.cluster)
         return next((other for other in self._view.refs((zone, record)) if other != ref), None)
 
+    def claimed(self, zone: str, record: RecordKey) -> bool:
+        """Whether any DNSRecord asks for the name and type."""
+        return bool(self._view.refs((zone, record)))
+
     def idle(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
         """By zone, what ought to be there right now."""
         zones: dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]] = defaultdict(dict)
@@ -77,3 +91,8 @@ class Claims:
             if found.wanted:
                 zones[found.zone][found.key] = (ref, found.wanted)
         return zones
+
+    def _notice(self) -> None:
+        if self._view.listed != self._known:
+            self._known = set(self._view.listed)
+            self.newly_listed.set()

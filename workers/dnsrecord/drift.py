@@ -11,44 +11,50 @@ from bus.queue import Queue
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import WindowboxError
 from workers.dnsrecord.claims import Claims
+from workers.dnsrecord.orphans import OrphanedNames
 
 logger = logging.getLogger(__name__)
 
 
 class DriftCheck:
-    """Compares the zones with what is wanted: now and then, and whenever a name server comes back.
+    """Compares the zones with what is wanted: now and then, whenever a name server comes back, and when a
+    cluster has been listed.
 
     What differs is not written here, but wished for: the queue sees to it that nothing older overtakes
     something newer.
     """
 
-    def __init__(self, nameserver: Nameserver, claims: Claims, queue: Queue, interval: float) -> None:
+    def __init__(
+        self, nameserver: Nameserver, claims: Claims, orphans: OrphanedNames, queue: Queue, interval: float
+    ) -> None:
         self._nameserver = nameserver
         self._claims = claims
+        self._orphans = orphans
         self._queue = queue
         self._interval = interval
 
     async def run(self) -> None:
         """Check for ever. For the holder of a lease."""
         await self._claims.complete()
-        back = asyncio.Event()
-        listening = asyncio.create_task(self._listen(back), name="drift: listen")
+        due = self._claims.newly_listed
+        listening = asyncio.create_task(self._listen(due), name="drift: listen")
         try:
             while True:
-                back.clear()
+                due.clear()
                 await self._check()
+                await self._orphans.check()
                 try:
                     async with asyncio.timeout(self._interval):
-                        await back.wait()
+                        await due.wait()
                 except TimeoutError:
                     continue
         finally:
             listening.cancel()
 
-    async def _listen(self, back: asyncio.Event) -> None:
+    async def _listen(self, due: asyncio.Event) -> None:
         async for zone in self._nameserver.reconnected():
             logger.info("zone %s: its name server is back; comparing", zone)
-            back.set()
+            due.set()
 
     async def _check(self) -> None:
         for zone, idle in self._claims.idle().items():

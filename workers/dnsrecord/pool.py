@@ -10,13 +10,16 @@ from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.drift import DriftCheck
 from workers.dnsrecord.gauges import NameserverGauges
+from workers.dnsrecord.orphans import OrphanedNames
 from workers.serving import Common, Serving, scope
 
 
 def serving(common: Common, row: Served) -> Serving:
     dns, nameserver = common.dns, common.nameserver
     claims = Claims(common.bus, scope(common, KIND), [zone.name for zone in dns.zones])
-    drift = DriftCheck(nameserver, claims, Queue(common.bus, row.pool), dns.drift_interval)
+    queue = Queue(common.bus, row.pool)
+    orphans = OrphanedNames(common.bus, nameserver, claims, queue, dns.zones)
+    drift = DriftCheck(nameserver, claims, orphans, queue, dns.drift_interval)
     return Serving(
         KIND,
         DNSRecordActuator(nameserver, dns, claims),

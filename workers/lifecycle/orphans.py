@@ -14,6 +14,7 @@ from bus.messages import StatusIntent, Wish
 from windowbox.errors import PermanentError, TransientError, Waiting
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
+from windowbox.telemetry import metrics
 from workers.lifecycle import predicates
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run
 from workers.lifecycle.operations import Operation
@@ -70,6 +71,7 @@ class OrphanCleanup:
             run = Run(ref, orphan, shoot, recorder)
             try:
                 await self._clean_up(run, successor)
+                metrics.orphans.labels(self._kind.pool).inc()
             except (TransientError, PermanentError) as error:
                 # A new object of the name must not wait for what a person has to correct in the old one.
                 final = isinstance(error, PermanentError) and successor

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -16,10 +19,14 @@ from tests.e2e import zones
 from tests.support.dnsworld import dns_world
 from tests.support.kindworld import CLOUDPROVIDER
 from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
+from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import Superseded, Unreachable
+from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.objects import Object
+from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 
 
@@ -107,3 +114,49 @@ async def test_the_successor_of_an_orphan_keeps_its_name(
             await world.quiet()
             await asyncio.to_thread(zones.until, named, former, [])
             assert await asyncio.to_thread(zones.answers, named, current) == ["10.0.0.1"]
+
+
+@rule("DN-49")
+async def test_names_that_no_record_needs_are_removed(
+    plane: ControlPlane, nats: NatsServer, named: NameServer
+) -> None:
+    async with (
+        dns_world(plane, nats, named, ownership="us", drift_interval=1) as world,
+        writing(named, ownership="us") as write,
+    ):
+        shoot, run = await world.shoot(), uuid.uuid4().hex[:8]
+        spec = {"recordType": "A", "values": ["10.0.0.1"], "secretRef": {"name": CLOUDPROVIDER}}
+        for name in ("living", "shared"):
+            await shoot.create(DNSRECORDS, name, {"name": f"{name}-{run}.{named.zone}"} | spec)
+            await shoot.until_ready(DNSRECORDS, name)
+        here = f"{RUNTIME}/{shoot.namespace}"
+        await write(f"shared-{run}", f"{here}/gone/a")
+        await write(f"elsewhere-{run}", f"elsewhere/{shoot.namespace}/gone/b")
+        await write(f"unknown-{run}", "")
+        await write(f"strange-{run}", f"{here}/>/c")
+        for number in range(20):
+            await write(f"gone{number}-{run}", f"{here}/gone/d{number}")
+        await write(f"former-{run}", f"{here}/living/e")
+        for name in (*(f"gone{number}" for number in range(20)), "former"):
+            await asyncio.to_thread(zones.until, named, f"{name}-{run}.{named.zone}", [])
+        await world.quiet()
+        for name in ("living", "shared", "elsewhere", "unknown", "strange"):
+            full = f"{name}-{run}.{named.zone}"
+            assert await asyncio.to_thread(zones.answers, named, full) == ["10.0.0.1"], name
+
+
+@contextlib.asynccontextmanager
+async def writing(named: NameServer, **about: str) -> AsyncIterator[Callable[[str, str], Awaitable[None]]]:
+    """Write a name into the zone, as an object that is gone has left it there."""
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings(), **about}
+    nameserver = Nameserver(DnsSettings.model_validate({"zones": [zone]}))
+
+    async def write(name: str, resource: str) -> None:
+        record = RecordSet(RecordKey(f"{name}.{named.zone}", "A"), 120, ("10.0.0.1",))
+        await nameserver.replace(named.zone, record, resource=resource)
+
+    try:
+        yield write
+    finally:
+        await nameserver.aclose()

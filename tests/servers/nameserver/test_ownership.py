@@ -17,6 +17,7 @@ from windowbox.models.recordsets import RecordKey
 
 OURS, OTHER = rrset("x", "A", "1.1.1.1"), rrset("x", "A", "2.2.2.2")
 MARK = "_windowbox-a.x"
+HELD = Held(ownership.mark(OURS.key, ZONE, "me").rdatas)
 
 
 @rule("DN-49")
@@ -105,7 +106,7 @@ async def test_many_claims_survive_a_server_that_dies_while_they_are_made(
 
 
 @rule("DN-47", "DN-49")
-@pytest.mark.parametrize("claim", [Held("me"), Unclaimed()], ids=["held", "unclaimed"])
+@pytest.mark.parametrize("claim", [HELD, Unclaimed()], ids=["held", "unclaimed"])
 @pytest.mark.parametrize("deleting", [False, True], ids=["replace", "delete"])
 async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
     named: Named, nameserver: Nameserver, claim: Held | Unclaimed, deleting: bool

@@ -1,8 +1,9 @@
 """The name server's side of DNS: changes that are proved, and what is found there."""
 
 from windowbox.clients.nameserver.nameserver import Nameserver
+from windowbox.clients.nameserver.ownership import Mark
 from windowbox.clients.nameserver.resolver import ResolverFinding, ask_resolver
 from windowbox.clients.nameserver.signing import TsigKey
 from windowbox.clients.nameserver.zonequeue import ZoneStats
 
-__all__ = ["Nameserver", "ResolverFinding", "TsigKey", "ZoneStats", "ask_resolver"]
+__all__ = ["Mark", "Nameserver", "ResolverFinding", "TsigKey", "ZoneStats", "ask_resolver"]

@@ -103,7 +103,7 @@ class BatchSender:
                 alike = 0
             elif len(part) == 1:
                 alike += 1
-                retry = self._settle_refused(part[0], failure)
+                retry = await self._settle_refused(part[0], failure)
                 parts += [[part[0]]] if retry else []
             elif alike >= _ALIKE:
                 _fail_each(part, failure)
@@ -123,9 +123,9 @@ class BatchSender:
             for item in items
         ]
         for item, reply in zip(items, await self._connection.exchange(requests), strict=True):
-            self._judge_owner(item, ownership.owner_found(reply))
+            self._judge_owner(item, ownership.owner_found(reply), Held(ownership.mark_values(reply)))
 
-    def _judge_owner(self, item: Item, found: str | None) -> None:
+    def _judge_owner(self, item: Item, found: str | None, held: Held) -> None:
         match item.change, found:
             case Replace(), None:
                 self._claims[id(item)] = Unclaimed()
@@ -135,9 +135,9 @@ class BatchSender:
                 logger.info("%s: not changed, as it has no owner's mark", item.key)
                 item.succeed()
             case Replace(owner=me, previous_owner=before), str(owner) if owner in (me, before):
-                self._claims[id(item)] = Held(owner)
+                self._claims[id(item)] = held
             case Delete(owner=me), str(owner) if owner == me:
-                self._claims[id(item)] = Held(owner)
+                self._claims[id(item)] = held
             case Delete(), _:
                 logger.info("%s: not changed, as it belongs to %s", item.key, found)
                 item.succeed()
@@ -180,24 +180,38 @@ class BatchSender:
             ownership.write(update, item.change, self._zone)
         return update.finish()
 
-    def _settle_refused(self, item: Item, failure: Failure) -> bool:
+    async def _settle_refused(self, item: Item, failure: Failure) -> bool:
         """Settle a change that was refused alone. True if it shall be tried in another way instead."""
         prerequisite = failure.kind is Conflict
         match item.change, self._claims.get(id(item)):
             case Replace(), Unclaimed() if prerequisite:
                 self._claims[id(item)] = Adoptable()
                 return True
-            case Replace(), Adoptable() if prerequisite:
+            case Replace(), Adoptable() | Held() as before if prerequisite:
+                return await self._look_again(item, before, failure)
+            case Delete(), _ if prerequisite:
+                item.succeed()  # it is gone, belongs to another owner, or was written for another object
+            case _:
+                item.fail(replace(failure, text=f"{_named(item)}: {failure.text}"))
+        return False
+
+    async def _look_again(self, item: Item, before: Claim, failure: Failure) -> bool:
+        """Whether the mark has changed meanwhile, most likely for another object of the same owner."""
+        await self._learn_owners([item])
+        match before, self._claims[id(item)]:
+            case _ if item.settled:
+                return False
+            case Adoptable(), Unclaimed():
                 text = (
                     f"{_named(item)} exists already and bears no owner's mark: delete it, "
                     "or give it the values wanted so that it is adopted"
                 )
                 item.fail(Failure(Refused, text, PERSON_SOON))
-            case Delete(), _ if prerequisite:
-                item.succeed()  # it is gone, or belongs to another owner
-            case _:
+                return False
+            case _, now if now == before:
                 item.fail(replace(failure, text=f"{_named(item)}: {failure.text}"))
-        return False
+                return False
+        return True
 
     async def _prove(self, part: Sequence[Item]) -> None:
         """NOERROR is no proof: a server has to ignore some changes silently. So read them back."""

@@ -26,6 +26,8 @@ class Replace:
     owner: str | None = None
     previous_owner: str | None = None
     """The owner that hands the record over to `owner`, if it still holds it."""
+    resource: str = ""
+    """The object that it is written for, to be noted in the owner's mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class Item:
     @property
     def size(self) -> int:
         guards = sum(12 + len(value) for value in getattr(self.change, "unless_changed", ()))
-        return self.change.record.size + guards + (_MARK_SIZE if self.change.owner else 0)
+        mark = _MARK_SIZE + 2 * len(getattr(self.change, "resource", "")) if self.change.owner else 0
+        return self.change.record.size + guards + mark
 
     @property
     def abandoned(self) -> bool:

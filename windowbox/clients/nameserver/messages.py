@@ -16,7 +16,7 @@ from typing import NamedTuple
 from windowbox.errors import Malformed
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 
-A, NS, CNAME, SOA, TXT, AAAA, ANY = 1, 2, 5, 6, 16, 28, 255
+A, NS, CNAME, SOA, TXT, AAAA, AXFR, ANY = 1, 2, 5, 6, 16, 28, 252, 255
 NUMBERS: dict[RecordType, int] = {"A": A, "AAAA": AAAA, "CNAME": CNAME, "TXT": TXT}
 NAMES = {A: "A", NS: "NS", CNAME: "CNAME", SOA: "SOA", TXT: "TXT", AAAA: "AAAA", 15: "MX", 33: "SRV"}
 

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
-from windowbox.clients.nameserver import messages
+from windowbox.clients.nameserver import messages, transfer
 from windowbox.clients.nameserver.batches import as_wanted, read_back
 from windowbox.clients.nameserver.changes import Delete, Replace
 from windowbox.clients.nameserver.messages import Packed
+from windowbox.clients.nameserver.ownership import Mark, read_mark
 from windowbox.clients.nameserver.signing import TsigKey
 from windowbox.clients.nameserver.zonequeue import ZoneQueue, ZoneStats
 from windowbox.errors import Malformed
@@ -36,15 +37,17 @@ class Nameserver:
         key: TsigKey | None = None,
         owner: str | None = None,
         previous_owner: str | None = None,
+        resource: str = "",
     ) -> None:
         """Make the RRset what is `wanted`: proved by reading it back. Safe to repeat.
 
-        With an `owner`, only if it is theirs, `previous_owner`'s, or nobody's: see `ownership`.
+        With an `owner`, only if it is theirs, `previous_owner`'s, or nobody's: see `ownership`. Their mark
+        names `resource`, the object that the RRset is for.
         Raises Refused or Malformed if that cannot be, and a TransientError if it could not be now.
         """
         settings = self._zone(zone)
         record = messages.packed(wanted, settings.name)
-        change = Replace(wanted.key, record, owner or settings.ownership, previous_owner)
+        change = Replace(wanted.key, record, owner or settings.ownership, previous_owner, resource)
         await self._queue(settings, key).submit(change)
 
     async def delete(
@@ -89,6 +92,18 @@ class Nameserver:
                 if not as_wanted(record, reply):
                     different.append(each.key)
         return different
+
+    async def marks(self, zone: str) -> list[Mark]:
+        """The marks in the zone that are ours and name an object, by a zone transfer.
+
+        Raises Refused if no server allows it.
+        """
+        settings = self._zone(zone)
+        key, owner = self._keys.get(zone), settings.ownership
+        if owner is None:
+            return []
+        texts = await transfer.texts(settings, key, self._settings.message_timeout)
+        return [mark for name, values in texts.items() if (mark := read_mark(name, values, owner))]
 
     async def reconnected(self) -> AsyncGenerator[str, None]:
         """Each zone whose server came back, or whose serial went back: what it holds may be old, or gone."""

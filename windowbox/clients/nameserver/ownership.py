@@ -10,22 +10,37 @@ somebody else may need it.
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.changes import Change, Delete, Replace
 from windowbox.clients.nameserver.messages import Packed, Reply, Update
-from windowbox.models.recordsets import RecordKey
+from windowbox.models.recordsets import RecordKey, RecordType
 
 OWNER_TTL = 300
 _HERITAGE = "heritage=windowbox,owner="
+_RESOURCE = "heritage=windowbox,resource="
+_NAME = re.compile(r"_windowbox-(?P<wild>wildcard-)?(?P<type>a|aaaa|cname|txt)\.(?P<name>.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """Held by us, or by the owner that hands it over."""
 
-    owner: str
+    values: tuple[bytes, ...]
+    """Those of the mark, as they were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An owner's mark, as it stands in the zone."""
+
+    key: RecordKey
+    """The record that it belongs to."""
+    resource: str
+    """The object that the record was written for last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +66,34 @@ def mark_name(key: RecordKey, zone: str) -> str:
     return f"{label}-{hashlib.sha256(key.name.encode()).hexdigest()[:24]}.{zone}"
 
 
-def mark(key: RecordKey, zone: str, owner: str) -> Packed:
-    text = messages.text_rdata(_HERITAGE + owner)
+def mark(key: RecordKey, zone: str, owner: str, resource: str = "") -> Packed:
+    texts = [_HERITAGE + owner, *([_RESOURCE + resource] if resource else [])]
+    values = tuple(messages.text_rdata(text) for text in texts)
     name = mark_name(key, zone)
-    return Packed(messages.pack_name(name), messages.owner(name, zone), messages.TXT, OWNER_TTL, (text,))
+    return Packed(messages.pack_name(name), messages.owner(name, zone), messages.TXT, OWNER_TTL, values)
 
 
 def owner_found(reply: Reply) -> str | None:
     """The owner that a mark names, if there is one."""
-    texts = (messages.text_of(record.rdata) for record in reply.answers if record.type == messages.TXT)
-    return next((text.removeprefix(_HERITAGE) for text in texts if text.startswith(_HERITAGE)), None)
+    return _said(_HERITAGE, mark_values(reply))
+
+
+def mark_values(reply: Reply) -> tuple[bytes, ...]:
+    return tuple(record.rdata for record in reply.answers if record.type == messages.TXT)
+
+
+def read_mark(name: str, values: Sequence[bytes], owner: str) -> Mark | None:
+    """What a TXT record set says, if it is a mark of this owner that names the record and its object."""
+    match, resource = _NAME.fullmatch(name), _said(_RESOURCE, values)
+    if match is None or not resource or _said(_HERITAGE, values) != owner:
+        return None
+    record_type: RecordType = match["type"].upper()  # type: ignore[assignment]
+    return Mark(RecordKey(("*." if match["wild"] else "") + match["name"], record_type), resource)
+
+
+def _said(what: str, values: Sequence[bytes]) -> str | None:
+    texts = map(messages.text_of, values)
+    return next((text.removeprefix(what) for text in texts if text.startswith(what)), None)
 
 
 def guard(update: Update, change: Change, claim: Claim | None, zone: str) -> None:
@@ -71,9 +104,8 @@ def guard(update: Update, change: Change, claim: Claim | None, zone: str) -> Non
             update.guard_present(record.owner, record.type, values)
         case _, None:
             pass
-        case _, Held(owner):
-            held = mark(change.key, zone, owner)
-            update.guard_present(held.owner, held.type, held.rdatas)
+        case _, Held(values):
+            update.guard_present(messages.owner(mark_name(change.key, zone), zone), messages.TXT, values)
         case _, Unclaimed():
             update.guard_absent(record.owner, record.type)
             _guard_unmarked(update, change, zone)
@@ -90,9 +122,9 @@ def write(update: Update, change: Change, zone: str) -> None:
     match change:
         case Replace(owner=None):
             update.replace(change.record)
-        case Replace(owner=str(owner)):
+        case Replace(owner=str(owner), resource=resource):
             update.replace(change.record)
-            update.replace(mark(change.key, zone, owner))
+            update.replace(mark(change.key, zone, owner, resource))
         case Delete():
             update.delete(change.record.owner, change.record.type)
             if change.owner:
