@@ -47,9 +47,9 @@ class ServerClock:
         """The same without asking: our own time, until the server was asked once."""
         return time.time() + (self._ahead or 0.0)
 
-    def _learn(self, told: float) -> None:
+    def _learn(self, server_time: float) -> None:
         self._wall, self._asked = time.time(), time.monotonic()
-        self._ahead = told - self._wall
+        self._ahead = server_time - self._wall
 
     def _stale(self) -> bool:
         if self._ahead is None or not self._asked:

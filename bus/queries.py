@@ -26,11 +26,11 @@ async def answering(
     async def take(question: Msg) -> None:
         headers = None
         try:
-            said = await answer(question.data)
+            answer_data = await answer(question.data)
         except WindowboxError as error:
-            said, headers = b"", {_FAILED: str(error)}
+            answer_data, headers = b"", {_FAILED: str(error)}
         with translated("answer"):
-            await bus.client.publish(question.reply, said, headers=headers)
+            await bus.client.publish(question.reply, answer_data, headers=headers)
 
     with translated(f"subscribe to {subject}"):
         subscription = await bus.client.subscribe(subject, cb=take)

@@ -162,13 +162,13 @@ async def tell_settings(bus: Bus, process: str, settings: Deciding) -> None:
 
     Often enough to be in the journal as long as its runs are, and anew whenever the bus may have forgotten.
     """
-    told = SeenProcess(process=process, settings=settings).encoded()
+    encoded = SeenProcess(process=process, settings=settings).encoded()
     again = asyncio.Event()
     with bus.on_reconnect(again.set):
         while True:
             again.clear()
             try:
-                await bus.publish(subjects.settings(process), told)
+                await bus.publish(subjects.settings(process), encoded)
                 pause = _TELL_AGAIN
             except WindowboxError:  # the journal may have to be made first
                 pause = _SOON
@@ -282,28 +282,28 @@ async def _settings(bus: Bus) -> dict[str, list[tuple[float, Deciding]]]:
     """By process, when it told which. A process that restarts may have the name of the one before."""
     found: dict[str, list[tuple[float, Deciding]]] = {}
     async for stored in consumers.snapshot(bus, streams.JOURNAL, ["settings.>"], history=True):
-        told = SeenProcess.model_validate_json(stored.data)
-        found.setdefault(told.process, []).append((_seconds(stored), told.settings))
+        seen = SeenProcess.model_validate_json(stored.data)
+        found.setdefault(seen.process, []).append((_seconds(stored), seen.settings))
     return found
 
 
 def _nameless(
-    runs: list[RunRecord], told: Mapping[str, list[tuple[float, Deciding]]]
+    runs: list[RunRecord], by_process: Mapping[str, list[tuple[float, Deciding]]]
 ) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
     """Without the names of machines: the settings behind each name that runs have instead, and the runs."""
     names: dict[tuple[str, Deciding | None], str] = {}
     renamed = []
     for run in runs:
-        settings = _at(told.get(run.process, []), run.started.timestamp())
+        settings = _at(by_process.get(run.process, []), run.started.timestamp())
         name = names.setdefault((run.process, settings), f"process {len(names) + 1}")
         renamed.append(run.model_copy(update={"process": name}))
     return {name: settings for (_, settings), name in names.items()}, renamed
 
 
-def _at(told: list[tuple[float, Deciding]], time: float) -> Deciding | None:
+def _at(settings_by_time: list[tuple[float, Deciding]], time: float) -> Deciding | None:
     """What was told last before that time; if the journal has dropped that, what was told next."""
-    before = [settings for when, settings in told if when <= time]
-    return before[-1] if before else told[0][1] if told else None
+    before = [settings for when, settings in settings_by_time if when <= time]
+    return before[-1] if before else settings_by_time[0][1] if settings_by_time else None
 
 
 def _seconds(stored: Stored) -> float:

@@ -23,16 +23,16 @@ _SOURCES = {SERVICES: "service-controller"}
 async def write(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:
     """Tell it; if it was told before, count it. An Event that the API refuses is not worth a failure."""
     namespace = ref.namespace or "default"
-    told = _event(resource, ref, namespace, uid, event)
-    name = told["metadata"]["name"]
+    event_object = _event(resource, ref, namespace, uid, event)
+    name = event_object["metadata"]["name"]
     try:
         try:
-            await kube.create(_EVENTS, namespace, told)
+            await kube.create(_EVENTS, namespace, event_object)
         except Conflict:
             before = await kube.get(_EVENTS, namespace, name)
             count = int(before.raw.get("count") or 1) + 1
             await kube.merge(
-                _EVENTS, namespace, name, {"count": count, "lastTimestamp": told["lastTimestamp"]}
+                _EVENTS, namespace, name, {"count": count, "lastTimestamp": event_object["lastTimestamp"]}
             )
     except PermanentError as error:
         logger.info("%s: no Event: %s", ref, error)

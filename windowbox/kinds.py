@@ -262,9 +262,9 @@ WATCHED = tuple(sorted(RESOURCES.keys() - {SECRETS.id}))
 
 def named(name: str) -> Resource | None:
     """The kind that a person means: by id, plural, kind, short name or alias, in any case."""
-    asked = name.lower()
+    lowered = name.lower()
     aliases = {alias: row.resource for row in KINDS for alias in row.aliases}
     for one in RESOURCES.values():
-        if asked in (one.id, one.plural, one.kind.lower(), *one.short_names):
+        if lowered in (one.id, one.plural, one.kind.lower(), *one.short_names):
             return one
-    return aliases.get(asked)
+    return aliases.get(lowered)

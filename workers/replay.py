@@ -110,10 +110,10 @@ class ReplayRecorder:
     async def call(
         self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
     ) -> Any:
-        asked = _json(request)
+        expected = _json(request)
         if effect:
-            self.effects.append(Effect(door, asked))
-        noted = await self._noted(door, asked, effect)
+            self.effects.append(Effect(door, expected))
+        noted = await self._noted(door, expected, effect)
         if noted.error is not None:
             raise _raised(noted.error)
         return noted.answer

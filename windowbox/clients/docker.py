@@ -151,16 +151,16 @@ class Engine:
         with _translated(what):
             async with asyncio.timeout(_LIMIT):
                 execution = await self._docker.containers.container(name).exec(list(argv))
-                said = {1: b"", 2: b""}
+                output = {1: b"", 2: b""}
                 async with execution.start(detach=False) as stream:
                     while message := await stream.read_out():
-                        said[message.stream] += message.data
+                        output[message.stream] += message.data
                 # The exit code is available only now.
                 code = (await execution.inspect())["ExitCode"]
         if code:
-            complaint = (said[2] or said[1]).decode(errors="replace").strip()
+            complaint = (output[2] or output[1]).decode(errors="replace").strip()
             raise Refused(f"{what}: exit code {code}: {complaint[-500:]}")
-        return said[1]
+        return output[1]
 
     async def ended(self, container: Container) -> None:
         """Wait until the container has exited, even if the engine restarts it."""
@@ -191,14 +191,14 @@ class Engine:
         async with asyncio.timeout(_LIMIT):
             since = (await self._docker.system.info())["SystemTime"]
         # Wake all waiters to check again; later changes arrive as events.
-        for happened in [event for events in self._waiting.values() for event in events]:
+        for happened in [waiter for waiters in self._waiting.values() for waiter in waiters]:
             happened.set()
-        heard = self._docker.events.subscribe(create_task=False)  # type: ignore[no-untyped-call]
-        events = self._docker.events.run(since=since, filters=json.dumps({"type": ["container"]}))
-        listening = asyncio.create_task(events, name="docker events")
+        events = self._docker.events.subscribe(create_task=False)  # type: ignore[no-untyped-call]
+        running = self._docker.events.run(since=since, filters=json.dumps({"type": ["container"]}))
+        listening = asyncio.create_task(running, name="docker events")
         try:
-            while (told := await heard.get()) is not None:
-                for happened in self._waiting.get(told["Actor"]["ID"], ()):
+            while (event := await events.get()) is not None:
+                for happened in self._waiting.get(event["Actor"]["ID"], ()):
                     happened.set()
             await listening
         finally:
@@ -303,22 +303,22 @@ def refusal(what: str, error: DockerError) -> WindowboxError:
             return Refused(message)
 
 
-def _container(told: Mapping[str, Any]) -> Container:
-    networks = told["NetworkSettings"].get("Networks") or {}
+def _container(inspected: Mapping[str, Any]) -> Container:
+    networks = inspected["NetworkSettings"].get("Networks") or {}
     return Container(
-        id=told["Id"],
-        name=told["Name"].lstrip("/"),
-        labels=told["Config"].get("Labels") or {},
-        state=told["State"]["Status"],
-        life=told["State"]["StartedAt"],
+        id=inspected["Id"],
+        name=inspected["Name"].lstrip("/"),
+        labels=inspected["Config"].get("Labels") or {},
+        state=inspected["State"]["Status"],
+        life=inspected["State"]["StartedAt"],
         addresses={name: _addresses(endpoint) for name, endpoint in networks.items()},
-        image=told["Image"],
+        image=inspected["Image"],
     )
 
 
 def _addresses(endpoint: Mapping[str, Any]) -> list[IPv4Address | IPv6Address]:
-    told = (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))
-    return [ip_address(address) for address in told if address]
+    found = (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))
+    return [ip_address(address) for address in found if address]
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

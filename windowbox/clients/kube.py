@@ -349,9 +349,9 @@ def _translated(what: str, *, tenant: bool) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        told = str(error) or type(error).__name__
+        text = str(error) or type(error).__name__
         if tenant:
             # The author of the kubeconfig must not learn from us what answers at an address.
-            logger.info("%s: %s", what, told)
-            told = "no usable connection to the API server that the kubeconfig names"
-        raise Unreachable(f"{what}: {told}") from error
+            logger.info("%s: %s", what, text)
+            text = "no usable connection to the API server that the kubeconfig names"
+        raise Unreachable(f"{what}: {text}") from error

@@ -115,14 +115,17 @@ def loadbalancer(
     from bench import loadbalancers, loadbalancers_figures, loadbalancers_scale, tables
 
     if crowded:
-        said: Any
+        figures_json: Any
         found = _run(loadbalancers_scale.run(services, times, idle, _say))
-        shown, said = loadbalancers_figures.scale_tables(found), [dataclasses.asdict(each) for each in found]
+        shown, figures_json = (
+            loadbalancers_figures.scale_tables(found),
+            [dataclasses.asdict(each) for each in found],
+        )
     else:
         figures = _run(loadbalancers.run(times, _say, simulated=simulated))
-        shown, said = loadbalancers_figures.latencies(figures), dataclasses.asdict(figures)
+        shown, figures_json = loadbalancers_figures.latencies(figures), dataclasses.asdict(figures)
     if output == "json":
-        click.echo(json.dumps(said, indent=2))
+        click.echo(json.dumps(figures_json, indent=2))
     else:
         tables.show(*shown)
 

@@ -139,8 +139,8 @@ def _changed(before: SeenObject | None, version: SeenObject) -> Iterator[str]:
     if before is None or before.body is None:
         # Of a new object, show annotations and spec.
         metadata = version.body.get("metadata", {})
-        told = {"annotations": metadata.get("annotations"), "spec": version.body.get("spec")}
-        yield from (f"{name}: {_short(value)}" for name, value in told.items() if value)
+        compared = {"annotations": metadata.get("annotations"), "spec": version.body.get("spec")}
+        yield from (f"{name}: {_short(value)}" for name, value in compared.items() if value)
         return
     found = [
         f"{place}: {_short(old)} → {_short(new)}"
@@ -192,8 +192,8 @@ def _call(call: Call) -> Iterator[str]:
             words = [asked.get(part) for part in ("do", "name", "ttl", "type")]
             text = "DNS: " + " ".join(str(word) for word in [*words, *asked.get("values", ())] if word)
         case "patch", {"metadata": dict(metadata)}, _:
-            said = {k: v for k, v in metadata.items() if k not in ("uid", "resourceVersion")}
-            text = f"patch metadata: {_short(said)}"
+            compared = {k: v for k, v in metadata.items() if k not in ("uid", "resourceVersion")}
+            text = f"patch metadata: {_short(compared)}"
         case "report", {"patch": dict(patch)}, _:
             text = f"report: {_status(patch)}"
         case "status", dict(patch), _:
@@ -215,8 +215,8 @@ def _status(patch: dict[str, Any]) -> str:
         return "as it is"
     last = patch.get("lastOperation") or {}
     error = (patch.get("lastError") or {}).get("description")
-    told = error or last.get("description", "")
-    return f"{last.get('type', '')} {last.get('state', '')}: {told}"
+    text = error or last.get("description", "")
+    return f"{last.get('type', '')} {last.get('state', '')}: {text}"
 
 
 def _wish(wish: Wish) -> str:

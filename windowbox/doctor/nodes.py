@@ -24,8 +24,8 @@ def examine() -> Iterator[Finding]:
         yield Finding("real nodes", "ok", "possible")
         yield _ranges(Options().ranges)
     if left := leftovers.found():
-        said = f"left by a sandbox that was killed: {', '.join(left)}"
-        yield Finding("leftovers", "note", said, "windowbox down")
+        text = f"left by a sandbox that was killed: {', '.join(left)}"
+        yield Finding("leftovers", "note", text, "windowbox down")
 
 
 def _lacks(name: str) -> bool:
@@ -44,12 +44,12 @@ def _ranges(ranges: tuple[str, str]) -> Finding:
         for network in part
         if (found := addresses.overlapping(network, known))
     }
-    what, said = "addresses for nodes", " and ".join(ranges)
+    what, text = "addresses for nodes", " and ".join(ranges)
     if not taken:
-        return Finding(what, "ok", said)
+        return Finding(what, "ok", text)
     used = sorted({str(route) for found in taken.values() for route in found})
     free = sum(not (taken.keys() & set(part)) for part in parts)
     mend = "" if free else "set other `ranges` for the sandbox"
     return Finding(
-        what, "note", f"{said}: this host has routes to {', '.join(used)}; {free} parts are free", mend
+        what, "note", f"{text}: this host has routes to {', '.join(used)}; {free} parts are free", mend
     )

@@ -25,11 +25,11 @@ _PATIENCE = 15
 def bus(settings: NatsSettings) -> Finding:
     """Whether NATS answers and has JetStream."""
     try:
-        said = asyncio.run(_ask_bus(settings))
+        facts = asyncio.run(_ask_bus(settings))
     except WindowboxError as error:
         mend = "is it running with --jetstream, and are user and password right?"
         return Finding("NATS", "wrong", str(error), mend)
-    return Finding("NATS", "ok", f"{settings.url}, {said}")
+    return Finding("NATS", "ok", f"{settings.url}, {facts}")
 
 
 def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
@@ -111,18 +111,18 @@ def _role_rights(kubectl: list[str], role: str) -> Finding:
     except subprocess.TimeoutExpired:
         return Finding(what, "wrong", "the API server does not answer", "check the server in the kubeconfig")
     if answer.returncode:
-        said = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return Finding(what, "wrong", said, "check server and credentials in the kubeconfig")
+        reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return Finding(what, "wrong", reason, "check server and credentials in the kubeconfig")
     return _verdict(what, role, answer.stdout)
 
 
 def _verdict(what: str, role: str, answer: str) -> Finding:
     refused = [
-        f"{asked['verb']} {asked['resource']}"
-        + (f"/{asked['subresource']}" if "subresource" in asked else "")
+        f"{attributes['verb']} {attributes['resource']}"
+        + (f"/{attributes['subresource']}" if "subresource" in attributes else "")
         for review in _documents(answer)
         if not review["status"].get("allowed")
-        for asked in [review["spec"]["resourceAttributes"]]
+        for attributes in [review["spec"]["resourceAttributes"]]
     ]
     if refused:
         mend = f"grant the ClusterRole {rbac.user(role)} these verbs"

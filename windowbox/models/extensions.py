@@ -37,16 +37,16 @@ def spelled(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def overtaken(said: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+def overtaken(report: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
     """Whether the status `shown` holds a later report than the patch `said`, as after a loss of the bus.
 
     The generation tells, and for the same generation the time of the report. Each report is at least as late
     as the one it builds on, so that this compares no clocks of different machines.
     """
-    match said.get("observedGeneration"), shown.get("observedGeneration"):
+    match report.get("observedGeneration"), shown.get("observedGeneration"):
         case int(ours), int(theirs) if ours != theirs:
             return ours < theirs
-    at, shown_at = reported_at(said), reported_at(shown)
+    at, shown_at = reported_at(report), reported_at(shown)
     return at is not None and shown_at is not None and at < shown_at
 
 

@@ -118,15 +118,15 @@ def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> N
 
 
 def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None]) -> State:
-    limit, told = time.monotonic() + patience, set[tuple[str, str]]()
+    limit, printed = time.monotonic() + patience, set[tuple[str, str]]()
     while True:
         state = states.read(folder)
         if state is None or not state.running():
             reason = state.failure if state and state.failure else _last_line(log(folder, "supervisor"))
             raise Unreachable(f"the sandbox did not start: {reason}")
         for name, child in state.children.items():
-            if child.condition in ("ready", "crashed") and (name, child.condition) not in told:
-                told.add((name, child.condition))
+            if child.condition in ("ready", "crashed") and (name, child.condition) not in printed:
+                printed.add((name, child.condition))
                 say(name, child)
         if state.ready:
             return state
@@ -139,9 +139,9 @@ def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None])
 def _what_is_missing(folder: Path, state: State) -> str:
     late = [name for name, child in state.children.items() if child.condition != "ready"]
     culprit = next((name for name in late if state.children[name].restarts), late[0])
-    said = _last_line(Path(state.children[culprit].log))
+    last_line = _last_line(Path(state.children[culprit].log))
     return (
-        f"these do not become ready: {', '.join(late)}. {culprit} said last: {said!r}. "
+        f"these do not become ready: {', '.join(late)}. {culprit} said last: {last_line!r}. "
         f"More: `windowbox logs {culprit} --name {folder.name}`"
     )
 

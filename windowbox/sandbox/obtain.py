@@ -89,8 +89,8 @@ def _build(module: str, programs: list[Program], progress: Progress) -> None:
             )
             _watch(builder, names, log, job, progress)
         if builder.returncode:
-            said = _complaints(log)[-3:] or [f"it ended with {builder.returncode}"]
-            raise Unreachable(f"go could not build {names}: {' | '.join(said)}")
+            complaints = _complaints(log)[-3:] or [f"it ended with {builder.returncode}"]
+            raise Unreachable(f"go could not build {names}: {' | '.join(complaints)}")
         for program in programs:
             _keep(program, folder / program.name)
 

@@ -179,5 +179,5 @@ def _unpack(archive: Path, member: str, target: Path) -> None:
 def _check(program: Program, path: Path) -> None:
     version = binaries.version_of(program, path)
     if version is None or binaries.text(version) != program.version:
-        said = "does not run" if version is None else f"is version {binaries.text(version)}"
-        raise Refused(f"the binary of {program.name} {program.version} that was downloaded {said}")
+        problem = "does not run" if version is None else f"is version {binaries.text(version)}"
+        raise Refused(f"the binary of {program.name} {program.version} that was downloaded {problem}")

@@ -81,17 +81,17 @@ class _Watch:
         self._next = self._loop.call_later(_BEAT, self.beat)
 
     def _listen(self) -> None:
-        told, woke = 0.0, time.monotonic()
+        reported, woke = 0.0, time.monotonic()
         while not self._over.wait(_BEAT):
             before, woke = woke, time.monotonic()
             if woke - before > _LIMIT:
                 continue  # the whole process was stopped, or got no CPU time: no task blocked the loop
             late = woke - self._due
             if late < _LIMIT:
-                told = 0.0
-            elif late >= 2 * told:
+                reported = 0.0
+            elif late >= 2 * reported:
                 self._tell(late)
-                told = late
+                reported = late
 
     def _tell(self, late: float) -> None:
         global _latest

@@ -101,5 +101,5 @@ def _has_released(object: Object, finalizer: str) -> bool:
 
 
 def _leaving_since(object: Object) -> tuple[str, str]:
-    asked = object.metadata.get("deletionTimestamp") or object.annotations.get(TIMESTAMP)
-    return str(asked or ""), object.uid
+    since = object.metadata.get("deletionTimestamp") or object.annotations.get(TIMESTAMP)
+    return str(since or ""), object.uid

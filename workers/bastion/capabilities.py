@@ -16,8 +16,8 @@ _ARCHITECTURE, _USUAL = "architecture", "amd64"
 
 def defaulted(capabilities: Capabilities | None, definitions: Iterable[Capability]) -> Known:
     """All defined capabilities: of one that is not mentioned, every value."""
-    said = capabilities or {}
-    return {one.name: said.get(one.name) or one.values for one in definitions}
+    given = capabilities or {}
+    return {one.name: given.get(one.name) or one.values for one in definitions}
 
 
 def of_machine(machine: MachineType, definitions: Sequence[Capability]) -> Known:

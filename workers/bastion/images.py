@@ -53,10 +53,10 @@ def chosen(profile: CloudProfileSpec, now: datetime) -> tuple[MachineType, str, 
     The best standing that any image has comes first, then the smallest machine that it fits, then the order
     of images in the profile, then the highest version.
     """
-    asked = profile.bastion or BastionMachine()
+    bastion = profile.bastion or BastionMachine()
     definitions = profile.machine_capabilities or []
-    version = asked.machine_image.version if asked.machine_image else None
-    machines, images = _machines(profile, asked), _images(profile, asked)
+    version = bastion.machine_image.version if bastion.machine_image else None
+    machines, images = _machines(profile, bastion), _images(profile, bastion)
     for standing in Standing:
         for machine in machines:
             able = capabilities.of_machine(machine, definitions)
@@ -69,7 +69,7 @@ def chosen(profile: CloudProfileSpec, now: datetime) -> tuple[MachineType, str, 
                 ]
                 if fitting:
                     return machine, found.name, max(fitting, key=versions.order)
-    raise Malformed(_nothing_fits(asked, machines, images))
+    raise Malformed(_nothing_fits(bastion, machines, images))
 
 
 def lookup(
@@ -96,11 +96,11 @@ def lookup(
     return capabilities.best(fitting, known, definitions).image
 
 
-def _machines(profile: CloudProfileSpec, asked: BastionMachine) -> list[MachineType]:
+def _machines(profile: CloudProfileSpec, bastion: BastionMachine) -> list[MachineType]:
     """The machine types to choose from, the smallest first."""
     offered = profile.machine_types or []
-    if asked.machine_type:
-        name = asked.machine_type.name
+    if bastion.machine_type:
+        name = bastion.machine_type.name
         if found := next((machine for machine in offered if machine.name == name), None):
             return [found]
         raise Malformed(
@@ -113,11 +113,11 @@ def _machines(profile: CloudProfileSpec, asked: BastionMachine) -> list[MachineT
     return sorted(usable, key=_cpus)
 
 
-def _images(profile: CloudProfileSpec, asked: BastionMachine) -> list[MachineImage]:
+def _images(profile: CloudProfileSpec, bastion: BastionMachine) -> list[MachineImage]:
     offered = profile.machine_images or []
-    if not asked.machine_image:
+    if not bastion.machine_image:
         return offered
-    name, version = asked.machine_image.name, asked.machine_image.version
+    name, version = bastion.machine_image.name, bastion.machine_image.version
     found = [image for image in offered if image.name == name]
     if not found:
         raise Malformed(
@@ -143,10 +143,10 @@ def _cpus(machine: MachineType) -> Decimal:
 
 
 def _nothing_fits(
-    asked: BastionMachine, machines: Iterable[MachineType], images: Sequence[MachineImage]
+    bastion: BastionMachine, machines: Iterable[MachineType], images: Sequence[MachineImage]
 ) -> str:
     types = ", ".join(machine.name for machine in machines)
-    if asked.machine_image:
+    if bastion.machine_image:
         return f"spec.bastion.machineImage {_WHERE} fits none of the machine types {types}: choose another"
     names = ", ".join(image.name for image in images) or "there are none"
     return (

@@ -74,8 +74,8 @@ class Admission:
 
     def refused(self, cluster: str) -> tuple[str, ...]:
         """What people are told of the cluster's nodes: those with an address that is refused, and why."""
-        told = sorted((node.name, why) for node, why in self._told.items() if node.cluster == cluster)
-        return tuple(f"node {name}: {why}" for name, why in told)
+        conflicts = sorted((node.name, why) for node, why in self._told.items() if node.cluster == cluster)
+        return tuple(f"node {name}: {why}" for name, why in conflicts)
 
     def _claims(
         self, nodes: Mapping[str, Iterable[Backend]]

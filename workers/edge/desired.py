@@ -86,8 +86,8 @@ class DesiredState:
         """The clusters whose listing is missing on the bus: not mirrored yet, or lost."""
         # EndpointSlices are not watched in all clusters: only a listing that was there can be lost.
         self._with_slices |= self._slices.listed
-        heard = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
-        return self.clusters() - heard | self._undecided()
+        listed = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
+        return self.clusters() - listed | self._undecided()
 
     def _undecided(self) -> set[str]:
         found: dict[str, list[Backend]] = {}
@@ -128,8 +128,8 @@ class DesiredState:
         taking_part = self.clusters()
         self._last = {c: found for c, found in self._last.items() if c in taking_part}
         if self._store.is_complete():
-            heard = taking_part - self.unlisted()
-            self._last |= self._compute(heard)
+            listed = taking_part - self.unlisted()
+            self._last |= self._compute(listed)
         return {ref: balancer for found in self._last.values() for ref, balancer in found.items()}
 
     def no_backends(self, cluster: str) -> str:
@@ -141,11 +141,11 @@ class DesiredState:
         backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
         computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
         made: dict[ObjectRef, _Computed] = {}
-        for ref, asked in self._services.items():
+        for ref, demand in self._services.items():
             entries = self._store.entries(ref)
             if ref.cluster in clusters and entries:
                 pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
-                made[ref] = self._compute_one(ref, (asked, entries, backends[ref.cluster], pods))
+                made[ref] = self._compute_one(ref, (demand, entries, backends[ref.cluster], pods))
                 if balancer := made[ref].balancer:
                     computed[ref.cluster][ref] = balancer
         self._computed_before = made
@@ -156,12 +156,12 @@ class DesiredState:
         before = self._computed_before.get(ref)
         if before and before.parts == parts:
             return before
-        asked, entries, backends, pods = parts
-        addresses = self._store.of(ref, asked.uid)
+        demand, entries, backends, pods = parts
+        addresses = self._store.of(ref, demand.uid)
         if not addresses:
             return _Computed(parts, None)
         conflicts = _ports_of_others(ref, entries)
-        return _Computed(parts, wanted.load_balancer(ref, asked, addresses, backends, pods, conflicts))
+        return _Computed(parts, wanted.load_balancer(ref, demand, addresses, backends, pods, conflicts))
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]

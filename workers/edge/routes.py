@@ -185,11 +185,11 @@ class Machines:
 
     def _forget_others(self) -> None:
         """Forget machines that are gone: each has a name of its own."""
-        asked, self._used = self._used, set()
+        used, self._used = self._used, set()
         self._last = {
             ref: found
             for ref, found in self._last.items()
-            if ref in asked or ref.cluster not in self._pods.listed
+            if ref in used or ref.cluster not in self._pods.listed
         }
 
     def _log_missing(self, missing: Mapping[Node, str]) -> None:

@@ -25,7 +25,7 @@ def load_balancer(
     """What `demand` comes to at `addresses`; `slices` are the Service's EndpointSlices, as far as they are
     known. It gets no listener at `conflicts`: addresses and places (`80/TCP`) of others who share them.
     """
-    asked = [
+    wanted = [
         one for one in listeners.listeners(demand, addresses) if (one.address, one.place) not in conflicts
     ]
     pods = tuple(slices)
@@ -33,8 +33,8 @@ def load_balancer(
     return LoadBalancer(
         ref,
         demand.uid,
-        tuple(_with_endpoints(one, *by_place[one.place], pods) for one in asked),
-        listeners.digest(demand.uid, asked),
+        tuple(_with_endpoints(one, *by_place[one.place], pods) for one in wanted),
+        listeners.digest(demand.uid, wanted),
         tuple(addresses[of] for of in sorted(addresses)),
     )
 
@@ -63,13 +63,13 @@ def _endpoints(
     if port.node_port is None:
         return endpoints_of(slices, port), None  # only Pods that are ready are among them
     nodes = sorted(backends, key=lambda node: node.name)
-    asked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
+    all_checked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
     endpoints = (
-        Endpoint(address, port.node_port, node.name, unhealthy=asked and of in (node.unhealthy or ()))
+        Endpoint(address, port.node_port, node.name, unhealthy=all_checked and of in (node.unhealthy or ()))
         for node in nodes
         for of, address in node.addresses.items()
     )
-    return tuple(endpoints), None if asked else demand.health_port
+    return tuple(endpoints), None if all_checked else demand.health_port
 
 
 def _with_endpoints(

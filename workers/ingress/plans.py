@@ -139,8 +139,8 @@ def _differs(found: Object, record: Manifest) -> bool:
 
 def _edited_by_hand(found: Object) -> bool:
     """Whether the record has changed and nobody has been asked to act: somebody has edited it by hand."""
-    asked = predicates.wants_run(found) or predicates.overdue(found)
-    return not asked and found.status.get("observedGeneration") != found.generation
+    requested = predicates.wants_run(found) or predicates.overdue(found)
+    return not requested and found.status.get("observedGeneration") != found.generation
 
 
 def _owners(record: Object) -> list[Mapping[str, Any]]:

@@ -75,9 +75,12 @@ def ingress_name(record: str) -> str | None:
 
 def with_request(record: Manifest, now: datetime) -> Manifest:
     """The same record, with the wish that it be acted upon: a new spec alone is none."""
-    asked = {OPERATION: "reconcile", TIMESTAMP: now.isoformat(timespec="microseconds").replace("+00:00", "Z")}
+    annotations = {
+        OPERATION: "reconcile",
+        TIMESTAMP: now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    }
     metadata = record["metadata"]
-    return {**record, "metadata": {**metadata, "annotations": metadata["annotations"] | asked}}
+    return {**record, "metadata": {**metadata, "annotations": metadata["annotations"] | annotations}}
 
 
 def _record(ingress: Object, host: str, target: Target, *, second: bool) -> Manifest:

@@ -86,15 +86,15 @@ def overdue(obj: Object) -> bool:
     """
     if obj.annotations.get(OPERATION) == "wait-for-state":
         return False
-    asked = instant(obj.annotations.get(TIMESTAMP))
-    if asked is None:
+    requested_at = instant(obj.annotations.get(TIMESTAMP))
+    if requested_at is None:
         return False
     answered = instant(obj.last_operation.get("lastUpdateTime"))
-    if answered is None or asked.replace(microsecond=0) > answered:
+    if answered is None or requested_at.replace(microsecond=0) > answered:
         return True
     # Within one second the times do not tell what was first; that the spec is a later one does.
     unseen = obj.status.get("observedGeneration") != obj.generation
-    return unseen and asked.replace(microsecond=0) == answered
+    return unseen and requested_at.replace(microsecond=0) == answered
 
 
 def _effective(classes: frozenset[str]) -> frozenset[str]:

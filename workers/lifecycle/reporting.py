@@ -63,11 +63,11 @@ def with_report(found: Object, reported: StatusIntent | None) -> Object:
 
 def same_failure(object: Object, patch: Patch) -> bool:
     """Whether the object tells of this very failure already: then nobody learns anything from a write."""
-    told, tell = object.status.get("lastError") or {}, patch["lastError"]
+    last_error, new_error = object.status.get("lastError") or {}, patch["lastError"]
     return (
         object.last_operation.get("state") == "Error"
         and object.last_operation.get("type") == patch["lastOperation"]["type"]
         and object.status.get("observedGeneration") == patch["observedGeneration"]
-        and told.get("description") == tell["description"]
-        and (told.get("codes") or None) == (tell["codes"] or None)
+        and last_error.get("description") == new_error["description"]
+        and (last_error.get("codes") or None) == (new_error["codes"] or None)
     )

@@ -112,8 +112,8 @@ class LifeCycle:
 
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
         """Have a report written that should long be there: its worker may have died before it could ask."""
-        said = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
-        if said and await clock.now(recorder) - said > _UNWRITTEN_AFTER:
+        reported_at = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
+        if reported_at and await clock.now(recorder) - reported_at > _UNWRITTEN_AFTER:
             await self._world.remind(ref, recorder)
 
     async def _decide(self, run: Run, wish: Wish, reporter: Reporter, live: bool) -> Outcome:
@@ -169,8 +169,10 @@ class LifeCycle:
 
     async def _backed_off(self, run: Run, wish: Wish) -> float:
         """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
-        asked = run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
-        if not wish.drift or wish.insist or asked:
+        requested = (
+            run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
+        )
+        if not wish.drift or wish.insist or requested:
             return 0.0
         return await self._conflicts.noted(run.ref, run.recorder)
 
@@ -297,9 +299,9 @@ class LifeCycle:
         """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
         now, phrases = await clock.now(run.recorder), self.kind.descriptions.of(flow)
         patch = statuses.waiting(operation, phrases, str(waiting), now)
-        last, tell = run.object.last_operation, patch["lastOperation"]
-        told = all(last.get(name) == tell[name] for name in ("type", "state", "description"))
-        since = instant(last.get("lastUpdateTime")) if told else None
+        last, new = run.object.last_operation, patch["lastOperation"]
+        unchanged = all(last.get(name) == new[name] for name in ("type", "state", "description"))
+        since = instant(last.get("lastUpdateTime")) if unchanged else None
         text = f"{waiting}, for more than {self.kind.deadline:.0f} s"
         error = TransientError(text, retry_after=_REQUEUE_AFTER, codes=waiting.codes)
         failed = statuses.failed(operation, phrases, error, run.object.generation, now)
@@ -307,7 +309,7 @@ class LifeCycle:
         stays = same_failure(run.object, failed) and not reporter.asked
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
-        if reporter.asked or not told:
+        if reporter.asked or not unchanged:
             await reporter.report(patch)
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
         return Outcome(
@@ -373,8 +375,8 @@ class LifeCycle:
         if statuses.merge(run.object.status, extra) != run.object.status:
             now = statuses.report_time(run.object, await clock.now(run.recorder))
             phrases = self.kind.descriptions.of(Flow.RECONCILE)
-            said = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
-            await reporter.report({**said, **extra})
+            report = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
+            await reporter.report({**report, **extra})
         return Outcome(Result.REPAIRED, self._resync())
 
     def _conditions(self, object: Object, flow: Flow, succeeded: bool, now: datetime) -> Patch:

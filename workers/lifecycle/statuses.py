@@ -111,8 +111,8 @@ def report_time(obj: Object, now: datetime) -> datetime:
 
     A client whose clock is a little ahead of ours would otherwise take our answer for an old one.
     """
-    asked = instant(obj.annotations.get(TIMESTAMP))
-    return asked if asked is not None and now < asked <= now + _SKEW else now
+    requested_at = instant(obj.annotations.get(TIMESTAMP))
+    return requested_at if requested_at is not None and now < requested_at <= now + _SKEW else now
 
 
 def text(error: BaseException) -> str:
@@ -154,14 +154,14 @@ class Condition:
     codes: tuple[str, ...] = ()
 
 
-def with_condition(conditions: Iterable[Mapping[str, Any]], said: Condition, now: datetime) -> Conditions:
+def with_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, now: datetime) -> Conditions:
     """`conditions` with the one that `said` is about renewed in its place, or added at the end."""
     before = [dict(condition) for condition in conditions]
     for place, old in enumerate(before):
-        if old.get("type") == said.type:
-            before[place] = _renewed(old, said, spelled(now))
+        if old.get("type") == new.type:
+            before[place] = _renewed(old, new, spelled(now))
             return before
-    return [*before, _renewed({}, said, spelled(now))]
+    return [*before, _renewed({}, new, spelled(now))]
 
 
 _CREATED = Condition(
@@ -197,16 +197,16 @@ def _find(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, A
     return next((condition for condition in conditions if condition.get("type") == type_), None)
 
 
-def _renewed(old: Mapping[str, Any], said: Condition, now: str) -> dict[str, Any]:
+def _renewed(old: Mapping[str, Any], condition: Condition, now: str) -> dict[str, Any]:
     new: dict[str, Any] = {
-        "type": said.type,
-        "status": said.status,
-        "reason": said.reason or "Unspecified",
-        "message": said.message or "No message given.",
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason or "Unspecified",
+        "message": condition.message or "No message given.",
     }
-    if said.codes:
-        new["codes"] = list(said.codes)
-    same_status = old.get("status") == said.status
+    if condition.codes:
+        new["codes"] = list(condition.codes)
+    same_status = old.get("status") == condition.status
     same_words = all(old.get(field) == new.get(field) for field in ("reason", "message", "codes"))
     new["lastTransitionTime"] = old.get("lastTransitionTime", now) if same_status else now
     new["lastUpdateTime"] = old.get("lastUpdateTime", now) if same_words else now

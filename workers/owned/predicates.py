@@ -16,8 +16,8 @@ def ready(pod: Object) -> bool:
 
 
 def _conditions_and_generation(object: Object) -> Any:
-    said = [(c.get("type"), c.get("status"), c.get("reason"), c.get("message")) for c in _conditions(object)]
-    return said, object.status.get("observedGeneration")
+    found = [(c.get("type"), c.get("status"), c.get("reason"), c.get("message")) for c in _conditions(object)]
+    return found, object.status.get("observedGeneration")
 
 
 _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {

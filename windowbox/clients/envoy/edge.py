@@ -141,14 +141,14 @@ class Edge:
         await self.running.wait()
         async with self._lock:
             old = self._serving
-            told = self._written or resources.NOTHING
+            written = self._written or resources.NOTHING
             new = await self._start(self._generation + 1, replacing.NO_LISTENERS)
             try:
-                await replacing.prepare(new, old, told)
+                await replacing.prepare(new, old, written)
             except BaseException:
                 await new.end()
                 raise
-            self._tracker.take_over(told)
+            self._tracker.take_over(written)
             self._serve(new)
             self._replaced.set()
             if old is not None:
@@ -191,18 +191,18 @@ class Edge:
     async def _begin(self) -> None:
         async with self._lock:
             found = await self._attachment.found(self.name)
-            told = await self._adopt_running(found) if found else await self._last_written()
-            self._written, self._in_doubt = told, False
+            written = await self._adopt_running(found) if found else await self._last_written()
+            self._written, self._in_doubt = written, False
             self._known.set()
             if found:
                 newest = found[-1]
-                self._tracker.take_over(told)
+                self._tracker.take_over(written)
             else:
                 self._generation = self._generation or 1
                 newest = await self._start(self._generation)
-                self._tracker.begin_anew(told)
+                self._tracker.begin_anew(written)
             self._prepared.clear()
-            await self._prepare({one.address for one in told.published})
+            await self._prepare({one.address for one in written.published})
             self._serve(newest)
 
     async def _adopt_running(self, found: Sequence[Running]) -> Configuration:
@@ -218,10 +218,10 @@ class Edge:
     async def _last_written(self) -> Configuration:
         return self._written or resources.parsed(await self._attachment.kept(self.name))
 
-    def _do_without_files(self, told: Configuration) -> None:
+    def _do_without_files(self, written: Configuration) -> None:
         # An Envoy that gets no inotify instance ends at once; those that others took nobody can foresee.
         logger.warning("%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name)
-        self._written, self._without_files = resources.in_one_file(told), True
+        self._written, self._without_files = resources.in_one_file(written), True
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation
@@ -246,13 +246,13 @@ class Edge:
                 self.running.clear()
 
     async def _start(self, generation: int, instead: Mapping[str, bytes] | None = None) -> Running:
-        folder, told = self._attachment.folder, self._written or resources.NOTHING
+        folder, written = self._attachment.folder, self._written or resources.NOTHING
         own = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder)}
         order = Order(
             name=self.name,
             generation=generation,
-            files={**own, **told.files, **resources.asking_often(), **(instead or {})},
-            published=told.published,
+            files={**own, **written.files, **resources.asking_often(), **(instead or {})},
+            published=written.published,
             labels=self._labels,
         )
         self._probing_often.set()
@@ -261,14 +261,14 @@ class Edge:
     async def in_use(self, addresses: Collection[str]) -> set[str]:
         """Those of the addresses that its Envoys serve, or on which they still have connections."""
         async with self._lock:
-            told = {one.address for one in self._written.published} if self._written else set()
+            published = {one.address for one in self._written.published} if self._written else set()
             busy = {
                 name
                 for running in await self._attachment.found(self.name)
                 for name, counted in (await admin.traffic(running)).items()
                 if counted.active
             }
-        return {one for one in addresses if one in told or any(admin.is_at(one, name) for name in busy)}
+        return {one for one in addresses if one in published or any(admin.is_at(one, name) for name in busy)}
 
     async def _prepare(self, addresses: set[str]) -> None:
         self._prepared &= addresses  # others may be removed from the host now

@@ -161,7 +161,7 @@ async def _ip(*arguments: str) -> None:
 
 async def run(*argv: str, limit: float = _TIMEOUT) -> str:
     """What a program of this host says. Refused if it ends with an error."""
-    said = " ".join(argv)
+    command = " ".join(argv)
     try:
         child = await asyncio.create_subprocess_exec(
             *argv,
@@ -170,16 +170,16 @@ async def run(*argv: str, limit: float = _TIMEOUT) -> str:
             stderr=asyncio.subprocess.PIPE,
         )
     except FileNotFoundError as error:
-        raise Refused(f"`{said}`: there is no program {argv[0]!r} on this host") from error
+        raise Refused(f"`{command}`: there is no program {argv[0]!r} on this host") from error
     try:
         async with asyncio.timeout(limit):
             output, errors = await child.communicate()
     except TimeoutError as error:
-        raise Unreachable(f"`{said}` does not end") from error
+        raise Unreachable(f"`{command}` does not end") from error
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     if child.returncode:
-        raise Refused(f"`{said}`: {errors.decode(errors='replace').strip()}")
+        raise Refused(f"`{command}`: {errors.decode(errors='replace').strip()}")
     return output.decode(errors="replace")

@@ -75,14 +75,14 @@ class ApplyTracker:
         }
         self.refused, self._judged_version = {}, ""
 
-    def begin_anew(self, told: Configuration) -> None:
+    def begin_anew(self, written: Configuration) -> None:
         """An Envoy has been started with this: nothing is known of it."""
-        self.expect(resources.NOTHING, told)
+        self.expect(resources.NOTHING, written)
         self._rejections = 0
 
-    def take_over(self, told: Configuration) -> None:
+    def take_over(self, written: Configuration) -> None:
         """An Envoy that has this configuration runs already: its listeners are not probed again."""
-        self.expect(told, told)
+        self.expect(written, written)
         self._rejections, self.processed = -1, True
 
     async def wait_applied(
@@ -191,8 +191,8 @@ class ApplyTracker:
 
     async def _not_accepted(self, running: Running, standing: admin.Standing) -> str | None:
         if standing.clusters != resources.version(self._expected.files[bootstrap.CLUSTERS]):
-            said = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
-            return f"Envoy has not taken its endpoints{said}"
+            rejected = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
+            return f"Envoy has not taken its endpoints{rejected}"
         wanted = resources.version(self._expected.files[bootstrap.LISTENERS])
         if standing.listeners == wanted:
             self._judged_version, self.refused = wanted, {}
@@ -274,14 +274,14 @@ def _problems(lb: LoadBalancer, view: _View, unprepared: Mapping[str, str]) -> d
     problems: dict[str, str] = {}
     for one in lb.listeners:
         reasons = [problems.get(one.place), unprepared.get(one.address), _problem(one, view)]
-        if said := [reason for reason in reasons if reason]:
-            problems[one.place] = "; ".join(said)
+        if given := [reason for reason in reasons if reason]:
+            problems[one.place] = "; ".join(given)
     return problems
 
 
 def _problem(one: Listener, view: _View) -> str | None:
-    if said := view.refused.get(one.name):
-        if os.strerror(errno.EADDRINUSE) in said:
+    if refusal := view.refused.get(one.name):
+        if os.strerror(errno.EADDRINUSE) in refusal:
             return f"another process of this host holds port {one.place} of {one.address}"
-        return f"Envoy refuses {one.address}: {said}"
+        return f"Envoy refuses {one.address}: {refusal}"
     return view.waiting.get(one.name)

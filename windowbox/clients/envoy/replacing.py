@@ -20,14 +20,14 @@ _HEALTH = 10.0
 """Seconds that it has to find out what the other knows of the endpoints."""
 
 
-async def prepare(new: Running, old: Running | None, told: Configuration) -> None:
+async def prepare(new: Running, old: Running | None, written: Configuration) -> None:
     """Wait until the newcomer serves as well as the other. Unreachable if it does not."""
     if not await _happens(lambda: _live(new), _START):
         raise Unreachable(f"{new.name}: the new Envoy does not serve after {_START:g} s")
     if old is not None:
         await _happens(lambda: _as_healthy(new, old), _HEALTH)
-    await new.write({bootstrap.LISTENERS: told.files[bootstrap.LISTENERS]})
-    if not await _happens(lambda: _listens(new, told), _START):
+    await new.write({bootstrap.LISTENERS: written.files[bootstrap.LISTENERS]})
+    if not await _happens(lambda: _listens(new, written), _START):
         raise Unreachable(f"{new.name}: the new Envoy does not listen after {_START:g} s")
 
 
@@ -52,10 +52,10 @@ async def _as_healthy(new: Running, old: Running) -> bool:
     )
 
 
-async def _listens(new: Running, told: Configuration) -> bool:
+async def _listens(new: Running, written: Configuration) -> bool:
     standing = await admin.standing(new)
     # Listeners that are refused were refused to the other, too.
-    wanted = resources.version(told.files[bootstrap.LISTENERS])
+    wanted = resources.version(written.files[bootstrap.LISTENERS])
     return standing.listeners == wanted or standing.listeners_rejected > 0
 
 

@@ -36,17 +36,17 @@ def status(patch: dict[str, Any]) -> str | None:
     """A one-line summary of a status; None if it is not that of a Service."""
     if "lastOperation" in patch or not patch.keys() & {"loadBalancer", "conditions"}:
         return None
-    said = []
+    lines = []
     if "loadBalancer" in patch:
         ingress = (patch["loadBalancer"] or {}).get("ingress") or []
-        said.append("; ".join(_served(entry) for entry in ingress) or "no address")
-    said += [
+        lines.append("; ".join(_served(entry) for entry in ingress) or "no address")
+    lines += [
         f"{condition['type']} {condition['status']}"
         + (f" ({condition['message']})" if condition.get("message") else "")
         for condition in patch.get("conditions") or []
         if condition.get("type") == "LoadBalancerServing"
     ]
-    return ", ".join(said)
+    return ", ".join(lines)
 
 
 def events(report: dict[str, Any]) -> list[str]:

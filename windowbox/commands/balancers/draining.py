@@ -28,14 +28,14 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
     async with busoptions.connected(settings, "lb drain") as bus, _api(settings, bus, ref.cluster) as api:
         found = await query.load_balancers(bus, settings.loadbalancer, ref)
         query.single(found, ref)
-        said = None if undo else "true"
+        value = None if undo else "true"
         patched = await api.merge(
-            SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: said}}}
+            SERVICES, ref.namespace, ref.name, {"metadata": {"annotations": {options.DRAIN: value}}}
         )
-        asked = demand_in(ref.cluster, patched, settings.loadbalancer)
+        demand = demand_in(ref.cluster, patched, settings.loadbalancer)
         try:
             async with asyncio.timeout(patience):
-                await _done(bus, ref, asked)
+                await _done(bus, ref, demand)
         except TimeoutError as error:
             raise Unreachable(
                 f"{options.DRAIN} is set as asked, but no edge has acted on it within {patience:g} s: "
@@ -46,14 +46,14 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
         return _served(balancer) if undo else _drained(balancer, found.draining_connections(balancer))
 
 
-async def _done(bus: Bus, ref: ObjectRef, asked: Demand) -> None:
+async def _done(bus: Bus, ref: ObjectRef, demand: Demand) -> None:
     """Wait until the edge serves or drains it as demanded."""
     bucket = streams.EDGES
     following = consumers.follow(bus, f"KV_{bucket}", [subjects.entry(bucket, subjects.key(ref))])
     async with contextlib.aclosing(following) as entries:  # type: ignore[type-var]
         async for stored in entries:
             state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
-            if state is not None and query.drained(asked, state) == asked.drained:
+            if state is not None and query.drained(demand, state) == demand.drained:
                 return
 
 

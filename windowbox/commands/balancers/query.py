@@ -192,10 +192,10 @@ def events(found: Collection[RunRecord]) -> list[ReportedEvent]:
     ]
 
 
-def drained(asked: Demand, state: EdgeState | None) -> bool:
+def drained(demand: Demand, state: EdgeState | None) -> bool:
     """Whether the edge has drained it."""
-    nothing = listeners.digest(asked.uid, ())
-    return state is not None and (state.uid, state.digest) == (asked.uid, nothing)
+    nothing = listeners.digest(demand.uid, ())
+    return state is not None and (state.uid, state.digest) == (demand.uid, nothing)
 
 
 async def _services(bus: Bus, only: ObjectRef | None) -> AsyncIterator[tuple[ObjectRef, Object]]:
@@ -225,11 +225,11 @@ class _Seen(NamedTuple):
 async def _balancer(
     bus: Bus, seen: _Seen, states: Mapping[str, EdgeState], edge: EdgeStatus | None
 ) -> Balancer:
-    ref, service, asked = seen
+    ref, service, demand = seen
     key = subjects.key(ref)
     state = states.get(key)
     mine = state if state and state.uid == fields.text(service.metadata.get("uid")) else None
-    found = Balancer(ref, service, asked, mine, edge.of(key) if edge else None, None)
+    found = Balancer(ref, service, demand, mine, edge.of(key) if edge else None, None)
     if found.state not in ("waiting", "leaving"):
         return found
     last = await bus.last(streams.JOURNAL, subjects.run(_POOL, key))

@@ -103,10 +103,10 @@ def _places(places: Iterable[ListenerStatus]) -> Iterator[str]:
 
 
 def _bytes(place: ListenerStatus) -> str:
-    said = f"; {size(place.received)} in, {size(place.sent)} out"
+    traffic = f"; {size(place.received)} in, {size(place.sent)} out"
     if place.protocol == "UDP":
-        said += f"; {place.datagrams_received} datagrams in, {place.datagrams_sent} out"
-    return said + (f"; {place.turned_away} turned away" if place.turned_away else "")
+        traffic += f"; {place.datagrams_received} datagrams in, {place.datagrams_sent} out"
+    return traffic + (f"; {place.turned_away} turned away" if place.turned_away else "")
 
 
 def _backend(backend: BackendStatus) -> str:

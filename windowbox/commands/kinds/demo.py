@@ -186,8 +186,8 @@ async def _removed(demo: Demo) -> None:
 
 async def _look_for_traces(demo: Demo) -> None:
     left = await _made(demo)
-    said = click.style(f"left behind: {_summed(left)}", fg="red") if left else "nothing of it is left"
-    click.echo(f"      {said}")
+    verdict = click.style(f"left behind: {_summed(left)}", fg="red") if left else "nothing of it is left"
+    click.echo(f"      {verdict}")
 
 
 async def _made(demo: Demo) -> dict[str, list[str]]:

@@ -15,22 +15,22 @@ from windowbox.sandbox.processes import ProcessId
 
 def found() -> list[str]:
     """Descriptions of the leftovers."""
-    told = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
+    found = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
     with claims.left() as dead:
         for claim in dead:
-            told += network.namespaces(claim) or [str(claim.folder)]
-    return told
+            found += network.namespaces(claim) or [str(claim.folder)]
+    return found
 
 
 def clear() -> list[str]:
     """Remove what belongs to no running sandbox, and return its descriptions."""
-    told = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
+    found = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
     ownership.end_all(ownership.orphans())
     with claims.left() as dead:
         for claim in dead:
-            told += network.namespaces(claim)
+            found += network.namespaces(claim)
             clear_one(claim)
-    return told
+    return found
 
 
 def clear_one(claim: Claim) -> None:

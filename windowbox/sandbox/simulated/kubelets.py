@@ -109,10 +109,10 @@ def _not_in(key: str, *values: str) -> dict[str, Any]:
 
 
 def _running(ready: bool) -> str:
-    told = {True: "True", False: "False"}[ready]
+    status = {True: "True", False: "False"}[ready]
     conditions = _CONDITION % ("Initialized", "True")
-    conditions += "".join(_CONDITION % (kind, told) for kind in ("Ready", "ContainersReady"))
-    containers = _CONTAINERS % (_RUNNING % told.lower())
+    conditions += "".join(_CONDITION % (kind, status) for kind in ("Ready", "ContainersReady"))
+    containers = _CONTAINERS % (_RUNNING % status.lower())
     return f"phase: Running\nstartTime: {{{{ Now | Quote }}}}\nconditions:{conditions}{containers}{_PLACED}"
 
 

@@ -113,9 +113,9 @@ def endpoint_slice(object: Object) -> Slice | None:
 
 
 def _behaviour(object: Object) -> Behaviour:
-    told = object.annotations.get(BEHAVIOUR)
+    wanted = object.annotations.get(BEHAVIOUR)
     known: tuple[Behaviour, ...] = get_args(Behaviour)
-    return next((behaviour for behaviour in known if behaviour == told), "serve")
+    return next((behaviour for behaviour in known if behaviour == wanted), "serve")
 
 
 def _endpoint(raw: Mapping[str, Any]) -> Endpoint:

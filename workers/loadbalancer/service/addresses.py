@@ -39,7 +39,7 @@ class Addresses:
 
     async def allocate(self, request: AddressRequest, recorder: Recorder) -> Given:
         """The addresses of the Service. It keeps what it has, if that still fits the request."""
-        asked: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "families": list(request.families),
             "requested": list(request.requested),
             "share": request.share,
@@ -61,7 +61,7 @@ class Addresses:
                 case _:
                     assert_never(answer)
 
-        return Given(**await recorder.call("addresses", {"take": asked}, act, effect=True))
+        return Given(**await recorder.call("addresses", {"take": fields}, act, effect=True))
 
     async def version(self, ref: ObjectRef, uid: str, recorder: Recorder) -> str:
         """The resource version since which the Service has our finalizer; empty if it holds no address."""

@@ -40,15 +40,15 @@ def claim(
     shown = [address for address in statuses.addresses(service) if address not in served]
     if not (served or shown) or not selection.is_ours(service, settings.classes):
         return None
-    asked = demand_in(cluster, service, settings)
+    demand = demand_in(cluster, service, settings)
     return Claim(
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
         tuple(served),
-        asked.places,
-        asked.share,
+        demand.places,
+        demand.share,
         tuple(shown),
-        asked.families,
+        demand.families,
         fields.text(service.metadata.get("creationTimestamp")),
     )
 
@@ -92,14 +92,14 @@ class Adoption:
 
     async def _testified(self) -> None:
         """Wait until an edge has said what it serves: what Services show, their owners may have written."""
-        said = asyncio.Event()
+        answered = asyncio.Event()
         with contextlib.ExitStack() as stack:
-            stack.callback(self._states.bucket.on_change(lambda *_: said.set()))
+            stack.callback(self._states.bucket.on_change(lambda *_: answered.set()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_EDGE_PATIENCE):
                     while not self._states.testified():
-                        said.clear()
-                        await said.wait()
+                        answered.clear()
+                        await answered.wait()
                     return
         logger.warning("no edge says which addresses it serves: what Services show is believed")
 

@@ -44,8 +44,8 @@ class Seen:
     @property
     def remembered(self) -> Object:
         """The Service with the status that was reported last, should it not show that yet."""
-        said = self.reported.patch if self.reported and self.memo else {}
-        return statuses.remembered(self.object, said)
+        last = self.reported.patch if self.reported and self.memo else {}
+        return statuses.remembered(self.object, last)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -284,12 +284,17 @@ def _events(
     """The Events for a Service, given the last report."""
     # Refusals change nothing that Envoy does.
     refused = eventmessages.refused(demand.refusals)
-    told = [event for event in refused if event.note not in before.get("refused", ())]
+    new_events = [event for event in refused if event.note not in before.get("refused", ())]
     if demand.drained:
-        return [*told, eventmessages.drained()] if before.get("digest") != memo["digest"] else told
+        return (
+            [*new_events, eventmessages.drained()] if before.get("digest") != memo["digest"] else new_events
+        )
     others = before.get("backends") != memo["backends"]
     if others and memo["problems"] and before.get("digest") == memo["digest"]:
-        return [*told, eventmessages.update_failed(state.backends, fields.listed(state.problems.values()))]
+        return [
+            *new_events,
+            eventmessages.update_failed(state.backends, fields.listed(state.problems.values())),
+        ]
     if before.get("digest") != memo["digest"] or before.get("problems") != memo["problems"]:
         return [
             eventmessages.ensuring(),
@@ -298,23 +303,23 @@ def _events(
         ]
     if others:
         return [
-            *told,
+            *new_events,
             eventmessages.updated() if state.backends else eventmessages.unavailable(state.lacking),
         ]
-    return told
+    return new_events
 
 
 def _obstacles(demand: Demand, state: EdgeState) -> list[EventIntent]:
-    told = eventmessages.refused(demand.refusals)
+    new_events = eventmessages.refused(demand.refusals)
     if not state.backends:
-        told.append(eventmessages.unavailable(state.lacking))
+        new_events.append(eventmessages.unavailable(state.lacking))
     by_reason: dict[str, list[str]] = {}
     for place, reason in state.problems.items():
         by_reason.setdefault(reason, []).append(place)
-    told += [
+    new_events += [
         eventmessages.sync_failed("ensure", f"{', '.join(p)}: {reason}") for reason, p in by_reason.items()
     ]
-    return told
+    return new_events
 
 
 def _again(result: Result, wish: Wish, error: WindowboxError, first: float) -> Outcome:

@@ -76,9 +76,9 @@ def waiting(service: Object, standing: Standing, now: datetime, *, conditions: b
     return {"conditions": with_conditions(service, standing, now)} if conditions else {}
 
 
-def remembered(service: Object, said: Json) -> Object:
+def remembered(service: Object, last_report: Json) -> Object:
     """The Service with our conditions as they were reported last: what it shows may be older."""
-    ours = [one for one in fields.mappings(said.get("conditions")) if one.get("type") in _OURS]
+    ours = [one for one in fields.mappings(last_report.get("conditions")) if one.get("type") in _OURS]
     found = fields.items(service.status.get("conditions"))
     others = [one for one in found if fields.mapping(one).get("type") not in _OURS]
     return (
@@ -128,7 +128,7 @@ def with_conditions(service: Object, standing: Standing, now: datetime) -> list[
     A condition's time is that of the last change of its status, not of its words.
     """
     before = [dict(one) for one in fields.mappings(service.status.get("conditions"))]
-    said = {
+    report = {
         condition["type"]: condition
         for condition in (_serving(service, standing), _provisioning(standing), _degraded(standing))
         if condition is not None
@@ -136,12 +136,12 @@ def with_conditions(service: Object, standing: Standing, now: datetime) -> list[
     generation = service.metadata.get("generation")
     kept: list[dict[str, Any]] = []
     for old in before:
-        new = said.pop(fields.text(old.get("type")), None)
+        new = report.pop(fields.text(old.get("type")), None)
         if new is not None:
             kept.append(_timed(new, old, generation, now))
         elif old.get("type") not in _OURS:
             kept.append(old)
-    return kept + [_timed(new, {}, generation, now) for new in said.values()]
+    return kept + [_timed(new, {}, generation, now) for new in report.values()]
 
 
 def _serving(service: Object, standing: Standing) -> Patch:

@@ -31,8 +31,8 @@ class ServiceWorld:
         async def act() -> None:
             await intents.report(self._bus, subjects.key(ref), intent, expected)
 
-        said = intent.model_dump(mode="json", exclude={"version", "shown"}, exclude_defaults=True)
-        await recorder.call("report", said, act, effect=True)
+        request = intent.model_dump(mode="json", exclude={"version", "shown"}, exclude_defaults=True)
+        await recorder.call("report", request, act, effect=True)
 
     async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Have the last report written again."""

@@ -92,24 +92,24 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
     spec = service.spec
     families = _families(spec, offered)
     ports, refused = _ports(spec, direct=direct)
-    asked = options.options(service, families)
-    refused += _too_many_rules(ports, asked.allowed)
+    options_given = options.options(service, families)
+    refused += _too_many_rules(ports, options_given.allowed)
     local = spec.get("externalTrafficPolicy") == "Local"
     return Demand(
         uid=fields.text(service.metadata.get("uid")),
         families=families,
-        ports=() if asked.fatal or _exceeds(ports, asked.allowed) else ports,
+        ports=() if options_given.fatal or _exceeds(ports, options_given.allowed) else ports,
         local=local,
         health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
-        allowed=asked.allowed,
-        proxy_protocol=asked.proxy_protocol,
-        idle_timeout=asked.idle_timeout,
-        max_connections=asked.max_connections,
-        requested=asked.requested,
-        share=asked.share,
-        refusals=(*asked.refusals, *refused),
-        drained=asked.drained,
+        allowed=options_given.allowed,
+        proxy_protocol=options_given.proxy_protocol,
+        idle_timeout=options_given.idle_timeout,
+        max_connections=options_given.max_connections,
+        requested=options_given.requested,
+        share=options_given.share,
+        refusals=(*options_given.refusals, *refused),
+        drained=options_given.drained,
         content=spec.get("ipFamilyPolicy") == "PreferDualStack",
     )
 
@@ -133,9 +133,9 @@ def _families(spec: Json, offered: Collection[Family]) -> tuple[Family, ...]:
     if not any(one in named for one in FAMILIES):
         ips = (fields.address(ip) for ip in [*fields.items(spec.get("clusterIPs")), spec.get("clusterIP")])
         named = [family(ip) for ip in ips if ip is not None] or ["IPv4"]
-    asked = tuple(one for one in FAMILIES if one in named)
+    families = tuple(one for one in FAMILIES if one in named)
     content = spec.get("ipFamilyPolicy") == "PreferDualStack"
-    return (content and tuple(one for one in asked if one in offered)) or asked
+    return (content and tuple(one for one in families if one in offered)) or families
 
 
 def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:

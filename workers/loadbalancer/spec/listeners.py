@@ -34,8 +34,10 @@ def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener
 
 def digest(uid: str, listeners: Iterable[Listener]) -> str:
     """Short for what a Service asks for. It changes with nothing but the Service: see `listeners`."""
-    said = orjson.dumps([uid, [dict(zip(_NAMES, _VALUES(listener), strict=True)) for listener in listeners]])
-    return hashlib.sha256(said).hexdigest()[:16]
+    encoded = orjson.dumps(
+        [uid, [dict(zip(_NAMES, _VALUES(listener), strict=True)) for listener in listeners]]
+    )
+    return hashlib.sha256(encoded).hexdigest()[:16]
 
 
 def _listener(demand: Demand, port: Port, address: str, allowed: tuple[str, ...] | None) -> Listener:

@@ -61,34 +61,36 @@ class _Invalid(Exception):
 
 def options(service: Object, families: Collection[Family]) -> Options:
     found = Options()
-    asked = service.annotations
+    annotations = service.annotations
     try:
         # An error in these refuses the whole Service: clients outside the source ranges would get in, servers
         # that read the client's address from a PROXY header would take one from the client, and nobody would
         # know an address that was not requested.
-        found = replace(found, allowed=_allowed(service.spec, asked))
-        found = replace(found, proxy_protocol=_proxy_protocol(asked))
-        found = replace(found, requested=_requested(service.spec, asked, families), share=_share(asked))
+        found = replace(found, allowed=_allowed(service.spec, annotations))
+        found = replace(found, proxy_protocol=_proxy_protocol(annotations))
+        found = replace(
+            found, requested=_requested(service.spec, annotations, families), share=_share(annotations)
+        )
     except _Invalid as error:
         return replace(found, refusals=(error.refusal,), fatal=True)
     try:
-        found = replace(found, idle_timeout=_idle_timeout(asked))
+        found = replace(found, idle_timeout=_idle_timeout(annotations))
     except _Invalid as error:
         found = replace(found, refusals=(error.refusal,))
     try:
-        found = replace(found, max_connections=_max_connections(asked))
+        found = replace(found, max_connections=_max_connections(annotations))
     except _Invalid as error:
         found = replace(found, refusals=(*found.refusals, error.refusal))
     try:
-        return replace(found, drained=_drained(asked))
+        return replace(found, drained=_drained(annotations))
     except _Invalid as error:
         return replace(found, refusals=(*found.refusals, error.refusal))
 
 
-def _allowed(spec: Json, asked: Json) -> tuple[str, ...] | None:
+def _allowed(spec: Json, annotations: Json) -> tuple[str, ...] | None:
     field, given = "spec.loadBalancerSourceRanges", spec.get("loadBalancerSourceRanges")
     if given is None or given == []:
-        field, given = f"annotation {SOURCE_RANGES}", asked.get(SOURCE_RANGES)
+        field, given = f"annotation {SOURCE_RANGES}", annotations.get(SOURCE_RANGES)
         if given is None or (isinstance(given, str) and not given.strip()):
             return None
         if isinstance(given, str) and len(given) > _LONGEST_RANGES:
@@ -134,8 +136,8 @@ def _too_many_ranges(field: str, size: str) -> _Invalid:
     return _Invalid("TooManySourceRanges", note)
 
 
-def _proxy_protocol(asked: Json) -> Literal[1, 2] | None:
-    match given := asked.get(PROXY_PROTOCOL):
+def _proxy_protocol(annotations: Json) -> Literal[1, 2] | None:
+    match given := annotations.get(PROXY_PROTOCOL):
         case None:
             return None
         case "v1":
@@ -145,10 +147,10 @@ def _proxy_protocol(asked: Json) -> Literal[1, 2] | None:
     raise _Invalid("InvalidProxyProtocol", _note(PROXY_PROTOCOL, given, "give v1 or v2, or remove it"))
 
 
-def _requested(spec: Json, asked: Json, families: Collection[Family]) -> tuple[str, ...]:
+def _requested(spec: Json, annotations: Json, families: Collection[Family]) -> tuple[str, ...]:
     """The annotation's addresses and the field's, IPv4 first."""
     found: dict[Family, str] = {}
-    for field, entry in _entries(spec, asked):
+    for field, entry in _entries(spec, annotations):
         address = fields.address(entry)
         if address is None:
             raise _bad_address(
@@ -162,8 +164,8 @@ def _requested(spec: Json, asked: Json, families: Collection[Family]) -> tuple[s
     return tuple(found[one] for one in sorted(found))
 
 
-def _entries(spec: Json, asked: Json) -> list[tuple[str, object]]:
-    field, given = spec.get("loadBalancerIP"), asked.get(ADDRESS)
+def _entries(spec: Json, annotations: Json) -> list[tuple[str, object]]:
+    field, given = spec.get("loadBalancerIP"), annotations.get(ADDRESS)
     entries: list[object] = [*given.split(",", 8)] if isinstance(given, str) else [given]
     found = [(f"annotation {ADDRESS}", entry) for entry in entries if given not in (None, "")]
     return found if field in (None, "") else [*found, ("spec.loadBalancerIP", field)]
@@ -173,8 +175,8 @@ def _bad_address(field: str, entry: object, remedy: str) -> _Invalid:
     return _Invalid("InvalidAddress", f"{field} asks for {fields.shown(entry)}: {remedy}")
 
 
-def _share(asked: Json) -> str | None:
-    given = asked.get(SHARE)
+def _share(annotations: Json) -> str | None:
+    given = annotations.get(SHARE)
     word = fields.text(given).strip()
     if given is None or given == "":
         return None
@@ -183,8 +185,8 @@ def _share(asked: Json) -> str | None:
     return word
 
 
-def _idle_timeout(asked: Json) -> float | None:
-    given = asked.get(IDLE_TIMEOUT)
+def _idle_timeout(annotations: Json) -> float | None:
+    given = annotations.get(IDLE_TIMEOUT)
     if given is None:
         return None
     seconds = _duration(fields.text(given).strip())
@@ -201,8 +203,8 @@ def _duration(written: str) -> float | None:
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(written))
 
 
-def _max_connections(asked: Json) -> int | None:
-    given = asked.get(CONNECTION_LIMIT)
+def _max_connections(annotations: Json) -> int | None:
+    given = annotations.get(CONNECTION_LIMIT)
     if given is None:
         return None
     written = fields.text(given).strip()
@@ -212,8 +214,8 @@ def _max_connections(asked: Json) -> int | None:
     return int(written)
 
 
-def _drained(asked: Json) -> bool:
-    match given := asked.get(DRAIN):
+def _drained(annotations: Json) -> bool:
+    match given := annotations.get(DRAIN):
         case None | "" | "false":
             return False
         case "true":

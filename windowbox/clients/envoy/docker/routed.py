@@ -82,11 +82,11 @@ class DockerRouted:
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         async with self._one_at_a_time:
-            told = await self._have_host_routes(await self._networked())
+            host_routes = await self._have_host_routes(await self._networked())
         return {
             address: problem
             for address in addresses
-            if (problem := self._problem(ip_address(address), told)) is not None
+            if (problem := self._problem(ip_address(address), host_routes)) is not None
         } | await self._own(addresses)
 
     async def added(self) -> Collection[str]:
@@ -109,10 +109,10 @@ class DockerRouted:
                     for prefix in self._prefixes:
                         await routes.drop_route(prefix)
 
-    def _problem(self, address: IPv4Address | IPv6Address, told: Mapping[Network, str]) -> str | None:
+    def _problem(self, address: IPv4Address | IPv6Address, host_routes: Mapping[Network, str]) -> str | None:
         for prefix in self._prefixes:
             if address in prefix:
-                return told.get(prefix)
+                return host_routes.get(prefix)
         return f"{address} is in none of the ranges: add its prefix to loadbalancer.ranges"
 
     async def _own(self, addresses: Sequence[str]) -> dict[str, str]:
@@ -129,14 +129,14 @@ class DockerRouted:
         """Have the host send the prefixes to the container. Returns what a person has to do."""
         if not await same_host(self._engine):
             return {}
-        told = {}
+        found = {}
         for prefix in self._prefixes:
             hop = _hop(network.addresses.get(self._network, ()), prefix.version)
             if hop is None:
-                told[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: make it again"
+                found[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: make it again"
             elif command := await routes.have_route(prefix, hop):
-                told[prefix] = command
-        return told
+                found[prefix] = command
+        return found
 
     async def _networked(self) -> Container:
         """The container that has the network, running. One at a time."""
