@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from bus.connection import Bus
@@ -17,6 +18,9 @@ from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.dnsrecord import records
 from workers.lifecycle import predicates, specs
 from workers.lifecycle.predicates import Scope
+
+_PATIENCE = 15.0
+"""Seconds for which a deletion waits for other clusters to be listed."""
 
 
 class Claim(NamedTuple):
@@ -45,9 +49,13 @@ def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
 
 
 class Claims:
-    """All claims, as the bus tells of them."""
+    """All claims, as the bus tells of them. `clusters` tells which clusters take part."""
 
-    def __init__(self, bus: Bus, scope: Scope, zones: Collection[str]) -> None:
+    def __init__(
+        self, bus: Bus, scope: Scope, zones: Collection[str], clusters: Callable[[], Collection[str]]
+    ) -> None:
+        self._clusters = clusters
+        self._awaited: dict[str, float] = {}
         self._view: View[Claim] = View(
             bus,
             DNSRECORDS.id,
@@ -75,9 +83,11 @@ class Claims:
     def twin(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone.
 
-        Its own cluster has to be listed: a twin that the bus has forgotten would lose its name.
+        Its own cluster has to be listed: a twin that the bus has forgotten would lose its name. Others are
+        waited for, but not for long: one that is away must not hold up all the others.
         """
         self._view.require_listed(ref.cluster)
+        self._await_others()
         return next((other for other in self._view.refs((zone, record)) if other != ref), None)
 
     def claimed(self, zone: str, record: RecordKey) -> bool:
@@ -91,6 +101,17 @@ class Claims:
             if found.wanted:
                 zones[found.zone][found.key] = (ref, found.wanted)
         return zones
+
+    def _await_others(self) -> None:
+        """Raise NotListed while the records of another cluster may be missing, for some seconds at most.
+
+        A name that is deleted nevertheless is written again when that cluster has been listed.
+        """
+        now, missing = time.monotonic(), set(self._clusters()) - self._view.listed
+        self._awaited = {cluster: self._awaited.get(cluster, now) for cluster in missing}
+        for cluster, since in self._awaited.items():
+            if now - since < _PATIENCE:
+                self._view.require_listed(cluster)
 
     def _notice(self) -> None:
         if self._view.listed != self._known:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from bus.queue import Queue
+from bus.registry import Member
 from windowbox.kinds import Served
+from windowbox.models.refs import DNSRECORDS, RUNTIME
 from workers.dnsrecord.actuator import KIND, DNSRecordActuator
 from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.drift import DriftCheck
@@ -16,7 +18,12 @@ from workers.serving import Common, Serving, scope
 
 def serving(common: Common, row: Served) -> Serving:
     dns, nameserver = common.dns, common.nameserver
-    claims = Claims(common.bus, scope(common, KIND), [zone.name for zone in dns.zones])
+
+    def clusters() -> set[str]:
+        members = common.registry.members
+        return {RUNTIME, *(one for one in common.registry.served() if _has_records(members[one]))}
+
+    claims = Claims(common.bus, scope(common, KIND), [zone.name for zone in dns.zones], clusters)
     queue = Queue(common.bus, row.pool)
     orphans = OrphanedNames(common.bus, nameserver, claims, queue, dns.zones)
     drift = DriftCheck(nameserver, claims, orphans, queue, dns.drift_interval)
@@ -30,3 +37,7 @@ def serving(common: Common, row: Served) -> Serving:
         # Changes that come together are sent to the name server in one message: the more, the better.
         concurrency=None,
     )
+
+
+def _has_records(member: Member) -> bool:
+    return not member.kinds or DNSRECORDS.id in member.kinds

@@ -15,8 +15,9 @@ import pytest_asyncio
 from bus import streams, subjects
 from bus.connection import Bus
 from bus.messages import OPERATION, UID, VERSION
+from bus.queue import Queue
 from tests.e2e import zones
-from tests.support.running import running
+from tests.support.running import eventually, running
 from tests.support.servers import NameServer
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import TransientError
@@ -28,6 +29,8 @@ from workers.backups.names import SecretName
 from workers.backups.sharing import Sharers
 from workers.dnsrecord.actuator import DNSRecordActuator
 from workers.dnsrecord.claims import Claims
+from workers.dnsrecord.drift import DriftCheck
+from workers.dnsrecord.orphans import OrphanedNames
 from workers.lifecycle.kinds import Run
 from workers.lifecycle.predicates import Scope
 
@@ -53,11 +56,13 @@ class Recorder:
         raise AssertionError("not asked for here")
 
 
-async def announce(bus: Bus, ref: ObjectRef, spec: dict[str, Any], *, deleting: bool = False) -> Object:
+async def announce(
+    bus: Bus, ref: ObjectRef, spec: dict[str, Any], *, deleting: bool = False, **more: Any
+) -> Object:
     metadata: dict[str, Any] = {"uid": str(ref), "namespace": ref.namespace, "name": ref.name}
     if deleting:
         metadata["deletionTimestamp"] = "2025-01-01T00:00:00Z"
-    raw = {"metadata": metadata, "spec": spec}
+    raw = {"metadata": metadata, "spec": spec, **more}
     headers = {OPERATION: "LISTED", UID: str(ref), VERSION: "1"}
     await bus.publish(subjects.seen(ref), orjson.dumps(raw), headers)
     return Object(raw)
@@ -85,7 +90,8 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
     settings = DnsSettings.model_validate({"zones": [zone]})
     nameserver, name = Nameserver(settings), f"twins.{named.zone}"
     scope = Scope(frozenset({"local"}), frozenset({"shoot"}))
-    claims = Claims(made, scope, [named.zone])
+    taking_part: set[str] = set()
+    claims = Claims(made, scope, [named.zone], lambda: taking_part)
     actuator = DNSRecordActuator(nameserver, settings, claims)
     spec = {"type": "local", "name": name, "recordType": "A", "values": ["10.0.0.1"], "secretRef": {}}
     await nameserver.replace(named.zone, RecordSet(RecordKey(name, "A"), 120, ("10.0.0.1",)))
@@ -93,7 +99,10 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
         async with running(claims.run()):
             for seed in range(SEEDS):
                 cluster, chance = f"c{seed}", random.Random(seed)
-                one, other = (ObjectRef(cluster, DNSRECORDS.id, "demo", n) for n in ("one", "other"))
+                twins = chance.choice([cluster, f"twin{seed}"])  # in another cluster, as during a migration
+                taking_part |= {cluster, twins}
+                one = ObjectRef(cluster, DNSRECORDS.id, "demo", "one")
+                other = ObjectRef(twins, DNSRECORDS.id, "demo", "other")
                 leaving = await announce(made, one, spec, deleting=True)
                 run = Run(one, leaving, None, Recorder(made))
                 delete = chance.choice([actuator.delete, actuator.force_delete])
@@ -101,8 +110,10 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
                 # The announcement has to meet the run at every stage.
                 await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
                 assert not deleting.done()
-                await announce(made, other, spec)
-                await made.publish(subjects.listed(cluster, DNSRECORDS.id), b"")
+                for listed in chance.sample(sorted({cluster, twins}), k=len({cluster, twins})):
+                    if listed == twins:
+                        await announce(made, other, spec)
+                    await made.publish(subjects.listed(listed, DNSRECORDS.id), b"")
                 await deleting
                 assert zones.answers(named, name) == ["10.0.0.1"], seed
                 # Gone, it is no twin of those in the next cluster.
@@ -114,6 +125,36 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
             await asyncio.to_thread(zones.until, named, name, [])
     finally:
         await nameserver.aclose()
+
+
+async def test_a_name_that_a_late_cluster_needs_is_written_again(made: Bus, named: NameServer) -> None:
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
+    nameserver = Nameserver(DnsSettings.model_validate({"zones": [zone]}))
+    scope = Scope(frozenset({"local"}), frozenset({"shoot"}))
+    claims, queue = Claims(made, scope, [named.zone], set), Queue(made, "dnsrecord")
+    drift = DriftCheck(nameserver, claims, OrphanedNames(made, nameserver, claims, queue, []), queue, 600)
+    name = f"late.{named.zone}"
+    spec = {"type": "local", "name": name, "recordType": "A", "values": ["10.0.0.1"], "secretRef": {}}
+    late = ObjectRef("late", DNSRECORDS.id, "demo", "late")
+
+    async def is_enqueued() -> bool:
+        return await made.last(streams.TRIGGERS, subjects.wish("dnsrecord", subjects.key(late))) is not None
+
+    try:
+        async with running(claims.run(), drift.run()):
+            await made.publish(subjects.listed("early", DNSRECORDS.id), b"")
+            await eventually(lambda: _is_true("early" in claims.listed and not claims.newly_listed.is_set()))
+            status = {"observedGeneration": 0, "lastOperation": {"type": "Create", "state": "Succeeded"}}
+            await announce(made, late, spec, status=status)
+            await made.publish(subjects.listed("late", DNSRECORDS.id), b"")
+            await eventually(is_enqueued)
+    finally:
+        await nameserver.aclose()
+
+
+async def _is_true(said: bool) -> bool:
+    return said
 
 
 @pytest.mark.timeout(120)
