@@ -94,7 +94,7 @@ class Bus:
 
     @contextlib.contextmanager
     def on_disconnect(self, act: Callable[[], None]) -> Iterator[None]:
-        """Call `act` whenever the connection is lost: what the server does from now on, we do not hear."""
+        """Call `act` whenever the connection is lost: we no longer get messages of the server."""
         with _listening(self._disconnected, act):
             yield
 

@@ -126,7 +126,7 @@ class Pull:
         self._inbox.wake()
 
     async def deliveries(self) -> AsyncIterator[list[Delivery]]:
-        """Batches of messages as they come, for ever. What breaks is mended and asked for again."""
+        """Batches of messages as they come, for ever. A pull that fails is repeated."""
         while True:
             self._lost, self._requested = False, 0
             try:

@@ -72,7 +72,7 @@ class Mirror:
         return self.resource == SECRETS
 
     async def run(self) -> None:
-        """Mirror until something breaks that only a new beginning can mend."""
+        """Mirror until an error that only a new listing can repair."""
         self._failed = asyncio.get_running_loop().create_future()
         mirroring = asyncio.ensure_future(self._mirror())
         try:

@@ -198,8 +198,8 @@ class Watching:
 def _lease(cluster: str, kind: str) -> str:
     """The lease of a kind of the runtime cluster, or of a part of all other clusters.
 
-    A lease is renewed every second, and everybody hears of it: a hundred clusters with one for each of their
-    kinds would cost more than all that happens in them.
+    A lease is renewed every second, and every process gets the event: a hundred clusters with one for
+    each of their kinds would cost more than all that happens in them.
     """
     if cluster == RUNTIME:
         return f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"

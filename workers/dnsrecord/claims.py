@@ -73,7 +73,7 @@ class Claims:
         return self._view.listed
 
     async def run(self) -> None:
-        """Keep sight of all DNSRecords, for ever."""
+        """Follow all DNSRecords, for ever."""
         await self._view.run()
 
     async def complete(self) -> None:

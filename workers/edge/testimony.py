@@ -22,7 +22,7 @@ _RETRY = 1.0
 class Testimony:
     """Sees that the bucket `edges` names the addresses of each load balancer that is served.
 
-    The address book is rebuilt from it: whoever owns a Service may write any address into its status.
+    Allocations are restored from it: whoever owns a Service may write any address into its status.
     """
 
     def __init__(self, states: States, reporter: StateReporter, kept: Collection[Owner]) -> None:

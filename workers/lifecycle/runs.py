@@ -360,7 +360,7 @@ class LifeCycle:
         raise TransientError(f"{run.ref}: changed by others again and again")
 
     async def _repair(self, run: Run, wish: Wish, reporter: Reporter) -> Outcome:
-        """Put right what has drifted in the world. The object only hears of it where it shows that."""
+        """Put right what has drifted in the world. Only what the object shows of it is reported."""
         unseen = run.object.status.get("observedGeneration") != run.object.generation
         if wish.drift and unseen:
             return Outcome(Result.NOTHING_TO_DO)  # until the client says that it means what it wrote

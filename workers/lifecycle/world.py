@@ -34,7 +34,7 @@ class World:
         )
 
     async def run(self) -> None:
-        """Keep sight of namespaces and Shoots, for ever."""
+        """Follow namespaces and Shoots, for ever."""
         await asyncio.gather(self.namespaces.run(), self.shoots.run())
 
     async def complete(self) -> None:

@@ -11,7 +11,7 @@ from workers.lifecycle import specs
 from workers.operatingsystemconfig.validation import problems
 
 _MAX_PROBLEMS = 5
-"""So many problems are told at once; the rest after these are mended."""
+"""So many problems are reported at once; the rest after these are corrected."""
 
 
 def parsed(object: Object) -> OperatingSystemConfigSpec:

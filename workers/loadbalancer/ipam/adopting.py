@@ -1,4 +1,4 @@
-"""Adoption: which claims to addresses are believed when the address book is rebuilt."""
+"""Adoption: which claims to addresses are believed when allocations are restored."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def quota_exceeded(family: Family, quota: int) -> Rejected:
 def rebuilding(since: float) -> Queued:
     return Queued(
         REBUILDING,
-        "the address book is being rebuilt: a new address is given as soon as all that are in use are known",
+        "allocations are being restored: a new address is given as soon as all that are in use are known",
         since,
         1,
     )

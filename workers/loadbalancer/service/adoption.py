@@ -54,7 +54,7 @@ def claim(
 
 
 class Adoption:
-    """Brings the address book up to what the clusters say."""
+    """Restores allocations from what the clusters show."""
 
     def __init__(
         self,
