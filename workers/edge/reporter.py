@@ -17,7 +17,7 @@ from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.edge.retries import Retries
-from workers.loadbalancer.edgestate import EdgeState, States
+from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,8 @@ class StateReporter:
 
     async def _report(self, applied: Applied) -> None:
         ref = applied.load_balancer.ref
-        state = self._reported[ref] = _state(applied, self._nodes)
+        before = self._reported.get(ref) or self._states.of(ref)
+        state = self._reported[ref] = _state(applied, self._nodes, before)
         new = not state.same(self._states.of(ref))
         if new:
             self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
@@ -143,17 +144,46 @@ class StateReporter:
             self._retries.succeeded(ref)
 
 
-def _state(applied: Applied, nodes: NodeReport) -> EdgeState:
+def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> EdgeState:
     balancer = applied.load_balancer
     cluster = balancer.ref.cluster
     names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
+    occupied = occupied_places(applied, before)
     return EdgeState(
         uid=balancer.uid,
         digest=balancer.digest,
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        problems=dict(applied.problems),
+        problems=_with_others(applied, occupied),
         backends=tuple(names),
         lacking="" if names or not balancer.listeners else nodes.no_backends(cluster),
         refused_nodes=nodes.refused(cluster)[:_MOST_NODES],
         addresses=balancer.addresses,
+        occupied=occupied,
     )
+
+
+def occupied_places(applied: Applied, before: EdgeState | None) -> dict[str, tuple[str, ...]]:
+    """Addresses that the Service has or had, and their occupied ports, as far as it still asks for these."""
+    if not applied.occupied:
+        return {}
+    balancer = applied.load_balancer
+    known = before.occupied if before and before.uid == balancer.uid else {}
+    asked = {listener.place for listener in balancer.listeners}
+    earlier = {
+        address: places
+        for address, places in known.items()
+        if asked & set(places) and address not in balancer.addresses
+    }
+    return dict(list({**earlier, **applied.occupied}.items())[-MOST_OCCUPIED:])
+
+
+def _with_others(applied: Applied, occupied: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The problems of ports; of an occupied one, on how many other addresses it is occupied, too."""
+    problems = dict(applied.problems)
+    for place in {place for places in applied.occupied.values() for place in places}:
+        others = [a for a, places in occupied.items() if place in places and a not in applied.occupied]
+        if others:
+            problems[place] += (
+                f", and of {len(others)} other addresses" if others[1:] else f", and of {others[0]}"
+            )
+    return problems

@@ -13,6 +13,9 @@ POOL = "loadbalancer"
 """The pool whose runs read the states."""
 
 
+MOST_OCCUPIED = 8
+"""After so many addresses with an occupied port a Service stays where it is."""
+
 TESTIFIED = "testified"
 """A key in the bucket of the states that is no load balancer."""
 
@@ -35,6 +38,9 @@ class EdgeState(Message):
     """Nodes with an address that is refused, and why: `node m1: …`."""
     addresses: tuple[str, ...] = ()
     """Those that are served for it."""
+    occupied: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (pydantic copies it)
+    """By address, the ports (`80/TCP`) that other processes of the host hold there: of its address, and of
+    those that it had before, the latest last. Empty as soon as all ports are served."""
 
     def same(self, other: EdgeState | None) -> bool:
         """Whether both say the same, apart from `since`."""

@@ -156,12 +156,13 @@ async def test_a_port_in_use_is_reported_and_harms_nobody(world: World) -> None:
         holder.bind((address, PORT))
         holder.listen()
         await world.edge.write([one, other])
-        told = {s.load_balancer.ref.name: s.problems async for s in world.edge.wait_applied([one, other])}
+        found = {s.load_balancer.ref.name: s async for s in world.edge.wait_applied([one, other])}
 
-        assert told["other"] == {}
-        assert told["web"] == {
+        assert found["other"].problems == {}
+        assert found["web"].problems == {
             "8080/TCP": f"another process of this host holds port 8080/TCP of {address}"
         }  # fmt: skip
+        assert found["web"].occupied == {address: ("8080/TCP",)}
         assert await greeting(address, PORT + 1) == "n1"
 
     assert await world.edge.write([one, other]) is True  # as its port may have become free

@@ -51,7 +51,9 @@ async def allocate(
     """Ask for a Service whose uid is its name, unless told otherwise."""
     asked = {"uid": name, "ports": ["80/TCP"], **asked}
     asked |= {
-        field: tuple(asked[field]) for field in ("ports", "requested", "adopt", "shown") if field in asked
+        field: tuple(asked[field])
+        for field in ("ports", "requested", "adopt", "shown", "avoid")
+        if field in asked
     }
     request = AddressRequest(service(name, cluster), families=tuple(families), **asked)
     return await soon(allocator.allocate(store, request))

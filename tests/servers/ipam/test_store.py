@@ -15,7 +15,7 @@ from tests.support.running import soon
 from windowbox.models.refs import SERVICES, ObjectRef
 from workers.loadbalancer.ipam import entries
 from workers.loadbalancer.ipam.entries import Holder
-from workers.loadbalancer.ipam.results import Allocated, Rejected
+from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected
 from workers.loadbalancer.ipam.store import AddressStore
 
 SMALL = "10.0.0.16/28"
@@ -286,6 +286,48 @@ async def test_of_two_addresses_of_one_family_one_is_given_back(
             await note(store, address, [holder("web", since)])
         assert await allocated(store, "web", adopt=status) == [stays]
         assert await everybody(store) == {stays: ["web"]}
+
+
+async def test_an_address_that_cannot_be_used_is_exchanged(bus: Bus) -> None:
+    async with settled(bus, "10.0.0.16/30") as store:
+        first = await allocated(store, "web")
+        second = await allocated(store, "web", avoid=first)
+        assert second != first
+        assert await everybody(store) == {second[0]: ["web"]}
+        await allocated(store, "next", avoid=second)
+        third = await allocated(store, "web", avoid=[*first, *second])
+        assert third[0] not in (*first, *second)
+        assert (await everybody(store)).get(third[0]) == ["web"]
+
+
+async def test_an_address_that_cannot_be_used_is_kept_where_there_is_no_other(bus: Bus) -> None:
+    async with settled(bus, "10.0.0.16/31") as store:
+        [mine] = await allocated(store, "web")
+        [theirs] = await allocated(store, "other", share="word")
+        assert await allocated(store, "web", avoid=[mine]) == [mine], "all others are in use"
+        assert await allocated(store, "web", avoid=[mine], share="word", ports=["81/TCP"]) == [theirs]
+        assert await allocated(
+            store, "web", avoid=[theirs], requested=[theirs], share="word", ports=["81/TCP"]
+        )
+        await store.release(service("other"))
+        assert await allocated(store, "web", avoid=[mine, theirs]) == [theirs], "none is better"
+
+
+async def test_who_waits_longer_comes_before_an_exchange(bus: Bus) -> None:
+    async with settled(bus, "10.0.0.16/31") as store:
+        [mine] = await allocated(store, "web")
+        await allocated(store, "other")
+        assert isinstance(await allocate(store, "patient"), Queued)
+        await store.release(service("other"))
+        assert await allocated(store, "web", avoid=[mine]) == [mine]
+
+
+async def test_an_exchange_stays_within_the_quota(bus: Bus) -> None:
+    async with opened(bus, range_of("10.0.0.16/29"), quota=1) as store:
+        await store.adopt_all([])
+        first = await allocated(store, "web")
+        assert await allocated(store, "web", avoid=first) != first
+        assert len(await everybody(store)) == 1
 
 
 async def test_an_unreadable_entry_is_never_allocated(bus: Bus) -> None:

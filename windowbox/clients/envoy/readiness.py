@@ -36,6 +36,8 @@ class Applied:
     load_balancer: LoadBalancer
     problems: Mapping[str, str]
     """Why a port is not served: `80/TCP` → what is wrong, for people."""
+    occupied: Mapping[str, tuple[str, ...]]
+    """By address, the ports (`80/TCP`) that other processes of the host hold there."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class ApplyTracker:
                 looked_at, pending = pending, []
                 for lb in looked_at:
                     if over or not _awaited(lb, view):
-                        yield Applied(lb, _problems(lb, view, unprepared))
+                        yield Applied(lb, _problems(lb, view, unprepared), _occupied(lb, view))
                     else:
                         pending.append(lb)
                 if pending:
@@ -280,8 +282,20 @@ def _problems(lb: LoadBalancer, view: _View, unprepared: Mapping[str, str]) -> d
 
 
 def _problem(one: Listener, view: _View) -> str | None:
+    if _is_occupied(one, view):
+        return f"another process of this host holds port {one.place} of {one.address}"
     if refusal := view.refused.get(one.name):
-        if os.strerror(errno.EADDRINUSE) in refusal:
-            return f"another process of this host holds port {one.place} of {one.address}"
         return f"Envoy refuses {one.address}: {refusal}"
     return view.waiting.get(one.name)
+
+
+def _occupied(lb: LoadBalancer, view: _View) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for one in lb.listeners:
+        if _is_occupied(one, view):
+            found[one.address] = (*found.get(one.address, ()), one.place)
+    return found
+
+
+def _is_occupied(one: Listener, view: _View) -> bool:
+    return os.strerror(errno.EADDRINUSE) in view.refused.get(one.name, "")

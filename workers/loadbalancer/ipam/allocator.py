@@ -103,12 +103,28 @@ class Allocation:
         requested = self._request.fixed.get(wanted)
         mine = self._held(wanted)
         preferred = requested or (self._best(mine) if mine else None)
+        if requested is None and preferred in self._request.avoid and await self._move(wanted):
+            return
         if preferred in mine and await self._retain(wanted, preferred):
             return
         if requested is not None:
             await self._allocate_requested(wanted, requested)
         elif not await self._adopt(wanted):
             await self._allocate_any(wanted)
+
+    async def _move(self, wanted: Family) -> bool:
+        """Allocate another address than the one it cannot use. False if it has to stay."""
+        await self._store.bucket.catch_up()
+        if not self._store.is_complete():
+            return False
+        self._check_fresh()
+        for address in self._shareable(wanted):
+            await self._read(address)
+        others = self._free(wanted) if self._room(wanted) else ()
+        for address in itertools.chain(self._shareable(wanted), others):
+            if address not in self._request.avoid and await self._join(wanted, address):
+                return True
+        return False
 
     # What it holds.
 
@@ -118,8 +134,8 @@ class Allocation:
 
     def _best(self, mine: dict[str, Holder]) -> str:
         """Of several of one family, as a crash may leave: the one that its status shows, else the oldest."""
-        shown = {*self._request.adopt, *self._request.shown}
-        return min(mine, key=lambda address: (address not in shown, mine[address].since, address))
+        shown, avoid = {*self._request.adopt, *self._request.shown}, self._request.avoid
+        return min(mine, key=lambda a: (a in avoid, a not in shown, mine[a].since, a))
 
     async def _retain(self, wanted: Family, address: str) -> bool:
         """Keep an address. False if it cannot be kept and another will do."""
@@ -205,9 +221,14 @@ class Allocation:
     def _free(self, wanted: Family) -> Iterator[str]:
         range_ = self._index.range_of(self._request.ref.cluster)
         assert range_ is not None  # or there would have been no room
+        avoided = []
         for address in ranges.candidates(range_, wanted, self._request.seed):
             if not self._index.held(address).holders:
-                yield address
+                if address in self._request.avoid:
+                    avoided.append(address)
+                else:
+                    yield address
+        yield from avoided
 
     def _shown(self, wanted: Family) -> list[str]:
         """What its status shows, though nothing else does: it is preferred among those that are free."""
@@ -250,9 +271,12 @@ class Allocation:
         if not self._store.is_complete():
             await self._queue_until_complete(wanted)
             return False
+        self._check_fresh()
+        return True
+
+    def _check_fresh(self) -> None:
         if self._index.addresses(self._request.ref) - self._found.keys() or self._changed():
             raise StaleRead
-        return True
 
     async def _queue_for_any(self, wanted: Family) -> None:
         total = self._index.total(self._request.ref.cluster, wanted)

@@ -38,6 +38,9 @@ class AddressRequest:
     """One family is better than none (PreferDualStack)."""
     shown: tuple[str, ...] = ()
     """What only its own status shows."""
+    avoid: tuple[str, ...] = ()
+    """Addresses that it cannot use, because other processes hold its ports there. It leaves such a one for
+    another that is free; it keeps it if there is none, or if it is requested."""
     version: str = ""
     """The Service's resource version that bore our finalizer."""
 

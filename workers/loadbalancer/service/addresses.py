@@ -47,6 +47,7 @@ class Addresses:
             "adopt": list(request.adopt),
             **({"shown": list(request.shown)} if request.shown else {}),
             **({"content": True} if request.content else {}),
+            **({"avoid": list(request.avoid)} if request.avoid else {}),
         }
 
         async def act() -> dict[str, Any]:

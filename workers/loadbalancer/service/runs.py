@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
-from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
 from workers.loadbalancer.ipam.results import REBUILDING, AddressRequest
 from workers.loadbalancer.service import eventmessages, statuses
 from workers.loadbalancer.service.addresses import Addresses, Given
@@ -150,6 +150,9 @@ class ServiceRuns:
             outcome = await self._report_waiting(seen, demand, answer.note, recorder)
             return Outcome(outcome.result, RequeueAfter(_RETRY, _RECHECK), answer.note)
         state = await self._world.edge(seen.ref, recorder)
+        avoid = _unusable(seen, demand, state)
+        if not {*avoid}.isdisjoint(answer.addresses.values()):
+            answer = await self._addresses.allocate(replace(request, avoid=avoid), recorder)
         digest = listeners.digest(demand.uid, listeners.listeners(demand, answer.addresses))
         if state is None or state.uid != demand.uid or state.digest != digest:
             return await self._await_edge(seen, demand, wish, recorder)
@@ -201,7 +204,12 @@ class ServiceRuns:
             events.append(eventmessages.address_not_shared(answer.notice))
         await self._report(seen, patch, memo, events, recorder)
         serving = Result.ENSURED if standing.serves else Result.WAITING
-        return Outcome(Result.DRAINED if demand.drained else serving, note=" ".join(state.problems.values()))
+        return Outcome(
+            Result.DRAINED if demand.drained else serving,
+            # No event tells that an address with free ports was released.
+            RequeueAfter(_RETRY, _RECHECK) if _unusable(seen, demand, state) else None,
+            note=" ".join(state.problems.values()),
+        )
 
     async def _report_waiting(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
         """Report why there is no load balancer yet. The status that was written before stays."""
@@ -276,6 +284,19 @@ class ServiceRuns:
             memo=memo,
         )
         await self._world.report(seen.ref, intent, seen.sequence, recorder)
+
+
+def _unusable(seen: Seen, demand: Demand, state: EdgeState | None) -> tuple[str, ...]:
+    """The addresses that it is to exchange, because other processes hold its ports there.
+
+    Not those that were asked for, or that its status shows: clients may know them.
+    """
+    if state is None or state.uid != demand.uid or len(state.occupied) >= MOST_OCCUPIED:
+        return ()
+    ports = set(demand.places)
+    occupied = (address for address, places in state.occupied.items() if ports & set(places))
+    kept = {*seen.addresses, *demand.requested}
+    return tuple(address for address in occupied if address not in kept)
 
 
 def _events(
