@@ -94,6 +94,8 @@ class IngressRuns:
         backed_off = await self._repair(actions, state, wish, recorder)
         if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
             await self._report_event(state, in_the_way(refused), wish, recorder)
+        if (named := len(wanted.named_hosts(ingress))) > wanted.MAX_HOSTS and not wish.drift:
+            await self._report_event(state, too_many(named), wish, recorder)
         return _backed_off(backed_off) if backed_off else _outcome(actions)
 
     async def _repair(
@@ -211,6 +213,14 @@ def in_the_way(names: Sequence[str]) -> EventIntent:
         "delete or rename it to have the host resolve"
     )
     return EventIntent(type="Warning", reason="DNSRecordInTheWay", note=note)
+
+
+def too_many(named: int) -> EventIntent:
+    note = (
+        f"spec.rules names {named} hosts, of which the first {wanted.MAX_HOSTS} have DNSRecords: "
+        "move others to a second Ingress"
+    )
+    return EventIntent(type="Warning", reason="TooManyHosts", note=note)
 
 
 def quarantine() -> EventIntent:

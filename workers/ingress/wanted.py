@@ -18,6 +18,8 @@ LABELS = {"origin": "provider-local", "for": "ingress"}
 CONFIRMATION = "confirmation.gardener.cloud/deletion"
 """Without this annotation Gardener's admission lets nobody delete a record, not even garbage collection."""
 
+MAX_HOSTS = 100
+"""Hosts of one Ingress that get records. Each is up to two DNSRecords."""
 _SECRET = "provider-local-is-awesome"
 _SECOND = "-ipv6"
 _LONGEST_NAME = 253
@@ -31,6 +33,11 @@ class Target(NamedTuple):
 
 
 def hosts(ingress: Object) -> list[str]:
+    """The hosts that get records: the first ones in its rules."""
+    return named_hosts(ingress)[:MAX_HOSTS]
+
+
+def named_hosts(ingress: Object) -> list[str]:
     """The names in its rules, each once. A rule without one is for all names, so there is none to write."""
     rules = ingress.spec.get("rules")
     named = [rule.get("host") for rule in rules or () if isinstance(rule, Mapping)]

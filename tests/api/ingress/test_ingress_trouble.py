@@ -22,6 +22,7 @@ from tests.api.ingress.test_ingress import (
     records,
     spec,
     until_records,
+    until_records_are,
 )
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
@@ -226,3 +227,16 @@ def _rule() -> dict[str, Any]:
 
 def _selector(shoot: Client) -> dict[str, Any]:
     return {"matchLabels": {"kubernetes.io/metadata.name": shoot.namespace}}
+
+
+async def test_hosts_beyond_the_first_hundred_are_told_and_have_no_records(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    made = await ingress(shoot, "many", *(f"h{number}.many.test" for number in range(101)))
+
+    async def told() -> bool:
+        return "TooManyHosts" in await _told(shoot, made)
+
+    await eventually(told)
+    await until_records_are(shoot, 100)
+    await world.quiet()
+    assert len(await records(shoot)) == 100

@@ -85,6 +85,14 @@ def test_hosts_count_once_and_rules_without_one_never() -> None:
     assert wanted.hosts(Object({"spec": {"rules": None}})) == []
 
 
+@pytest.mark.parametrize(("named", "served"), [(99, 99), (100, 100), (101, 100), (15_000, 100)])
+def test_only_the_first_hundred_hosts_have_records(named: int, served: int) -> None:
+    many = ingress(*(f"h{number}.test" for number in range(named)), at=[{"ip": "10.0.0.1"}])
+    assert [record["spec"]["name"] for record in wanted.records(many)] == [
+        f"h{number}.test" for number in range(served)
+    ]
+
+
 @rule("IG-2")
 def test_each_host_has_a_record_of_each_family() -> None:
     made = wanted.records(ingress(HOST, "*.b.test", at=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))
