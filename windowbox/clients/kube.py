@@ -284,7 +284,7 @@ def _check_presence(kubeconfig: Path) -> None:
 @contextlib.asynccontextmanager
 async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterator[Kube]:
     """The cluster of an untrusted kubeconfig: it must not run programs or read our files."""
-    content = kubeconfigs.harmless(kubeconfig, what)
+    content = await asyncio.to_thread(kubeconfigs.harmless, kubeconfig, what)
     configuration = _configuration()
     with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         try:

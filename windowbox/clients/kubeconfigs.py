@@ -23,6 +23,8 @@ PUBLIC = "public"
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
 _PROGRAMS = {"exec", "auth-provider", "tokenFile"}
 _MOST = 1 << 16
+_MOST_PARTS = 4_000
+_PARTS = b"[{,:\n"
 _PATH = re.compile(r"[A-Za-z0-9._~:/-]{0,256}")
 _DOTS = {".", ".."}
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -32,6 +34,11 @@ def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
     """The parsed kubeconfig. Malformed if it is none, or would run programs or read files."""
     if len(kubeconfig) > _MOST:
         raise Malformed(f"{what}: the kubeconfig has {len(kubeconfig)} bytes: give one of at most {_MOST}")
+    # Certificates are long, but simple. What has many parts can take the parser seconds.
+    if (parts := sum(map(kubeconfig.count, _PARTS))) > _MOST_PARTS:
+        raise Malformed(
+            f"{what}: the kubeconfig has {parts} lines, keys and lists: give one of at most {_MOST_PARTS}"
+        )
     try:
         content = yaml.load(kubeconfig, _Loader)
     except _Alias:

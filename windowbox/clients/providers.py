@@ -133,19 +133,19 @@ class Providers:
         key = _Key(cluster, hashlib.sha256(kubeconfig).hexdigest())
         shared = self._enter(key)
         try:
-            async with self._turn(run, kubeconfig, shared):
+            async with await self._turn(run, kubeconfig, shared):
                 opened = await self._open(cluster, secret, kubeconfig, shared)
                 name = cluster if shared.own else identities.provider(opened, secret)
                 yield Provider(name, opened), shared
         finally:
             self._leave(key, shared)
 
-    def _turn(
+    async def _turn(
         self, run: ObjectRef | None, kubeconfig: bytes, shared: _Shared
     ) -> contextlib.AbstractAsyncContextManager[None]:
         """A turn for a run; what has none (it is no run) waits for nobody."""
         if shared.host is None:
-            shared.host = kubeconfigs.host(kubeconfig)
+            shared.host = await asyncio.to_thread(kubeconfigs.host, kubeconfig)
         # Where there is no host, nothing will be asked.
         return self._bulkhead.turn(run.kind, shared.host, run) if run and shared.host else _no_turn()
 

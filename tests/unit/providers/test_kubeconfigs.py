@@ -24,7 +24,9 @@ def of_user(**user: object) -> bytes:
     [
         pytest.param(b"a: [", "is not YAML", id="K-1-no-yaml"),
         pytest.param(b"\x00\xff", "is not YAML", id="K-1-no-text"),
-        pytest.param(b"[" * 5000, "is not YAML", id="K-1-nested-without-end"),
+        pytest.param(b"[" * 3000, "is not YAML", id="K-1-nested-without-end"),
+        pytest.param(b"[" * 50_000, "has 50000 lines, keys and lists", id="K-1-too-many-lists"),
+        pytest.param(b"a: 1\n" * 10_000, "give one of at most 4000", id="K-1-too-many-keys"),
         pytest.param(b"just words", "is not a mapping", id="K-1-no-mapping"),
         pytest.param(b"a: &b [1]\nc: *b", "aliases are not allowed", id="K-1-alias"),
         pytest.param(b"a: " + b"b" * 70_000, "at most 65536", id="K-1-too-long"),
