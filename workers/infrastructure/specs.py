@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
+from windowbox.models.refs import SECRETS
 
 _MAX_FIELDS = 5
 """So many fields are named: the first few tell what is meant."""
@@ -23,7 +24,16 @@ def provider_secret(infrastructure: Object) -> ProviderSecret:
     name, namespace = secret.get("name"), secret.get("namespace")
     if not name:
         raise Malformed("spec.secretRef.name is not set: name the Secret with the provider's kubeconfig")
-    return ProviderSecret(str(namespace or infrastructure.namespace), str(name))
+    found = ProviderSecret(str(namespace or infrastructure.namespace), str(name))
+    for field, value in found._asdict().items():
+        try:
+            SECRETS.path(value)
+        except Malformed:
+            raise Malformed(
+                f"spec.secretRef.{field} is {value!r:.80}: give the {field} of the Secret with the "
+                "provider's kubeconfig"
+            ) from None
+    return found
 
 
 def check_provider_config(infrastructure: Object) -> None:

@@ -131,6 +131,15 @@ def test_reported_provider_configs_are_cut_to_status_size() -> None:
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("field", ["name", "namespace"])
+@pytest.mark.parametrize("value", ["a/b", "..", "a b"])
+def test_a_reference_that_cannot_be_is_told_by_field(field: str, value: str) -> None:
+    secret = {"name": "s", "namespace": "a", field: value}
+    with pytest.raises(Malformed) as refused:
+        specs.provider_secret(Object({"spec": {"secretRef": secret}}))
+    assert str(refused.value).startswith(f"spec.secretRef.{field} is {value!r}: give the {field} of")
+
+
 def test_a_secret_without_a_name_is_told() -> None:
     with pytest.raises(Malformed, match=r"^spec\.secretRef\.name is not set: name the Secret"):
         specs.provider_secret(Object({"spec": {"secretRef": {}}}))
