@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 256
 _AGAIN = 1.0
+_BIG = 1 << 16
+"""Bytes of an object after which a sweep lets others have the event loop."""
 _YOUNG = 20.0
 """Seconds an unfinished object is left to those who are at work on it, before a sweep asks for it."""
 
@@ -127,6 +129,8 @@ class Router:
             unfinished.pop(stored.subject, None)
             if self._unfinished(change):
                 unfinished[stored.subject] = stored.sequence, int(stored.time) / 1e9
+            if len(stored.data) > _BIG:
+                await asyncio.sleep(0)  # one such object takes milliseconds, and there may be hundreds
         young = await self._ask_for(unfinished)
         return min([reached, *(sequence - 1 for sequence in young)])
 
