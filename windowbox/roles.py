@@ -14,6 +14,7 @@ from bus.queue import Queue
 from bus.routing import run_due
 from patchers.status import StatusPatcher
 from watchers.watching import Watching
+from windowbox.clients.clustershares import ClusterShares
 from windowbox.clients.envoy import opening
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
@@ -79,8 +80,9 @@ async def patch(made: Process) -> None:
     """Write status back to the clusters."""
     settings, queue = made.settings.patch, Queue(made.bus, intents.PATCH)
     handler = StatusPatcher(made.bus, await made.clusters(), settings.rate)
+    shares = ClusterShares(handler, settings.concurrency)
     ack_wait = made.settings.work.ack_wait
-    made.add_pool(Pool(made.bus, intents.PATCH, handler, concurrency=settings.concurrency, ack_wait=ack_wait))
+    made.add_pool(Pool(made.bus, intents.PATCH, shares, concurrency=settings.concurrency, ack_wait=ack_wait))
     made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
     made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
 

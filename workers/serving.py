@@ -13,6 +13,7 @@ from bus.queue import Queue
 from bus.registry import Registry
 from bus.routing import EventMapping, Router
 from windowbox.clients.clusters import Clusters
+from windowbox.clients.clustershares import ClusterShares
 from windowbox.clients.nameserver import Nameserver
 from windowbox.kinds import POOLS
 from windowbox.models.dnssettings import DnsSettings
@@ -110,13 +111,14 @@ def parts(common: Common, serving: Serving) -> Parts:
     """What a process runs for a kind of extension object."""
     kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
     reconciler, ready = life_cycle(common, serving), common.world.complete
-    handler = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
     own = LifeCycleMapping(common.bus, kind, scope(common, kind))
     mapping: EventMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))
         mapping = OwnerMapping(own, serving.owners, made=row.owns, awaited=row.awaits, known=known)
     concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
+    reconciling = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
+    handler = ClusterShares(reconciling, concurrency)
     return Parts(
         pool=Pool(common.bus, kind.pool, handler, concurrency=concurrency, ack_wait=work.ack_wait),
         router=Router(common.bus, Queue(common.bus, kind.pool), mapping),

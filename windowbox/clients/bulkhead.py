@@ -1,4 +1,4 @@
-"""Bulkhead: how many runs of a pool may be at one provider cluster at once: slow ones hold up no others.
+"""Bulkhead: how many runs of a pool may be at one cluster at once: slow clusters hold up no others.
 
 Whoever is refused does not wait in its slot: `Waiting` ends the run, and it is requeued.
 """
@@ -15,56 +15,67 @@ from dataclasses import dataclass, field
 from windowbox.errors import Waiting
 
 _BUDGET = 120.0
-"""Seconds for all that one run does at a provider cluster."""
+"""Seconds for all that one run does at a cluster."""
 _PATIENCE = 3.0
-"""Seconds after which a run that exceeds its cluster's share is stopped, and its cluster counts as slow."""
+"""Seconds after which a cluster counts as slow: a run that exceeds its share is stopped, and one within it
+makes way for clusters that are new."""
 _REMEMBERED = 60.0
-"""Seconds for which a cluster that was slow counts as slow."""
+"""Seconds for which a cluster that was slow counts as slow at least."""
 _INTRODUCTION = 0.5
-"""Seconds to wait for the first answer of a cluster that is new."""
+"""Seconds that a run at a cluster that is new waits for room."""
 _PER_WAITING = 0.2
 _SOONEST, _LATEST = 2.0, 60.0
 """Seconds until somebody who was refused tries again, by how many others wait."""
 _MOST_HOSTS = 1024
 
 
+@dataclass(eq=False)
+class _Turn:
+    limit: asyncio.Timeout
+    since: float
+    stopped: bool = False
+
+
 @dataclass
 class _Host:
-    """One provider cluster, by where it is, as the runs of one pool know it."""
+    """One cluster, as the runs of one pool know it."""
 
-    running: int = 0
-    known: asyncio.Event = field(default_factory=asyncio.Event)
-    """A run has ended there: it is known how fast it is."""
+    turns: set[_Turn] = field(default_factory=set)
+    new: bool = True
+    """No run has ended there: it is not known how fast it is."""
+    fast: bool = False
+    """The last run there was quick, and none has been slow for a while."""
     slow_until: float = 0.0
     waiting: set[Hashable] = field(default_factory=set)
 
-    @property
-    def fast(self) -> bool:
-        return self.known.is_set() and time.monotonic() >= self.slow_until
+    def note(self, seconds: float) -> None:
+        now = time.monotonic()
+        if seconds >= _PATIENCE:
+            self.slow_until = now + _REMEMBERED
+        self.new, self.fast = False, seconds < _PATIENCE and now >= self.slow_until
 
 
 class Bulkhead:
     """Shares of each pool's slots.
 
-    A cluster that is not known to be fast gets a quarter of them; all those together get half. A run beyond
-    that has to be quick.
+    A cluster that is not known to be fast gets a quarter of them; all those together get half. A fast one may
+    have more, for runs that are quick. For a cluster that is new, the longest run at a slow one is stopped.
     """
 
     def __init__(self, slots: int) -> None:
         self._share = max(1, slots // 4)
         self._half = max(1, slots // 2)
         self._hosts: dict[tuple[str, str], _Host] = {}
+        """Those used last at the end."""
+        self._left = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def turn(self, pool: str, host: str, who: Hashable) -> AsyncIterator[None]:
         """A turn for `who` at a host. Waiting if it gets none now, TimeoutError if it takes too long."""
-        self._forget()
-        at = self._hosts.setdefault((pool, host), _Host())
-        if not at.known.is_set() and at.running >= self._share:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(at.known.wait(), _INTRODUCTION)
-        beyond = at.running >= self._share
-        if not at.fast and (beyond or self._of_slow_ones(pool) >= self._half):
+        at = self._host(pool, host)
+        if at.new and not self._has_room(pool, at):
+            await self._make_room(pool, at)
+        if not self._has_room(pool, at):
             at.waiting.add(who)
             raise Waiting(
                 "waiting for a turn at the provider cluster: other objects are being worked on there, or at "
@@ -72,26 +83,62 @@ class Bulkhead:
                 retry_after=_delay(len(at.waiting)),
             )
         at.waiting.discard(who)
-        at.running += 1
-        started = time.monotonic()
+        limit = asyncio.timeout(_PATIENCE if len(at.turns) >= self._share else _BUDGET)
+        turn = _Turn(limit, time.monotonic())
+        at.turns.add(turn)
         try:
-            async with asyncio.timeout(_PATIENCE if beyond else _BUDGET):
+            async with limit:
                 yield
         finally:
-            at.running -= 1
-            if time.monotonic() - started >= _PATIENCE:
-                at.slow_until = time.monotonic() + _REMEMBERED
-            at.known.set()
-            if not at.running:
+            at.turns.discard(turn)
+            at.note(time.monotonic() - turn.since)
+            if not at.turns:
                 at.waiting.clear()
+            self._left.set()
+            self._left = asyncio.Event()
 
-    def _of_slow_ones(self, pool: str) -> int:
-        return sum(at.running for (of, _), at in self._hosts.items() if of == pool and not at.fast)
+    def _has_room(self, pool: str, at: _Host) -> bool:
+        return at.fast or (len(at.turns) < self._share and self._at_slow_ones(pool) < self._half)
 
-    def _forget(self) -> None:
-        """Forget clusters where nobody is, if there are too many."""
-        if len(self._hosts) >= _MOST_HOSTS:
-            self._hosts = {key: at for key, at in self._hosts.items() if at.running}
+    def _at_slow_ones(self, pool: str) -> int:
+        return sum(len(at.turns) for (of, _), at in self._hosts.items() if of == pool and not at.fast)
+
+    async def _make_room(self, pool: str, at: _Host) -> None:
+        """Wait shortly; if slow clusters have all the room, stop one of their runs."""
+        if len(at.turns) < self._share:
+            self._stop_longest(pool)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_INTRODUCTION):
+                while not self._has_room(pool, at):
+                    await self._left.wait()
+
+    def _stop_longest(self, pool: str) -> None:
+        """Stop the longest run at the cluster that has the most, unless all runs are young."""
+        begun = time.monotonic() - _PATIENCE
+        hosts = [at for (of, _), at in self._hosts.items() if of == pool and not at.fast]
+        for at in sorted(hosts, key=lambda one: -len(one.turns)):
+            old = [turn for turn in at.turns if turn.since <= begun and not turn.stopped]
+            if old:
+                longest = min(old, key=lambda turn: turn.since)
+                longest.stopped = True
+                longest.limit.reschedule(asyncio.get_running_loop().time())
+                return
+
+    def _host(self, pool: str, host: str) -> _Host:
+        key = pool, host
+        at = self._hosts.pop(key, None)
+        if at is None:
+            at = _Host()
+            if len(self._hosts) >= _MOST_HOSTS:
+                self._forget_one()
+        self._hosts[key] = at
+        return at
+
+    def _forget_one(self) -> None:
+        """Forget the cluster that nobody has been at for the longest time. Fast ones are kept if possible."""
+        idle = [key for key, at in self._hosts.items() if not at.turns]
+        if idle:
+            del self._hosts[next((key for key in idle if not self._hosts[key].fast), idle[0])]
 
 
 def _delay(waiting: int) -> float:

@@ -9,6 +9,7 @@ from bus.buckets import Bucket
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import Router
+from windowbox.clients.clustershares import ClusterShares
 from windowbox.kinds import Served
 from windowbox.telemetry import metrics
 from workers.handler import ReconcilingHandler
@@ -42,7 +43,8 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     states = States(Bucket(bus, streams.EDGES))
     world = ServiceWorld(bus, clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
-    handler = ReconcilingHandler(bus, clusters, runs, store.synced.wait)
+    reconciling = ReconcilingHandler(bus, clusters, runs, store.synced.wait)
+    handler = ClusterShares(reconciling, work.concurrency)
     upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)
 
     async def measure() -> None:

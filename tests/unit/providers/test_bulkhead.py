@@ -103,6 +103,54 @@ async def test_quick_runs_do_not_make_a_slow_cluster_fast_at_once(monkeypatch: p
         assert not await admitted(turns, "a")
 
 
+async def test_a_cluster_that_was_slow_has_to_be_quick_once_to_be_fast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = Bulkhead(16)
+    monkeypatch.setattr(bulkhead, "_REMEMBERED", 0.0)
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
+    await known(turns, "a")
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 10.0)
+    async with taken(turns, *"aaaa"):
+        assert not await admitted(turns, "a")
+    async with taken(turns, *"aaaa"):
+        assert await admitted(turns, "a")
+
+
+async def test_a_new_cluster_takes_the_place_of_the_slowest_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, stopped = Bulkhead(16), list[str]()
+
+    async def hang(host: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with turns.turn(POOL, host, object()):
+                await asyncio.Event().wait()
+        stopped.append(host)
+
+    async with asyncio.TaskGroup() as group:
+        hanging = [group.create_task(hang(host)) for host in "aaaabbbc"]
+        await asyncio.sleep(0)  # they run up to where they wait
+        assert not await admitted(turns, "young")
+        assert stopped == []
+        monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
+        monkeypatch.setattr(bulkhead, "_INTRODUCTION", 10.0)
+        assert await admitted(turns, "new")
+        assert stopped == ["a"]
+        for task in hanging:
+            task.cancel()
+
+
+async def test_the_clusters_that_are_forgotten_are_not_the_fast_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_MOST_HOSTS", 3)
+    turns = Bulkhead(16)
+    await known(turns, "fast")
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
+    for host in ("slow", "slower", "slowest", "another"):
+        await known(turns, host)
+    monkeypatch.setattr(bulkhead, "_PATIENCE", 10.0)
+    async with taken(turns, *["fast"] * 16):
+        pass
+
+
 async def test_the_more_wait_the_later_they_come_again() -> None:
     turns = Bulkhead(16)
     delays = []
