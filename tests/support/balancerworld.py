@@ -30,6 +30,7 @@ from tests.support.servers import ControlPlane
 from watchers.watching import Watching
 from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
+from windowbox.clients.clustershares import ClusterShares
 from windowbox.clients.envoy.attachments import Attachment
 from windowbox.clients.envoy.process import Processes
 from windowbox.clients.kube import Kube
@@ -223,7 +224,7 @@ class BalancerWorld:
             patcher = StatusPatcher(
                 patching, await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
             )
-            patch = Pool(patching, intents.PATCH, patcher, ack_wait=4.0)
+            patch = Pool(patching, intents.PATCH, ClusterShares(patcher, 64), ack_wait=4.0)
             async with running(
                 *watching,
                 registry.run(),

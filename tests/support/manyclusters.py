@@ -56,6 +56,7 @@ class ManyClusters:
 
     def __post_init__(self) -> None:
         self._away: set[str] = set()
+        self._hanging: set[str] = set()
         self._streams: dict[str, set[asyncio.Task[Any]]] = {}
 
     def kubeconfig(self, shoot: str) -> str:
@@ -90,6 +91,10 @@ class ManyClusters:
         for stream in self._streams.get(shoot, ()):
             stream.cancel()
 
+    def hang(self, shoot: str) -> None:
+        """Answer no patch of this shoot any more."""
+        self._hanging.add(shoot)
+
     def repair(self, shoot: str) -> None:
         self._away.discard(shoot)
 
@@ -98,6 +103,8 @@ class ManyClusters:
         shoot, path = request.match_info["shoot"], "/" + request.match_info["path"]
         if shoot in self._away:
             return _hang_up(request)
+        if shoot in self._hanging and request.method == "PATCH":
+            await asyncio.Event().wait()  # until the client gives up
         task = asyncio.current_task()
         assert task is not None
         streams = self._streams.setdefault(shoot, set())
