@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -30,11 +30,14 @@ class View(Generic[T]):
         extract: Callable[[ObjectRef, Object], T | None],
         index: Callable[[T], Hashable] = lambda _: None,
         changed: Callable[[], None] = lambda: None,
+        *,
+        indexes: Callable[[T], Collection[Hashable]] | None = None,
     ) -> None:
+        """`indexes` is for those who look entries up in several ways, in place of `index`."""
         self._bus = bus
         self._kind = kind
         self._extract = extract
-        self._index = index
+        self._indexes: Callable[[T], Collection[Hashable]] = indexes or (lambda entry: (index(entry),))
         self._changed = changed
         self._replica: Replica[T] = Replica()
         self.complete = asyncio.Event()
@@ -50,7 +53,7 @@ class View(Generic[T]):
             yield _ref(subject), entry
 
     def refs(self, indexed: Hashable) -> list[ObjectRef]:
-        """Those of which `index` makes `indexed`."""
+        """Those of which `index` makes `indexed`, or `indexes` makes it among others."""
         return [_ref(subject) for subject in self._replica.by_index.get(indexed, ())]
 
     def require_listed(self, cluster: str) -> None:
@@ -83,14 +86,14 @@ class View(Generic[T]):
             elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
                 if stored.headers.get(OPERATION) == "DELETED":
                     listed.discard(cluster)
-                    fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"), self._index)
+                    fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"), self._indexes)
                 else:
                     listed.add(cluster)
             else:
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)
                 entry = self._entry(ref, seen)
-                different = fresh.put(stored.subject, entry, self._index)
+                different = fresh.put(stored.subject, entry, self._indexes)
             # Most versions of an object differ in what nobody here looks at.
             if self._replica is fresh and different:
                 self._changed()
@@ -111,22 +114,23 @@ class Replica(Generic[T]):
         self.entries: dict[str, T] = {}
         self.by_index: dict[Hashable, set[str]] = {}
 
-    def forget(self, prefix: str, index: Callable[[T], Hashable]) -> None:
+    def forget(self, prefix: str, indexes: Callable[[T], Collection[Hashable]]) -> None:
         """Leave out all whose subjects begin like this."""
         for subject in [one for one in self.entries if one.startswith(prefix)]:
-            self.put(subject, None, index)
+            self.put(subject, None, indexes)
 
-    def put(self, subject: str, entry: T | None, index: Callable[[T], Hashable]) -> bool:
+    def put(self, subject: str, entry: T | None, indexes: Callable[[T], Collection[Hashable]]) -> bool:
         """Take it in. False if the same was known already."""
         before = self.entries.pop(subject, None)
-        if before is not None:
-            same = self.by_index[index(before)]
+        for indexed in indexes(before) if before is not None else ():
+            same = self.by_index[indexed]
             same.discard(subject)
             if not same:
-                del self.by_index[index(before)]
+                del self.by_index[indexed]
         if entry is not None:
             self.entries[subject] = entry
-            self.by_index.setdefault(index(entry), set()).add(subject)
+            for indexed in indexes(entry):
+                self.by_index.setdefault(indexed, set()).add(subject)
         return before != entry
 
 

@@ -53,6 +53,10 @@ class Unreachable(TransientError):
     """The server cannot be reached, or cannot serve now."""
 
 
+class TooManyRequests(Unreachable):
+    """The server refuses for now: too many requests, or a PodDisruptionBudget forbids an eviction."""
+
+
 class NotListed(TransientError):
     """The bus does not know all objects of a cluster yet, so nothing that is final can be decided."""
 

@@ -13,6 +13,7 @@ from windowbox.models.refs import (
     BACKUP_BUCKETS,
     BACKUP_ENTRIES,
     BASTIONS,
+    CERTIFICATE_REQUESTS,
     CLUSTERS,
     CONTAINER_RUNTIMES,
     CONTROL_PLANES,
@@ -24,6 +25,8 @@ from windowbox.models.refs import (
     INFRASTRUCTURES,
     INGRESSES,
     IP_POOLS,
+    MACHINE_CLASSES,
+    MACHINES,
     MANAGED_RESOURCES,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -49,7 +52,7 @@ class Right:
 
     resource: Resource
     verbs: tuple[str, ...]
-    role: Literal["worker", "patcher", "provider"] = "worker"
+    role: Literal["worker", "patcher", "provider", "target"] = "worker"
     part: str = ""
     """A subresource such as `status`."""
 
@@ -73,6 +76,8 @@ class Served:
     credentials: str = ""
     """Where the Secret with the kubeconfig of the provider cluster is named: a field of the object such as
     `spec.secretRef`, or the name of a Secret in its namespace. Empty: it needs no provider cluster."""
+    credentials_of: Resource | None = None
+    """The kind of the objects that name that Secret, by a field, where it is not the kind itself."""
     owns: tuple[Resource, ...] = ()
     """The watched kinds of the objects that it makes, in the provider cluster if it has one."""
     awaits: tuple[Resource, ...] = ()
@@ -184,6 +189,32 @@ KINDS = (
         which="in namespaces of Shoots",
         owns=(DNSRECORDS,),
         rights=(Right(INGRESSES, READ),),
+    ),
+    Served(
+        resource=MACHINES,
+        pool="machine",
+        about="a Pod that joins its Shoot as a node, with a Secret and a Service",
+        which="of classes with provider `local`",
+        credentials="credentialsSecretRef",
+        credentials_of=MACHINE_CLASSES,
+        owns=(PODS, SERVICES),
+        reads=(MACHINE_CLASSES, NAMESPACES, NODES),
+        rights=(
+            Right(MACHINES, (*READ, "list", "patch", "delete")),
+            Right(MACHINES, READ, "patcher"),
+            Right(MACHINES, ("patch",), "patcher", part="status"),
+            Right(MACHINE_CLASSES, (*READ, "list", "patch")),
+            Right(WORKERS, ("list",)),
+            Right(SECRETS, (*READ, "patch")),
+            Right(PODS, READ, "provider"),
+            Right(SECRETS, MAKE, "provider"),
+            Right(NODES, (*READ, *WATCH, "patch", "delete"), "target"),
+            Right(NODES, ("patch",), "target", part="status"),
+            Right(PODS, ("list", "delete"), "target"),
+            Right(PODS, ("create",), "target", part="eviction"),
+            Right(CERTIFICATE_REQUESTS, ("list",), "target"),
+            Right(SECRETS, ("create", *READ, "delete"), "target"),
+        ),
     ),
     Served(
         resource=SERVICES,

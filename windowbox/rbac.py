@@ -94,8 +94,10 @@ RULES: dict[str, list[dict[str, Any]]] = {
     "worker": _rules(_secrets(_worker(), are=False)),
     "patcher": _rules(_secrets(_patcher(), are=False)),
     "provider": _rules(_provider()),
+    "target": _rules(_listed("target")),
 }
-"""The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig."""
+"""The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
+cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
 
 SECRET_RULES: dict[str, list[dict[str, Any]]] = {
     "watcher": _rules(_secrets(_watcher(), are=True)),

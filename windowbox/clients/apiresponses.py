@@ -14,6 +14,7 @@ from windowbox.errors import (
     Missing,
     PermanentError,
     Refused,
+    TooManyRequests,
     Unreachable,
     WatchExpired,
 )
@@ -127,7 +128,9 @@ def refusal(what: str, status: int, body: bytes) -> Exception:
             return Forbidden(f"{what}: {message}", codes=("ERR_INFRA_QUOTA_EXCEEDED",))
         case 403:
             return Forbidden(f"{what}: {message}")
-        case 429 | 500 | 502 | 503 | 504:
+        case 429:
+            return TooManyRequests(f"{what}: {message}")
+        case 500 | 502 | 503 | 504:
             return Unreachable(f"{what}: {message}")
         case _:
             return Refused(f"{what}: {message}")

@@ -20,9 +20,9 @@ from kubernetes_asyncio.config import ConfigException, kube_config, load_inclust
 from windowbox.clients import apireading, apiresponses, apisessions, kubeconfigs
 from windowbox.clients.apireading import Limit
 from windowbox.clients.egress import Egress
-from windowbox.errors import Malformed, Missing, Unreachable, WindowboxError
+from windowbox.errors import Conflict, Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
-from windowbox.models.refs import Resource
+from windowbox.models.refs import PODS, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -85,9 +85,18 @@ class Kube:
         return self._distrusted or self._session.closed
 
     async def page(
-        self, resource: Resource, *, limit: int = 500, more: str = "", metadata_only: bool = False
+        self,
+        resource: Resource,
+        *,
+        limit: int = 500,
+        more: str = "",
+        metadata_only: bool = False,
+        fields: str = "",
     ) -> Page:
+        """A page of the objects; `fields` is a field selector."""
         query = {"limit": str(limit)} | ({"continue": more} if more else {}) | _selection(resource)
+        if fields:
+            query["fieldSelector"] = fields
         listing = await self._request(
             "GET",
             resource.path(),
@@ -181,11 +190,29 @@ class Kube:
     async def delete(self, resource: Resource, namespace: str, name: str) -> None:
         await self.remove(resource, namespace, name)
 
-    async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Delete it. False if it did not exist."""
+    async def remove(
+        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None
+    ) -> bool:
+        """Delete it; a Pod ends within `grace` seconds. False if it did not exist."""
+        body = None if grace is None else {"gracePeriodSeconds": grace}
         try:
-            await self._request("DELETE", resource.path(namespace, name))
+            await self._request("DELETE", resource.path(namespace, name), body=body)
         except Missing:
+            return False
+        return True
+
+    async def evict(self, pod: Object, *, grace: int | None = None) -> bool:
+        """Ask for the Pod's eviction. False if it is gone; TooManyRequests if a budget forbids it now."""
+        options = {"preconditions": {"uid": pod.uid}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options if grace is None else {**options, "gracePeriodSeconds": grace},
+        }
+        try:
+            await self._request("POST", PODS.path(pod.namespace, pod.name) + "/eviction", body=body)
+        except (Missing, Conflict):  # it is gone, or another Pod has its name now
             return False
         return True
 

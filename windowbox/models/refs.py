@@ -62,6 +62,9 @@ NETWORKS = _extension("networks", "Network")
 OPERATING_SYSTEM_CONFIGS = _extension("operatingsystemconfigs", "OperatingSystemConfig", "osc")
 WORKERS = _extension("workers", "Worker")
 
+CERTIFICATE_REQUESTS = Resource(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
+)
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",))
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",))

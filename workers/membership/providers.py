@@ -21,7 +21,7 @@ from windowbox.models.refs import RUNTIME, ObjectRef
 
 logger = logging.getLogger(__name__)
 
-_WITH_CREDENTIALS = {row.resource.id: row for row in KINDS if row.credentials}
+_WITH_CREDENTIALS = {(row.credentials_of or row.resource).id: row for row in KINDS if row.credentials}
 _MOST_AT_ONCE = 16
 
 
@@ -30,10 +30,12 @@ def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
     if ref.cluster != RUNTIME:
         return None  # the Secrets of other clusters are out of reach for those who watch
     row = _WITH_CREDENTIALS[ref.kind]
-    if object.spec.get("type") != row.type:
+    if row.type and object.spec.get("type") != row.type:
         return None  # other programs serve it
     found: Any = {"name": row.credentials}
-    if row.credentials.startswith("spec."):
+    if row.credentials_of:
+        found = object.raw.get(row.credentials)
+    elif row.credentials.startswith("spec."):
         found = object.spec.get(row.credentials.removeprefix("spec."))
     if not isinstance(found, Mapping) or not found.get("name"):
         return None
@@ -57,7 +59,7 @@ class ProviderMembership:
 
     async def run(self) -> None:
         """See to it for ever. Secrets are not watched, so it is looked at in intervals."""
-        kinds = [row.resource for row in _WITH_CREDENTIALS.values()]
+        kinds = [row.credentials_of or row.resource for row in _WITH_CREDENTIALS.values()]
         self._views = [View(self.bus, kind.id, secret_of) for kind in kinds]
         async with asyncio.TaskGroup() as group:
             for view, kind in zip(self._views, kinds, strict=True):

@@ -34,6 +34,10 @@ class TargetClusters:
         """The cluster that the run's object is in."""
         return TargetCluster(run.ref.cluster, run.recorder, _LazyApi(self._clusters, run.ref.cluster))
 
+    def member(self, cluster: str, recorder: Recorder) -> TargetCluster:
+        """A cluster that takes part, such as that of a Shoot."""
+        return TargetCluster(cluster, recorder, _LazyApi(self._clusters, cluster))
+
     @contextlib.asynccontextmanager
     async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[TargetCluster]:
         """The cluster that the kubeconfig in a Secret of the object's cluster leads to."""
@@ -74,6 +78,8 @@ class TargetCluster:
     cluster: str
     recorder: Recorder
     connection: _LazyApi
+    manager: str = MANAGER
+    """As whose fields things are applied."""
 
     def ref(self, resource: Resource, namespace: str, name: str) -> ObjectRef:
         return ObjectRef(self.cluster, resource.id, namespace, name)
@@ -117,7 +123,7 @@ class TargetCluster:
 
         async def act() -> str:
             kube = await self.connection.api()
-            applied = await kube.apply(resource, namespace, name, wanted, owner=MANAGER)
+            applied = await kube.apply(resource, namespace, name, wanted, owner=self.manager)
             if (patch := manifests.excess(resource, applied, wanted)) is not None:
                 await kube.merge(resource, namespace, name, patch)
             return applied.uid
@@ -134,10 +140,29 @@ class TargetCluster:
             found = await kube.find(SECRETS, metadata["namespace"], metadata["name"])
             if found and not manifests.differs(SECRETS, found, wanted):
                 return False
-            await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=MANAGER)
+            await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=self.manager)
             return True
 
         await self._write(_without_data(wanted), act)
+
+    async def apply_secret(self, wanted: Manifest) -> None:
+        """Write a Secret without asking for it first."""
+        metadata = wanted["metadata"]
+
+        async def act() -> None:
+            kube = await self.connection.api()
+            await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=self.manager)
+
+        await self._write(_without_data(wanted), act)
+
+    async def has_secret(self, namespace: str, name: str) -> bool:
+        """Whether there is a Secret of this name. What it holds is not noted."""
+
+        async def act() -> bool:
+            kube = await self.connection.api()
+            return await kube.find(SECRETS, namespace, name) is not None
+
+        return bool(await self.recorder.call("look", str(self.ref(SECRETS, namespace, name)), act))
 
     async def _write(self, request: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
         return await self.recorder.call(
@@ -151,7 +176,7 @@ class TargetCluster:
         async def act() -> str | None:
             kube = await self.connection.api()
             try:
-                made = await kube.create(resource, metadata.get("namespace", ""), wanted, owner=MANAGER)
+                made = await kube.create(resource, metadata.get("namespace", ""), wanted, owner=self.manager)
             except Conflict:
                 return None
             return made.uid
@@ -184,6 +209,22 @@ class TargetCluster:
         request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
         return bool(await self.recorder.call("merge", request, act, effect=True))
 
+    async def strategic_merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
+    ) -> bool:
+        """A strategic merge patch of a built-in kind, or of its subresource. False if the object is gone."""
+
+        async def act() -> bool:
+            kube = await self.connection.api()
+            try:
+                await kube.strategic_merge(resource, namespace, name, patch, part=part)
+            except Missing:
+                return False
+            return True
+
+        request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
+        return bool(await self.recorder.call("merge", request, act, effect=True))
+
     async def names_labelled(
         self, resource: Resource, namespace: str, labels: Mapping[str, str]
     ) -> list[str]:
@@ -204,12 +245,14 @@ class TargetCluster:
         request = {"kind": resource.id, "namespace": namespace, "selector": selector}
         return list(await self.recorder.call("list", request, act))
 
-    async def remove(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Delete the object. False if it was gone already."""
+    async def remove(
+        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None
+    ) -> bool:
+        """Delete the object; a Pod ends within `grace` seconds. False if it was gone already."""
 
         async def act() -> bool:
             kube = await self.connection.api()
-            return await kube.remove(resource, namespace, name)
+            return await kube.remove(resource, namespace, name, grace=grace)
 
         ref = self.ref(resource, namespace, name)
         return bool(await self.recorder.call("delete", str(ref), act, effect=True))

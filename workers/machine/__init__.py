@@ -1,0 +1,1 @@
+"""The machine driver: each Machine becomes a Pod, which joins its Shoot as a node."""

@@ -1,0 +1,216 @@
+"""Makes the Pod, the Secret and the Service of a Machine, and its bootstrap token. Safe to repeat."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from windowbox.errors import Conflict, Malformed, Missing, TransientError, Waiting
+from windowbox.models import machinekeys
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, PODS, SECRETS, SERVICES, ObjectRef
+from workers.machine import names, specs, userdata, wanted
+from workers.machine.run import MachineRun
+from workers.machine.shoots import Shoots
+from workers.machine.specs import MachinePlan, SecretName
+from workers.owned.targets import TargetCluster, TargetClusters, concurrently
+
+MANAGER = "machine-controller-manager-provider-local"
+_PRIORITY = "3"
+_TOKEN_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Creation:
+    targets: TargetClusters
+    shoots: Shoots
+    settings: MachineSettings
+
+    async def plan(self, run: MachineRun) -> MachinePlan:
+        """What the Machine's class asks for."""
+        return specs.plan(run.machine, await _class(run))
+
+    async def place(self, run: MachineRun) -> tuple[str, SecretName]:
+        """Where the Machine's Pod is: its namespace, and the Secret that leads to its cluster.
+
+        It takes less than to make the Pod, so that a class that was spoilt later stops no deletion.
+        """
+        found = await _class(run)
+        return specs.pod_namespace(run.machine, found), specs.credentials(found)
+
+    async def attempt(self, run: MachineRun) -> None:
+        """Make all that belongs to the Machine. What is there already is only completed."""
+        plan = await self.plan(run)
+        shoot = await self.shoots.target(run.ref, run.recorder)
+        content = _Content()
+        ref = ObjectRef(run.ref.cluster, SECRETS.id, plan.user_data.namespace, plan.user_data.name)
+        asks_for_token = await content.read(run, ref) and shoot is not None
+        was_made = bool(run.machine.spec.get("providerID"))
+        await _claim(self.targets.own_cluster(run.run), run)
+        async with self.targets.provider(run.run, *plan.credentials) as provider:
+            target = dataclasses.replace(provider, manager=MANAGER)
+            standing = await _standing_pod(target, plan) if was_made else None
+            try:
+                if standing is not None:
+                    await self._complete(run, plan, target, shoot, standing, content, asks_for_token)
+                else:
+                    await self._make(run, plan, target, shoot, content, asks_for_token)
+            except Missing as error:
+                raise TransientError(
+                    f"namespace {plan.namespace} is missing in the provider cluster: "
+                    "its Infrastructure makes it"
+                ) from error
+
+    async def _make(
+        self,
+        run: MachineRun,
+        plan: MachinePlan,
+        target: TargetCluster,
+        shoot: TargetCluster | None,
+        content: _Content,
+        asks_for_token: bool,
+    ) -> None:
+        made: list[str] = []
+
+        async def pod() -> None:
+            manifest = wanted.pod(plan, docker_socket=self.settings.docker_socket)
+            made.append(await target.apply(PODS, manifest))
+
+        async def token() -> None:
+            if asks_for_token:
+                assert shoot
+                content.token = await self._token(run, shoot)
+
+        await concurrently(pod(), token())
+        await concurrently(
+            target.apply_secret(wanted.user_data(plan, made[0], content.filled(plan.machine))),
+            target.apply(SERVICES, wanted.service(plan, made[0])),
+        )
+
+    async def _complete(
+        self,
+        run: MachineRun,
+        plan: MachinePlan,
+        target: TargetCluster,
+        shoot: TargetCluster | None,
+        standing: Object,
+        content: _Content,
+        asks_for_token: bool,
+    ) -> None:
+        """Give a Pod that is there what it lacks. A machine that runs is not touched, whoever made it."""
+        await target.apply(SERVICES, wanted.service(plan, standing.uid))
+        if await target.has_secret(plan.namespace, names.user_data(plan.machine)):
+            return
+        if asks_for_token:
+            assert shoot
+            content.token = await self._token(run, shoot)
+        await target.apply_secret(wanted.user_data(plan, standing.uid, content.filled(plan.machine)))
+
+    async def _token(self, run: MachineRun, shoot: TargetCluster) -> str:
+        """The Machine's bootstrap token, which is made at the first attempt and found at later ones."""
+        lasting = specs.timeouts(run.machine, self.settings).creation
+        found: list[str] = []
+
+        async def act() -> str:
+            api = await shoot.connection.api()
+            for attempt in range(_TOKEN_ATTEMPTS):
+                id = names.token_id(run.machine.uid, attempt)
+                secret = userdata.new_token_secret()
+                expires = run.now + timedelta(seconds=lasting)
+                made = wanted.token(run.ref.name, id, secret, expires)
+                try:
+                    await api.create(SECRETS, "kube-system", made)
+                except Conflict:
+                    there = await api.find(SECRETS, "kube-system", names.token(id))
+                    data = there.raw.get("data") if there else None
+                    if not isinstance(data, Mapping) or not _is_ours(data, run.ref.name):
+                        continue
+                    secret = _decoded(data.get("token-secret"))
+                found.append(f"{id}.{secret}")
+                return names.token(id)
+            raise TransientError("no free bootstrap token was found")
+
+        await run.recorder.call("token", {"cluster": shoot.cluster}, act, effect=True)
+        return found[0] if found else ""
+
+
+class _Content:
+    """The user data, which is never noted."""
+
+    def __init__(self) -> None:
+        self._raw = b""
+        self.token: str | None = None
+
+    async def read(self, run: MachineRun, secret: ObjectRef) -> bool:
+        """Whether it asks for a bootstrap token."""
+        where = f"Secret {secret.namespace}/{secret.name}"
+        found = await run.recorder.secret(secret, lambda data: userdata.of(data, where))
+        self._raw = found or b""
+
+        async def act() -> bool:
+            return userdata.asks_for_token(self._raw)
+
+        return bool(await run.recorder.call("user data", None, act))
+
+    def filled(self, machine: str) -> bytes:
+        return userdata.filled(self._raw, machine, self.token)
+
+
+async def _class(run: MachineRun) -> Object:
+    name = specs.class_name(run.machine)
+    ref = ObjectRef(run.ref.cluster, MACHINE_CLASSES.id, run.ref.namespace, name)
+    found = await run.recorder.read(ref)
+    if found is None:
+        raise Malformed(f"MachineClass {name} does not exist: create it, or correct spec.class.name")
+    return found
+
+
+async def _claim(own: TargetCluster, run: MachineRun) -> None:
+    """Put finalizer, node and providerID on the Machine, before anything is made for it."""
+    machine, pod = run.machine, names.pod(run.ref.name)
+    metadata: dict[str, Any] = {}
+    if machinekeys.FINALIZER not in machine.finalizers:
+        metadata["finalizers"] = [*machine.finalizers, machinekeys.FINALIZER]
+    if not machine.labels.get(machinekeys.NODE):
+        metadata["labels"] = {machinekeys.NODE: pod}
+    if not machine.annotations.get(machinekeys.PRIORITY):
+        metadata["annotations"] = {machinekeys.PRIORITY: _PRIORITY}
+    spec = {} if machine.spec.get("providerID") else {"providerID": pod}
+    if not metadata and not spec:
+        return
+    head = {"uid": machine.uid, "resourceVersion": machine.resource_version}
+    patch = {"metadata": {**head, **metadata}} | ({"spec": spec} if spec else {})
+
+    async def act() -> str:
+        api = await own.connection.api()
+        return (await api.merge(MACHINES, run.ref.namespace, run.ref.name, patch)).resource_version
+
+    version = await run.recorder.call("claim", patch, act, effect=True)
+    # What is reported next is about this version.
+    run.machine = Object(
+        {**machine.raw, "metadata": {**machine.metadata, **metadata, "resourceVersion": version}}
+    )
+
+
+async def _standing_pod(target: TargetCluster, plan: MachinePlan) -> Object | None:
+    """The Pod of an earlier attempt, or of the machine's life before a restart or a migration."""
+    found = await target.live(PODS, plan.namespace, names.pod(plan.machine))
+    if found is not None and found.deleting:
+        raise Waiting(f"waiting for the former Pod {found.name} to be gone", retry_after=5.0)
+    return found
+
+
+def _is_ours(data: Mapping[str, Any], machine: str) -> bool:
+    return _decoded(data.get("description")) == wanted.token_description(machine)
+
+
+def _decoded(value: Any) -> str:
+    try:
+        return base64.b64decode(str(value), validate=True).decode()
+    except ValueError:
+        return ""

@@ -1,0 +1,160 @@
+"""Ends a machine in short runs: its node is emptied, its Pod deleted, then its node, then the finalizer.
+
+Where a run stands follows from the objects: nothing is remembered between runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import datetime
+
+from bus.messages import EventIntent, Reason, Result, Wish
+from bus.pool import Outcome, RequeueAfter, backoff
+from windowbox.errors import Missing, TransientError, WindowboxError
+from windowbox.models import machinekeys
+from windowbox.models.machines import OperationState, OperationType, Phase
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS
+from workers.machine import drain, names, specs, statuses
+from workers.machine.creation import MANAGER, Creation
+from workers.machine.evictions import Evictions
+from workers.machine.phases import Change
+from workers.machine.run import MachineRun
+from workers.machine.shoots import NotJoined, Shoots
+from workers.owned.targets import TargetCluster, TargetClusters
+
+_GRACE = 2
+"""Seconds for the machine's Pod to end. Its node is empty, and an init such as systemd heeds no SIGTERM."""
+_POD_SAFETY = 30.0
+"""Seconds after which the Pod is looked at, should nobody have told that it is gone."""
+_LONGEST_PAUSE = 20.0
+
+
+@dataclass(frozen=True)
+class Deletion:
+    targets: TargetClusters
+    shoots: Shoots
+    creation: Creation
+    settings: MachineSettings
+
+    async def run(self, run: MachineRun) -> Outcome:
+        if machinekeys.FINALIZER not in run.machine.finalizers:
+            return Outcome(Result.NOT_OURS)  # nothing was made for it, or it is no longer held
+        namespace, credentials = await self.creation.place(run)
+        async with self.targets.provider(run.run, *credentials) as provider:
+            target = dataclasses.replace(provider, manager=MANAGER)
+            pod = await target.live(PODS, namespace, names.pod(run.ref.name))
+            shoot = await self._shoot(run)
+            if pod is not None and not pod.deleting:
+                if waiting := await self._drained(run, shoot):
+                    return waiting
+                await self._say(run, statuses.DELETING)
+                gone = not await target.remove(PODS, namespace, pod.name, grace=_grace(run))
+            else:
+                gone = pod is None
+                if not gone:
+                    await self._say(run, statuses.DELETING)
+        if not gone:
+            again = RequeueAfter(Wish(reason=Reason.RETRY), _POD_SAFETY)
+            return Outcome(Result.WAITING, again, f"waiting for Pod {names.pod(run.ref.name)} to be gone")
+        return await self._finish(run, shoot)
+
+    async def _shoot(self, run: MachineRun) -> TargetCluster | None:
+        """The cluster of its node; None if there is none, or none that anything was in."""
+        try:
+            return await self.shoots.target(run.ref, run.recorder)
+        except NotJoined:
+            if statuses.state(run.machine).conditions and not self._forced(run, None).forced:
+                raise
+            return None
+
+    def _forced(self, run: MachineRun, node: Object | None) -> drain.Mode:
+        timeouts = specs.timeouts(run.machine, self.settings)
+        return drain.mode(run.machine, node, timeouts, _asked(run), run.now)
+
+    async def _drained(self, run: MachineRun, shoot: TargetCluster | None) -> Outcome | None:
+        """What there is to wait for before the machine may go; nothing if its node is empty."""
+        name = str(run.machine.labels.get(machinekeys.NODE) or "")
+        if shoot is None or not name:
+            return None
+        node = await shoot.cached(NODES, "", name)
+        chosen = self._forced(run, node)
+        timeouts = specs.timeouts(run.machine, self.settings)
+        try:
+            if node is None:
+                node = await shoot.live(NODES, "", name)
+            if node is None:
+                return None
+            evicting = run.now < drain.evicted_until(_asked(run), timeouts)
+            left = await Evictions(shoot, run, node).step(chosen, evicting=evicting)
+        except (TransientError, Missing) as error:
+            if chosen.machine_too:
+                return None
+            left = [f"the Shoot cannot be asked: {error}"]
+        if not left or chosen.machine_too:
+            return None
+        await self._say(run, _drain_text(left))
+        return _again(run, f"node {name}: {'; '.join(left)}")
+
+    async def _finish(self, run: MachineRun, shoot: TargetCluster | None) -> Outcome:
+        """The Pod is gone: take the node and the token away, and let the Machine go."""
+        if shoot is not None:
+            try:
+                await self._remove_node(run, shoot)
+                if not statuses.state(run.machine).conditions:  # else it was removed when the machine joined
+                    await shoot.remove(SECRETS, "kube-system", names.token(names.token_id(run.machine.uid)))
+            except WindowboxError:
+                if not self._forced(run, None).machine_too:
+                    raise
+        finalizers = [one for one in run.machine.finalizers if one != machinekeys.FINALIZER]
+        head = {"uid": run.machine.uid, "finalizers": finalizers}
+        own = self.targets.own_cluster(run.run)
+        await own.merge(MACHINES, run.ref.namespace, run.ref.name, {"metadata": head})
+        return Outcome(Result.DELETED)
+
+    async def _remove_node(self, run: MachineRun, shoot: TargetCluster) -> None:
+        name = str(run.machine.labels.get(machinekeys.NODE) or "")
+        if not name:
+            return
+        node = await shoot.cached(NODES, "", name)
+        if node is not None and machinekeys.NODE_FINALIZER in node.finalizers:
+            patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}}
+            await shoot.strategic_merge(NODES, "", name, patch)
+        if node is not None or statuses.state(run.machine).conditions:
+            await shoot.remove(NODES, "", name)
+
+    async def _say(self, run: MachineRun, text: str) -> None:
+        """What is being done. The phase is Terminating from the first word on."""
+        change = Change(Phase.TERMINATING, OperationType.DELETE, OperationState.PROCESSING, text)
+        patch = statuses.changed(change, run.now)
+        if run.phase == Phase.TERMINATING:
+            patch["currentStatus"] = dict(statuses.current(run.machine))
+        await run.report(patch)
+
+
+async def tell_failure(run: MachineRun, error: WindowboxError, text: str) -> None:
+    """Say why the machine cannot be ended."""
+    change = Change(Phase.TERMINATING, OperationType.DELETE, OperationState.FAILED, text)
+    event = EventIntent(type="Warning", reason="DeletionFailed", note=str(error)[:900])
+    await run.report(statuses.changed(change, run.now), event)
+
+
+def _grace(run: MachineRun) -> int:
+    forced = str(run.machine.labels.get(machinekeys.FORCE_DELETION, "")).lower() == "true"
+    return 0 if forced else _GRACE
+
+
+def _asked(run: MachineRun) -> datetime:
+    return statuses.deletion_asked(run.machine) or run.now
+
+
+def _drain_text(left: list[str]) -> str:
+    return f"{'; '.join(left)}. {statuses.DRAINING}"
+
+
+def _again(run: MachineRun, note: str) -> Outcome:
+    attempt = run.wish.attempt + 1
+    pause = backoff(attempt, first=0.25, longest=_LONGEST_PAUSE)
+    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), pause), note)

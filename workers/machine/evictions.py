@@ -1,0 +1,113 @@
+"""Empties a node, one short step at a time: cordons it, and evicts its Pods as budgets allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windowbox.errors import Conflict, Missing, TooManyRequests
+from windowbox.models.extensions import spelled
+from windowbox.models.objects import Object
+from windowbox.models.refs import NODES, PODS
+from workers.machine import drain
+from workers.machine.drain import Mode
+from workers.machine.run import MachineRun
+from workers.owned.targets import TargetCluster
+
+_ALL_PODS = PODS._replace(selector="")
+_MOST = 500
+"""Pods that are looked at in one step; a node has rarely more."""
+_AT_ONCE = 50
+"""Evictions in one step, so that a run stays short."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Evictions:
+    shoot: TargetCluster
+    run: MachineRun
+    node: Object
+
+    async def step(self, chosen: Mode, *, evicting: bool) -> list[str]:
+        """Go one step on. Returns, in words, what is left to be waited for."""
+        # First no more Pods, then a look at those that are there.
+        if not self.node.spec.get("unschedulable"):
+            await self.shoot.strategic_merge(NODES, "", self.node.name, {"spec": {"unschedulable": True}})
+        step = drain.step(drain.candidates(await self._pods()), chosen, evicting=evicting)
+        if step.done:
+            return []
+        await self._tell_node()
+        blocked = []
+        for pod in step.evict[:_AT_ONCE]:
+            if (why := await self._evict(pod)) is not None:
+                blocked.append(f"Pod {pod.namespace}/{pod.name} may not be evicted: {why}")
+        for pod in step.delete[:_AT_ONCE]:
+            await self.shoot.remove(PODS, pod.namespace, pod.name, grace=0)
+        left = len(step.evict) + len(step.waiting) + len(step.delete)
+        waited = f"waiting for {left} Pod{'s' if left > 1 else ''} to leave"
+        return [*blocked[:_SHOWN], waited]
+
+    async def _pods(self) -> list[Object]:
+        """The Pods on the node, as far as a drain looks at them."""
+
+        async def act() -> list[dict[str, Any]]:
+            api = await self.shoot.connection.api()
+            fields = f"spec.nodeName={self.node.name}"
+            page = await api.page(_ALL_PODS, limit=_MOST, fields=fields)
+            return [_reduced(Object(raw)) for raw in page.items]
+
+        return [Object(raw) for raw in await self.run.recorder.call("pods", self.node.name, act)]
+
+    async def _tell_node(self) -> None:
+        """Say on the node why it is emptied."""
+        conditions: Sequence[Any] = self.node.status.get("conditions") or ()
+        if any(one.get("type") == "Terminating" for one in conditions if isinstance(one, dict)):
+            return
+        at = spelled(self.run.now)
+        condition = {
+            "type": "Terminating",
+            "status": "True",
+            "reason": "ScaleDown",
+            "message": "Node is being drained, because its Machine is being deleted",
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": at,
+        }
+        patch = {"status": {"conditions": [condition]}}
+        await self.shoot.strategic_merge(NODES, "", self.node.name, patch, part="status")
+
+    async def _evict(self, pod: Object) -> str | None:
+        """Why the Pod may not leave; None if it does."""
+
+        async def act() -> str | None:
+            api = await self.shoot.connection.api()
+            try:
+                await api.evict(pod)
+            except TooManyRequests as error:
+                return str(error).partition(": ")[2]
+            except (Missing, Conflict):
+                return None
+            return None
+
+        request = f"{pod.namespace}/{pod.name}"
+        answer = await self.run.recorder.call("evict", request, act, effect=True)
+        return None if answer is None else str(answer)
+
+
+def _reduced(pod: Object) -> dict[str, Any]:
+    """What a drain looks at; the rest may be large, or secret."""
+    volumes = pod.spec.get("volumes")
+    claims = (
+        [one for one in volumes if isinstance(one, dict) and one.get("persistentVolumeClaim")]
+        if isinstance(volumes, list)
+        else []
+    )
+    kept = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
+    metadata = {name: pod.metadata[name] for name in kept if name in pod.metadata}
+    if "kubernetes.io/config.mirror" in pod.annotations:
+        metadata["annotations"] = {"kubernetes.io/config.mirror": ""}
+    return {
+        "metadata": metadata,
+        "spec": {"volumes": claims, "priority": pod.spec.get("priority")},
+        "status": {"phase": pod.status.get("phase")},
+    }

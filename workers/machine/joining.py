@@ -1,0 +1,213 @@
+"""What becomes of a Machine that has been made: it joins its Shoot, is well or unwell, and is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bus.messages import EventIntent, Reason, Result, Wish
+from bus.pool import Outcome, RequeueAfter
+from windowbox.models import machinekeys
+from windowbox.models.extensions import instant, spelled
+from windowbox.models.machines import OperationState, OperationType, Phase
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import CERTIFICATE_REQUESTS, MACHINES, NODES, SECRETS
+from workers.machine import names, nodes, nodesync, phases, reasons, specs, statuses
+from workers.machine.phases import Change, Verdict
+from workers.machine.reasons import Facts, Request
+from workers.machine.run import MachineRun
+from workers.machine.views import MachineViews, counts_against_permit
+from workers.owned.targets import TargetCluster, TargetClusters
+
+_PERMIT_RETRY = 5.0
+_LOOKS = (15.0, 30.0, 60.0, 120.0)
+"""Seconds after which a machine that has not joined is looked at once more, should no event come."""
+_BOOTSTRAP = "system:bootstrap:"
+_MOST_REQUESTS = 500
+
+
+@dataclass(frozen=True)
+class Joining:
+    targets: TargetClusters
+    settings: MachineSettings
+    views: MachineViews
+
+    async def run(self, run: MachineRun, shoot: TargetCluster, pod: Object | None) -> Outcome:
+        """Compare the Machine with its node."""
+        node = await self._node(run, shoot)
+        if node is not None and node.deleting:
+            # Somebody wants the node to go, and its machine with it.
+            await self.targets.own_cluster(run.run).remove(MACHINES, run.ref.namespace, run.ref.name)
+            return Outcome(Result.DELETED, note=f"node {node.name} is being deleted")
+        timeouts = specs.timeouts(run.machine, self.settings)
+        found = phases.verdict(statuses.state(run.machine), node, timeouts, run.now)
+        if found.needs_permit and not await self._is_permitted(run, shoot):
+            wish = Wish(reason=Reason.DUE)
+            note = "another Machine of its MachineDeployment is being replaced"
+            return Outcome(Result.WAITING, RequeueAfter(wish, _PERMIT_RETRY), note)
+        before = run.phase
+        if found.change:
+            await self._tell(run, found.change, node)
+            if before in (Phase.PENDING, Phase.NEW) and found.change.phase == Phase.RUNNING:
+                await self._forget_token(run, shoot)
+        elif node is not None and nodes.changed(statuses.state(run.machine).conditions, _conditions(node)):
+            await self._tell_conditions(run, node)
+        if node is not None:
+            await self._sync(run, shoot, node)
+        if run.phase == Phase.PENDING:
+            return await self._waiting(run, shoot, pod, node, found)
+        return _until(found.deadline, run.now)
+
+    async def _node(self, run: MachineRun, shoot: TargetCluster) -> Object | None:
+        name = str(run.machine.labels.get(machinekeys.NODE) or names.pod(run.ref.name))
+        return await shoot.cached(NODES, "", name)
+
+    async def _tell(self, run: MachineRun, change: Change, node: Object | None) -> None:
+        conditions = _conditions(node) if node is not None else None
+        good = change.phase == Phase.RUNNING
+        if change.phase == Phase.FAILED and run.phase == Phase.PENDING:
+            change = _with_last_words(change, str(run.machine.last_operation.get("description") or ""))
+        event = EventIntent(
+            type="Normal" if good else "Warning",
+            reason={Phase.RUNNING: "Joined", Phase.UNKNOWN: "Unhealthy"}.get(change.phase, "Failed"),
+            note=change.description,
+        )
+        await run.report(statuses.changed(change, run.now, conditions), event)
+
+    async def _tell_conditions(self, run: MachineRun, node: Object) -> None:
+        """The node's conditions alone; the phase and its time stay."""
+        last = run.machine.last_operation
+        patch = {
+            "conditions": _conditions(node),
+            "lastOperation": dict(last),
+            "currentStatus": dict(statuses.current(run.machine)),
+        }
+        await run.report(patch)
+
+    async def _sync(self, run: MachineRun, shoot: TargetCluster, node: Object) -> None:
+        """Put on the node what its Machine wants there, unless two Machines claim it."""
+
+        async def act() -> int:
+            mine = [one for one in self.views.of_node(node.name) if one.namespace == run.ref.namespace]
+            return len(mine)
+
+        patch = nodesync.patch(run.machine, node)
+        if patch is None or int(await run.recorder.call("claimants", node.name, act)) > 1:
+            return
+        await shoot.strategic_merge(NODES, "", node.name, patch)
+
+    async def _forget_token(self, run: MachineRun, shoot: TargetCluster) -> None:
+        """A token that has done its work must not do any other."""
+        await shoot.remove(SECRETS, "kube-system", names.token(names.token_id(run.machine.uid)))
+
+    async def _is_permitted(self, run: MachineRun, shoot: TargetCluster) -> bool:
+        """Whether this Machine may be given up now: one at a time, the longest unhealthy first."""
+        deployment = str(run.machine.labels.get(machinekeys.DEPLOYMENT, ""))
+        node = await self._node(run, shoot)
+        if node is not None:
+            # What the bus says may be old, where the API server cannot be watched just now.
+            live = await shoot.live(NODES, "", node.name)
+            if (
+                live is not None
+                and live.resource_version != node.resource_version
+                and nodes.ready(live) != nodes.ready(node)
+            ):
+                return False
+
+        async def act() -> bool:
+            others = self.views.of_deployment(run.ref, deployment) if deployment else []
+            if sum(counts_against_permit(one) for one in others if one.name != run.ref.name):
+                return False
+            waiting = sorted((one.since, one.name) for one in others if one.phase == Phase.UNKNOWN)
+            return not waiting or waiting[0][1] == run.ref.name
+
+        return bool(await run.recorder.call("permit", deployment, act))
+
+    async def _waiting(
+        self,
+        run: MachineRun,
+        shoot: TargetCluster,
+        pod: Object | None,
+        node: Object | None,
+        found: Verdict,
+    ) -> Outcome:
+        """Say why the machine has not joined yet."""
+        asked = instant(pod.metadata.get("creationTimestamp")) if pod else None
+        running = instant(reasons.running_since(pod)) if pod else None
+        waiting = (run.now - (asked or run.now)).total_seconds()
+        requests: Sequence[Request] = ()
+        if node is None and running and (run.now - running).total_seconds() >= 2:
+            requests = await self._requests(run, shoot)
+        facts = Facts(
+            pod=pod,
+            node=node,
+            requests=requests,
+            running_for=(run.now - running).total_seconds() if running else None,
+            waiting_for=waiting,
+        )
+        why = reasons.reason(facts)
+        await tell_reason(run, why)
+        looks = [pause for pause in _LOOKS if pause > waiting] or [_LOOKS[-1]]
+        again = (asked or run.now) + timedelta(
+            seconds=looks[0] if waiting < _LOOKS[-1] else waiting + looks[0]
+        )
+        deadline = min(again, found.deadline or again)
+        return _until(deadline, run.now, why.text if why else "waiting for the machine to join")
+
+    async def _requests(self, run: MachineRun, shoot: TargetCluster) -> list[Request]:
+        """The certificate requests of this machine's kubelet."""
+        user = _BOOTSTRAP + names.token_id(run.machine.uid)
+
+        async def act() -> list[dict[str, Any]]:
+            api = await shoot.connection.api()
+            page = await api.page(CERTIFICATE_REQUESTS, limit=_MOST_REQUESTS)
+            mine = [Object(raw) for raw in page.items]
+            return [_request(one) for one in mine if one.spec.get("username") == user]
+
+        return [Request(**one) for one in await run.recorder.call("requests", user, act)]
+
+
+async def tell_reason(run: MachineRun, why: reasons.Reason | None) -> None:
+    """Say why a Machine is Pending, in its status and in an Event."""
+    text = f"{statuses.CREATING}: {why.text}" if why else statuses.CREATING
+    at = spelled(run.now)
+    patch = {"lastOperation": statuses.operation(OperationType.CREATE, OperationState.PROCESSING, text, at)}
+    event = EventIntent(type="Warning", reason=why.kind, note=why.text) if why else None
+    await run.report(patch, event)
+
+
+def _with_last_words(change: Change, before: str) -> Change:
+    """A machine that came too late says why as well."""
+    why = before.removeprefix(statuses.CREATING).removeprefix(": ")
+    if not why:
+        return change
+    return Change(change.phase, change.type, change.state, f"{change.description} {why}")
+
+
+def _conditions(node: Object) -> list[dict[str, Any]]:
+    return [dict(one) for one in nodes.conditions(node)]
+
+
+def _request(found: Object) -> dict[str, Any]:
+    conditions = found.status.get("conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    said = {one.get("type") for one in listed if isinstance(one, dict)}
+    return {
+        "name": found.name,
+        "approved": "Approved" in said,
+        "denied": "Denied" in said,
+        "issued": bool(found.status.get("certificate")),
+    }
+
+
+def _until(deadline: datetime | None, now: datetime, note: str = "") -> Outcome:
+    """Look again at the deadline; everything before that is told by events."""
+    if deadline is None:
+        return Outcome(Result.NOTHING_TO_DO, note=note)
+    after = max(0.0, (deadline - now).total_seconds()) + 0.05
+    return Outcome(
+        Result.WAITING if note else Result.NOTHING_TO_DO, RequeueAfter(Wish(reason=Reason.DUE), after), note
+    )

@@ -1,0 +1,110 @@
+"""Machine Pods without a Machine are deleted: as soon as one is seen, and after asking the API.
+
+Not while the Shoot moves between seeds: then its Machines are taken away, and put up elsewhere, while its
+nodes go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bus.messages import Reason, Result, Wish
+from bus.pool import Outcome, RequeueAfter
+from windowbox.models.extensions import OPERATION
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS, RUNTIME, WORKERS, ObjectRef
+from workers.lifecycle.kinds import Run
+from workers.machine import names, wanted
+from workers.machine.views import MachineViews
+from workers.owned.ownerindex import INFRASTRUCTURE
+from workers.owned.targets import TargetCluster, TargetClusters
+from workers.recorder import Recorder
+
+_MOVING = ("migrate", "restore", "wait-for-state")
+_RETRY = 60.0
+
+
+@dataclass(frozen=True)
+class Orphans:
+    targets: TargetClusters
+    views: MachineViews
+
+    async def run(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
+        """Delete the Pod `ref`, if it is nobody's."""
+        pod = await recorder.read(ref)
+        machine = machine_of(pod) if pod is not None and not pod.deleting else None
+        if pod is None or machine is None:
+            return Outcome(Result.NOT_OURS if pod is not None else Result.GONE)
+        own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
+        if await own.cached(MACHINES, machine.namespace, machine.name):
+            return Outcome(Result.NOTHING_TO_DO)
+        self.views.require_machines(machine.cluster)
+        self.views.require_classes(machine.cluster)
+        if why := await _reason_to_keep(own, machine):
+            return Outcome(Result.BLOCKED, RequeueAfter(Wish(reason=Reason.DUE), _RETRY), why)
+        target = self.targets.member(ref.cluster, recorder)
+        await target.remove(PODS, ref.namespace, ref.name, grace=0)
+        return Outcome(Result.REMOVED, note=f"there is no Machine {machine.namespace}/{machine.name}")
+
+
+def machine_of(pod: Object) -> ObjectRef | None:
+    """The Machine that a Pod was made for; None if that cannot be told, or it is no machine's."""
+    if pod.labels.get("machine-provider") != "local" or pod.labels.get("app") != "machine":
+        return None
+    namespace, _, name = str(pod.annotations.get(wanted.OWNER, "")).partition("/")
+    if not name:
+        # Gardener's own driver says no more than the name, and the Shoot by the Pod's namespace.
+        if not pod.namespace.startswith(INFRASTRUCTURE):
+            return None
+        namespace = pod.namespace.removeprefix(INFRASTRUCTURE)
+        name = str(pod.labels.get("machine", ""))
+    if not name or names.pod(name) != pod.name:
+        return None
+    return ObjectRef(RUNTIME, MACHINES.id, namespace, name)
+
+
+async def _reason_to_keep(own: TargetCluster, machine: ObjectRef) -> str:
+    """Why the Pod stays for now; nothing if it is an orphan."""
+    home = machine.namespace
+    if await own.live(MACHINES, home, machine.name) is not None:
+        return f"Machine {home}/{machine.name} has just been made"
+    namespace = await own.live(NAMESPACES, "", home)
+    if namespace is None or namespace.deleting:
+        return f"namespace {home} is gone: whoever removed it removes its machines"
+    workers = await _listed(own, WORKERS, home)
+    if any(_moving(one) for one in workers):
+        return "the Shoot is being moved to another seed, or from one"
+    if not workers and not await _listed(own, MACHINE_CLASSES, home):
+        return f"nothing in namespace {home} says that its machines are ours"
+    return ""
+
+
+def _moving(worker: Mapping[str, Any]) -> bool:
+    last = worker["lastOperation"]
+    done = last.get("state") == "Succeeded"
+    return (
+        worker["operation"] in _MOVING
+        or last.get("type") == "Migrate"
+        or (last.get("type") == "Restore" and not done)
+    )
+
+
+async def _listed(own: TargetCluster, resource: Any, namespace: str) -> list[dict[str, Any]]:
+    """What the objects of a kind in the namespace are at."""
+
+    async def act() -> list[dict[str, Any]]:
+        api = await own.connection.api()
+        page = await api.page(resource._replace(within=namespace))
+        found = [Object(raw) for raw in page.items]
+        return [
+            {
+                "name": one.name,
+                "operation": one.annotations.get(OPERATION),
+                "lastOperation": {name: one.last_operation.get(name) for name in ("type", "state")},
+            }
+            for one in found
+        ]
+
+    return list(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, act))

@@ -1,0 +1,126 @@
+"""Which phase a Machine gets, from its node and its age. Pure: the tables of B9 are its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from windowbox.models.machines import OperationState, OperationType, Phase
+from windowbox.models.objects import Object
+from workers.machine import nodes
+from workers.machine.nodes import Condition
+from workers.machine.specs import Timeouts
+
+_UPDATING = (Phase.IN_PLACE_UPDATING, Phase.IN_PLACE_UPDATE_FAILED)
+_TIMED = (Phase.UNKNOWN, Phase.IN_PLACE_UPDATE_FAILED)
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """What a Machine's status says."""
+
+    name: str
+    phase: str
+    created: datetime
+    since: datetime
+    """When `currentStatus` was written last."""
+    operation: str = ""
+    operation_state: str = ""
+    conditions: Sequence[Condition] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new phase, and what is said about it."""
+
+    phase: Phase
+    type: str
+    state: OperationState
+    description: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a Machine now, and when to look again."""
+
+    change: Change | None = None
+    deadline: datetime | None = None
+    needs_permit: bool = field(default=False)
+    """Only one Machine of a MachineDeployment may be given up at a time."""
+
+
+def verdict(state: MachineState, node: Object | None, timeouts: Timeouts, now: datetime) -> Verdict:
+    """What the node, and the time, make of a Machine that has been made."""
+    found = nodes.conditions(node) if node is not None else []
+    if node is not None and nodes.healthy(found, timeouts.node_conditions):
+        held = state.phase == Phase.PENDING and nodes.awaits_critical_components(node)
+        if state.phase not in (Phase.RUNNING, *_UPDATING) and not held:
+            return Verdict(_joined(state))
+    elif state.phase == Phase.RUNNING and (node is not None or state.conditions):
+        change = _unhealthy(state, node, timeouts)
+        health = timeouts.health
+        return Verdict(change, None if health is None else now + timedelta(seconds=health))
+    return _timed(state, found, timeouts, now)
+
+
+def _timed(state: MachineState, found: Sequence[Condition], timeouts: Timeouts, now: datetime) -> Verdict:
+    if state.phase in (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF, Phase.NEW):
+        deadline = state.created + timedelta(seconds=timeouts.creation)
+        if now < deadline:
+            return Verdict(deadline=deadline)
+        if state.phase != Phase.PENDING:
+            return Verdict()  # the attempt that fails next says why
+        return Verdict(_too_late(state, timeouts.creation))
+    if state.phase in _TIMED and timeouts.health is not None:
+        deadline = state.since + timedelta(seconds=timeouts.health)
+        if now < deadline:
+            return Verdict(deadline=deadline)
+        return Verdict(_given_up(state, found, timeouts), needs_permit=True)
+    return Verdict()
+
+
+def _joined(state: MachineState) -> Change:
+    first = state.operation == OperationType.CREATE and state.operation_state != OperationState.SUCCESSFUL
+    how = "successfully joined" if first else "successfully re-joined"
+    return Change(
+        Phase.RUNNING,
+        OperationType.CREATE if first else OperationType.HEALTH_CHECK,
+        OperationState.SUCCESSFUL,
+        f"Machine {state.name} {how} the cluster",
+    )
+
+
+def _unhealthy(state: MachineState, node: Object | None, timeouts: Timeouts) -> Change:
+    gone = "" if node is not None else "Node object went missing. "
+    found = nodes.conditions(node) if node is not None else list(state.conditions)
+    wrong = nodes.told(nodes.bad(found, timeouts.node_conditions))
+    return Change(
+        Phase.UNKNOWN,
+        OperationType.HEALTH_CHECK,
+        OperationState.PROCESSING,
+        f"{gone}Machine {state.name} is unhealthy - changing MachinePhase to Unknown. "
+        f"Node conditions: {wrong or 'none'}",
+    )
+
+
+def _too_late(state: MachineState, timeout: float) -> Change:
+    minutes = f"{timeout / 60:g}"
+    return Change(
+        Phase.FAILED,
+        state.operation or OperationType.CREATE,
+        OperationState.FAILED,
+        f"Machine {state.name} failed to join the cluster in {minutes} minutes.",
+    )
+
+
+def _given_up(state: MachineState, found: Sequence[Condition], timeouts: Timeouts) -> Change:
+    assert timeouts.health is not None
+    wrong = nodes.told(nodes.bad(found, timeouts.node_conditions)) or "there is no node"
+    return Change(
+        Phase.FAILED,
+        state.operation or OperationType.HEALTH_CHECK,
+        OperationState.FAILED,
+        f"Machine {state.name} health checks failing since last {timeouts.health / 60:g} minutes. "
+        f"Updating machine phase to Failed. Node Conditions: {wrong}",
+    )

@@ -1,0 +1,30 @@
+"""The pool `machine`, put together."""
+
+from __future__ import annotations
+
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import Router
+from windowbox.kinds import Served
+from workers.handler import ReconcilingHandler
+from workers.machine.mapping import MachineMapping
+from workers.machine.runs import MachineRuns
+from workers.machine.shoots import Shoots
+from workers.machine.views import MachineViews
+from workers.serving import Common, Parts
+
+
+def enabled(common: Common) -> bool:
+    return common.kinds.machines.mode != "off"
+
+
+async def assembled(common: Common, row: Served) -> Parts:
+    bus, work, views = common.bus, common.work, MachineViews(common.bus)
+    shoots = Shoots(common.registry, common.targets, views)
+    runs = MachineRuns(bus, common.targets, shoots, views, common.kinds.machines)
+    handler = ReconcilingHandler(bus, common.clusters, runs, views.complete)
+    return Parts(
+        pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        router=Router(bus, Queue(bus, row.pool), MachineMapping(views)),
+        tasks=views.tasks,
+    )

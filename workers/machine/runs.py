@@ -1,0 +1,206 @@
+"""One run of the pool: of a Machine, a class or Secret that is to be held, or a Pod that may be nobody's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bus.connection import Bus
+from bus.messages import EventIntent, Reason, Result, Wish
+from bus.pool import Outcome, RequeueAfter, backoff
+from windowbox.errors import Conflict, PermanentError, TransientError, Waiting, WindowboxError
+from windowbox.models.extensions import spelled
+from windowbox.models.machines import OperationState, OperationType, Phase
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, PODS, SECRETS, ObjectRef
+from workers.machine import deletion, errors, names, reasons, specs, statuses
+from workers.machine.creation import Creation
+from workers.machine.deletion import Deletion
+from workers.machine.finalizers import Finalizers
+from workers.machine.joining import Joining, tell_reason
+from workers.machine.orphans import Orphans, machine_of
+from workers.machine.phases import Change
+from workers.machine.run import MachineRun, begun
+from workers.machine.shoots import NotJoined, Shoots
+from workers.machine.views import MachineViews
+from workers.owned.targets import TargetClusters
+from workers.recorder import Recorder
+
+_TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
+_UNSEEN = 10.0
+"""Seconds after which a Pod that was made, and that the bus does not know, is made once more."""
+_LONGEST = 180.0
+
+
+@dataclass(frozen=True)
+class MachineRuns:
+    """What becomes of Machines. Safe to repeat, and to be stopped anywhere."""
+
+    bus: Bus
+    targets: TargetClusters
+    shoots: Shoots
+    views: MachineViews
+    settings: MachineSettings
+
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        try:
+            match ref.kind:
+                case MACHINE_CLASSES.id:
+                    return await self._finalizers.of_class(ref, wish, recorder)
+                case SECRETS.id:
+                    return await self._finalizers.of_secret(ref, wish, recorder)
+                case PODS.id:
+                    return await Orphans(self.targets, self.views).run(ref, recorder)
+                case _:
+                    return await self._machine(ref, wish, recorder)
+        except (TransientError, PermanentError, Waiting) as error:
+            return _again(wish, error, Result.WAITING)
+
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Tell people that the Machine is left alone."""
+        found = await recorder.read(ref) if ref.kind == MACHINES.id else None
+        if found is None:
+            return
+        run = await begun(self.bus, ref, found, Wish(reason=Reason.QUARANTINED), recorder)
+        note = (
+            "set aside, because working on this Machine ended the worker process three times in a row; it is "
+            "taken up again when it changes, or in ten minutes"
+        )
+        last = dict(run.machine.last_operation) | {"description": note, "state": OperationState.FAILED}
+        last["lastUpdateTime"] = spelled(run.now)
+        event = EventIntent(type="Warning", reason="SetAside", note=note)
+        await run.report({"lastOperation": last}, event)
+
+    @property
+    def _finalizers(self) -> Finalizers:
+        return Finalizers(self.targets, self.views)
+
+    @property
+    def _creation(self) -> Creation:
+        return Creation(self.targets, self.shoots, self.settings)
+
+    async def _machine(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        found = await recorder.read(ref)
+        if found is None:
+            return await self._gone(ref, recorder)
+        run = await begun(self.bus, ref, found, wish, recorder)
+        if found.deleting:
+            return await self._end(run)
+        try:
+            return await self._make(run)
+        except NotJoined as error:
+            if run.phase in _TO_BE_MADE:
+                await tell_reason(run, reasons.Reason("ShootNotJoined", str(error)))
+            return _again(wish, error, Result.WAITING)
+        except (Conflict, Waiting) as error:
+            return _again(wish, error, Result.WAITING)
+        except (TransientError, PermanentError) as error:
+            return await self._failed(run, error)
+
+    async def _gone(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
+        """A Machine that is gone has left nothing, unless somebody took its finalizer off."""
+
+        async def act() -> list[tuple[str, ...]]:
+            return [tuple(pod) for pod in self.views.pods_named(names.pod(ref.name))]
+
+        for found in await recorder.call("pods", None, act):
+            pod = ObjectRef(*found)
+            seen = await recorder.read(pod)
+            if seen is not None and machine_of(seen) == ref:
+                return await Orphans(self.targets, self.views).run(pod, recorder)
+        return Outcome(Result.GONE)
+
+    async def _make(self, run: MachineRun) -> Outcome:
+        if run.phase in _TO_BE_MADE:
+            await self._creation.attempt(run)
+            await run.report(statuses.pending(statuses.CREATING, run.now))
+        shoot = await self.shoots.target(run.ref, run.recorder)
+        pod = await self._pod(run) if run.phase == Phase.PENDING else None
+        if run.phase == Phase.PENDING and (again := await self._replaced(run, pod)):
+            return again
+        if shoot is None:
+            return await self._available(run, pod)
+        return await Joining(self.targets, self.settings, self.views).run(run, shoot, pod)
+
+    async def _pod(self, run: MachineRun) -> Object | None:
+        """The Machine's Pod, as the bus knows it."""
+
+        async def act() -> list[tuple[str, ...]]:
+            return [tuple(pod) for pod in self.views.pods_named(names.pod(run.ref.name))]
+
+        for found in await run.recorder.call("pods", None, act):
+            pod = await run.recorder.read(ObjectRef(*found))
+            if pod is not None and machine_of(pod) == run.ref:
+                return pod
+        return None
+
+    async def _replaced(self, run: MachineRun, pod: Object | None) -> Outcome | None:
+        """See to it that a machine that has not joined has a Pod. Returns what to wait for, if not."""
+        if pod is not None and pod.status.get("phase") in ("Failed", "Succeeded") and not pod.deleting:
+            await tell_reason(run, reasons.reason(reasons.Facts(pod)))
+            plan = await self._creation.plan(run)
+            async with self.targets.provider(run.run, *plan.credentials) as target:
+                await target.remove(PODS, pod.namespace, pod.name, grace=0)
+            return _again(run.wish, Waiting("waiting for the Pod that has ended to be gone"), Result.WAITING)
+        if pod is not None and not pod.deleting:
+            return None
+        for_seconds = (run.now - statuses.state(run.machine).since).total_seconds()
+        if pod is None and for_seconds > _UNSEEN:
+            await self._creation.attempt(run)
+        waiting = Waiting("waiting for the Pod to be seen", retry_after=max(_UNSEEN - for_seconds, 0.0) + 1.0)
+        deadline = specs.timeouts(run.machine, self.settings).creation
+        if (run.now - statuses.created(run.machine)).total_seconds() > deadline:
+            return None  # it is too late for that
+        return _again(run.wish, waiting, Result.WAITING)
+
+    async def _available(self, run: MachineRun, pod: Object | None) -> Outcome:
+        """A machine that joins no Shoot is there when its Pod runs."""
+        if run.phase != Phase.PENDING or pod is None:
+            return Outcome(Result.NOTHING_TO_DO)
+        if pod.status.get("phase") != "Running":
+            await tell_reason(run, reasons.reason(reasons.Facts(pod)))
+            return Outcome(Result.WAITING, note="waiting for the Pod to run")
+        change = Change(Phase.AVAILABLE, OperationType.CREATE, OperationState.SUCCESSFUL, statuses.CREATED)
+        addresses = statuses.addresses(pod, names.pod(run.ref.name))
+        await run.report(statuses.changed(change, run.now) | {"addresses": addresses})
+        return Outcome(Result.SUCCEEDED)
+
+    async def _end(self, run: MachineRun) -> Outcome:
+        try:
+            return await Deletion(self.targets, self.shoots, self._creation, self.settings).run(run)
+        except (Conflict, Waiting) as error:
+            return _again(run.wish, error, Result.WAITING)
+        except (TransientError, PermanentError) as error:
+            if run.wish.attempt > 0 or isinstance(error, PermanentError):
+                await deletion.tell_failure(run, error, _deletion_text(error))
+            return _again(run.wish, error, Result.FAILED)
+
+    async def _failed(self, run: MachineRun, error: TransientError | PermanentError) -> Outcome:
+        """Say why the machine cannot be made. One that has been made keeps its phase."""
+        if run.phase in _TO_BE_MADE:
+            timeout = specs.timeouts(run.machine, self.settings).creation
+            late = (run.now - statuses.created(run.machine)).total_seconds() > timeout
+            change = Change(
+                Phase.FAILED if late else Phase.CRASH_LOOP_BACK_OFF,
+                OperationType.CREATE,
+                OperationState.FAILED,
+                f"{statuses.FAILURE}{errors.text(error)}",
+            )
+            patch = statuses.changed(change, run.now)
+            patch["lastOperation"]["errorCode"] = errors.code(error)
+            event = EventIntent(type="Warning", reason="CreationFailed", note=str(error)[:900])
+            await run.report(patch, event)
+        return _again(run.wish, error, Result.FAILED)
+
+
+def _deletion_text(error: WindowboxError) -> str:
+    return f"VM deletion failed due to - {errors.text(error)}. However, will re-try. {statuses.DELETING}"
+
+
+def _again(wish: Wish, error: WindowboxError, result: Result) -> Outcome:
+    """The same once more, after a while: soon where somebody wrote at the same time, late where a person has
+    to correct something, of which an event tells."""
+    attempt = wish.attempt + 1
+    first = 0.05 if isinstance(error, Conflict) else 5.0 if isinstance(error, PermanentError) else 0.5
+    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
+    return Outcome(result, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after), str(error))

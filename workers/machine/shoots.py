@@ -1,0 +1,52 @@
+"""Where the machines of a control plane become nodes: the cluster of its Shoot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bus.registry import Registry
+from windowbox.errors import TransientError
+from windowbox.models.refs import NAMESPACES, ObjectRef
+from workers.machine.views import TARGET, MachineViews
+from workers.membership.joinannotations import KUBECONFIG
+from workers.owned.targets import TargetCluster, TargetClusters
+from workers.recorder import Recorder
+
+_OWN = "kube-system"
+"""The control plane of a Shoot that hosts itself: its nodes are in the same cluster."""
+
+
+class NotJoined(TransientError):
+    """The Shoot's API server does not take part yet."""
+
+
+@dataclass(frozen=True)
+class Shoots:
+    """The clusters of Shoots, by the namespaces of their control planes."""
+
+    registry: Registry
+    targets: TargetClusters
+    views: MachineViews
+
+    def cluster(self, home: ObjectRef) -> str | None:
+        """The id of the cluster that Machines like `home` join; None if they join none."""
+        if home.namespace == _OWN:
+            return home.cluster
+        if home.namespace in self.registry.members:
+            return home.namespace
+        if self.views.joins_no_shoot(ObjectRef(home.cluster, NAMESPACES.id, "", home.namespace)):
+            return None
+        raise NotJoined(
+            f"the Shoot's API server is not known yet: annotate Namespace {home.namespace} with "
+            f"{KUBECONFIG}, or with {TARGET}: none if its machines join no Shoot",
+            retry_after=1.0,
+        )
+
+    async def target(self, home: ObjectRef, recorder: Recorder) -> TargetCluster | None:
+        """The same, as a run reaches it."""
+
+        async def act() -> str:
+            return self.cluster(home) or ""
+
+        cluster = str(await recorder.call("shoot", home.namespace, act))
+        return self.targets.member(cluster, recorder) if cluster else None
