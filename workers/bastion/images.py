@@ -19,9 +19,10 @@ from windowbox.models.cloudprofile import (
     Version,
 )
 from windowbox.models.objects import Object
-from workers.bastion import capabilities, versions
-from workers.bastion.capabilities import Known
+from workers import capabilities
+from workers.bastion import versions
 from workers.bastion.versions import Standing
+from workers.capabilities import Known
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([numkM]?)", re.ASCII)
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6}
