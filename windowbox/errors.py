@@ -1,5 +1,8 @@
 """Errors, sorted by what to do next."""
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class WindowboxError(Exception):
     """An expected failure of a distributed system. Every other exception is a bug."""
@@ -8,6 +11,8 @@ class WindowboxError(Exception):
     """Gardener's error codes, for `lastError.codes`."""
     headline: str = ""
     """The first words of its report; empty for the default of the object's kind."""
+    status: Mapping[str, Any] = {}
+    """What else to report: a merge patch of the object's status."""
 
     def __init__(self, message: str, *, codes: tuple[str, ...] = ()) -> None:
         super().__init__(message)

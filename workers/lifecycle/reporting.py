@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bus.messages import EventIntent, StatusIntent
+from windowbox.errors import WindowboxError
 from windowbox.models.extensions import overtaken, reported_at, spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
@@ -71,3 +72,8 @@ def same_failure(object: Object, patch: Patch) -> bool:
         and last_error.get("description") == new_error["description"]
         and (last_error.get("codes") or None) == (new_error["codes"] or None)
     )
+
+
+def adds_status(error: WindowboxError, object: Object) -> bool:
+    """Whether an error comes with something that the object's status does not have."""
+    return bool(statuses.merge(object.status, error.status) != object.status)

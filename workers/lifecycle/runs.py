@@ -30,7 +30,7 @@ from workers.lifecycle import operations, predicates, requeue, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow, Patch
 from workers.lifecycle.orphans import OrphanCleanup
-from workers.lifecycle.reporting import Reporter, same_failure, with_report
+from workers.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
 from workers.lifecycle.shoots import Blocked, ShootFacts
 from workers.lifecycle.world import World
 from workers.recorder import ChangeTracker, Recorder
@@ -304,13 +304,14 @@ class LifeCycle:
         since = instant(last.get("lastUpdateTime")) if unchanged else None
         text = f"{waiting}, for more than {self.kind.deadline:.0f} s"
         error = TransientError(text, retry_after=_REQUEUE_AFTER, codes=waiting.codes)
+        error.status = waiting.status
         failed = statuses.failed(operation, phrases, error, run.object.generation, now)
         # What has become an error stays one until the words change, or the client asks anew.
         stays = same_failure(run.object, failed) and not reporter.asked
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
-        if reporter.asked or not unchanged:
-            await reporter.report(patch)
+        if reporter.asked or not unchanged or adds_status(waiting, run.object):
+            await reporter.report({**patch, **waiting.status})
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
         return Outcome(
             Result.WAITING, RequeueAfter(again, waiting.retry_after or _REQUEUE_AFTER), str(waiting)
@@ -328,8 +329,9 @@ class LifeCycle:
         now = statuses.report_time(run.object, await clock.now(run.recorder))
         phrases = self.kind.descriptions.of(flow)
         patch = statuses.failed(operation, phrases, error, run.object.generation, now)
-        patch |= self._conditions(run.object, flow, False, now)
-        if reporter.has_reported or reporter.asked or not same_failure(run.object, patch):
+        patch |= {**self._conditions(run.object, flow, False, now), **error.status}
+        news = not same_failure(run.object, patch) or adds_status(error, run.object)
+        if reporter.has_reported or reporter.asked or news:
             note = patch["lastError"]["description"]
             event = EventIntent(type="Warning", reason=f"{flow.name.capitalize()}Error", note=note)
             await reporter.report(patch, event)
