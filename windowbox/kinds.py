@@ -17,6 +17,7 @@ from windowbox.models.refs import (
     CLUSTERS,
     CONTAINER_RUNTIMES,
     CONTROL_PLANES,
+    DEPLOYMENTS,
     DNSRECORDS,
     ENDPOINT_SLICES,
     EXPOSURES,
@@ -26,6 +27,8 @@ from windowbox.models.refs import (
     INGRESSES,
     IP_POOLS,
     MACHINE_CLASSES,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
     MACHINES,
     MANAGED_RESOURCES,
     NAMESPACES,
@@ -110,6 +113,8 @@ def _extension(pool: str, about: str) -> Served:
     )
 
 
+_MACHINE_KINDS = (MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES)
+
 KINDS = (
     Served(
         resource=BACKUP_BUCKETS,
@@ -181,6 +186,22 @@ KINDS = (
         credentials="spec.credentialsRef",
         owns=(SERVICES, ENDPOINT_SLICES),
         rights=(Right(SECRETS, READ),),
+    ),
+    Served(
+        resource=WORKERS,
+        type="local",
+        pool="worker",
+        about="MachineClasses and MachineDeployments for the zones of its pools",
+        owns=_MACHINE_KINDS,
+        awaits=(MACHINE_SETS, MACHINES),
+        rights=(
+            Right(SECRETS, (*MAKE, "list")),
+            # Before a Worker goes, the API is asked whether anything is left.
+            *(Right(one, ("list",)) for one in _MACHINE_KINDS),
+            # Gardener's machine-controller-manager, where there is one, sleeps while the Shoot does.
+            Right(DEPLOYMENTS, READ),
+            Right(DEPLOYMENTS, ("patch",), part="scale"),
+        ),
     ),
     Served(
         resource=INGRESSES,
@@ -269,7 +290,6 @@ UNSERVED = (
         remedy="take it out of the Shoot's workers, or name a type that an extension is there for",
     ),
     Unserved(resource=CONTROL_PLANES, why="not yet", remedy=_PROVIDER_LOCAL),
-    Unserved(resource=WORKERS, why="not yet", remedy=_PROVIDER_LOCAL),
 )
 
 POOLS: dict[str, Served] = {row.pool: row for row in sorted(KINDS, key=lambda row: row.pool)}

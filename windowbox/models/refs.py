@@ -65,6 +65,7 @@ WORKERS = _extension("workers", "Worker")
 CERTIFICATE_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
 )
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", short_names=("deploy",))
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",))
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",))

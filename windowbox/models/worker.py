@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from windowbox.models.cloudconfig import Strict
+from windowbox.models.cloudprofile import Capabilities
 from windowbox.models.definitions import AGE, REGION, TYPE, Definition, state
 from windowbox.models.extensions import (
     Bytes,
@@ -195,6 +198,23 @@ class WorkerStatus(ExtensionStatus):
     in_place_updates: InPlaceUpdates | None = None
     machine_deployments: list[PoolDeployment] | None = None
     machine_deployments_last_update_time: datetime | None = None
+
+
+class UsedImage(Strict):
+    """The container image of a machine image."""
+
+    name: str
+    version: str
+    image: str
+    capabilities: Capabilities | None = None
+
+
+class ProviderStatus(Strict):
+    """`status.providerStatus`: the images in use. They stay known when a CloudProfile loses them."""
+
+    api_version: Literal["local.provider.extensions.gardener.cloud/v1alpha1"]
+    kind: Literal["WorkerStatus"]
+    machine_images: list[UsedImage] | None = None
 
 
 DEFINITIONS = (

@@ -88,7 +88,7 @@ class InfrastructureActuator(Actuator):
                     await target.remove(NAMESPACES, "", namespace)
                 return
             for family in ("IPv4", "IPv6"):
-                await target.remove(IP_POOLS, "", wanted.pool_name(shoot.technical_id, family))
+                await target.remove(IP_POOLS, "", ownerindex.machine_ip_pool(shoot.technical_id, family))
 
     async def force_delete(self, run: Run) -> None:
         try:

@@ -10,6 +10,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import IP_POOLS, NAMESPACES
 from workers.infrastructure.networks import Networks
 from workers.lifecycle.kinds import Status
+from workers.owned import ownerindex
 from workers.owned.manifests import Manifest, manifest
 
 ROLE, INFRA = "gardener.cloud/role", "infra"
@@ -40,10 +41,6 @@ def check_ownership(namespace: Object, infrastructure: Object) -> None:
         )
 
 
-def pool_name(technical_id: str, family: str) -> str:
-    return f"shoot-machine-pods-{technical_id}-{family.lower()}"
-
-
 def technical_id(pool_name: str) -> str:
     """The Shoot whose pool has this name; nothing if it is nobody's."""
     match = re.fullmatch(r"shoot-machine-pods-(.+)-ipv[46]", pool_name)
@@ -56,7 +53,7 @@ def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> li
     return [
         manifest(
             IP_POOLS,
-            pool_name(technical_id, family),
+            ownerindex.machine_ip_pool(technical_id, family),
             owners=[owner],
             spec={
                 "cidr": str(network),

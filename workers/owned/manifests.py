@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models.objects import Object
-from windowbox.models.refs import MANAGED_RESOURCES, NETWORK_POLICIES, Resource
+from windowbox.models.refs import MACHINE_CLASSES, MANAGED_RESOURCES, NETWORK_POLICIES, Resource
 
 Manifest = dict[str, Any]
 
-_OURS_ALONE = frozenset({MANAGED_RESOURCES, NETWORK_POLICIES})
+_OURS_ALONE = frozenset({MACHINE_CLASSES, MANAGED_RESOURCES, NETWORK_POLICIES})
 """Kinds of which nobody fills in anything: what else stands in their spec was put there by hand."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata", "status"})
 _KEPT = ("labels", "annotations")

@@ -19,6 +19,11 @@ def infrastructure_namespace(technical_id: str) -> str:
     return INFRASTRUCTURE + technical_id
 
 
+def machine_ip_pool(technical_id: str, family: str) -> str:
+    """The Calico IPPool that machines of a Shoot have their addresses of a family from."""
+    return f"shoot-machine-pods-{technical_id}-{family.lower()}"
+
+
 def machine_namespace(run: Run) -> str:
     """The namespace that the run's Shoot has in its provider cluster."""
     return infrastructure_namespace(shoot_of(run).technical_id)

@@ -8,7 +8,14 @@ from typing import Any
 from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object
-from windowbox.models.refs import MANAGED_RESOURCES, PODS, SERVICES
+from windowbox.models.refs import (
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    MANAGED_RESOURCES,
+    PODS,
+    SERVICES,
+)
 
 
 def ready(pod: Object) -> bool:
@@ -20,7 +27,28 @@ def _conditions_and_generation(object: Object) -> Any:
     return found, object.status.get("observedGeneration")
 
 
+def _without_times(deployment: Object) -> Any:
+    numbers = {name: value for name, value in deployment.status.items() if name != "conditions"}
+    return numbers, _conditions_and_generation(deployment)
+
+
+def _in_place_update(machine: Object) -> Any:
+    return [c.get("reason") for c in _conditions(machine) if c.get("type") == "InPlaceUpdate"]
+
+
+def _class_and_replicas(machine_set: Object) -> Any:
+    template = machine_set.spec.get("template")
+    return template, machine_set.status.get("replicas"), machine_set.metadata.get("ownerReferences")
+
+
+_ALL_THAT_MATTERS: dict[str, Callable[[Object], Any]] = {
+    MACHINE_SETS.id: _class_and_replicas,
+    MACHINES.id: _in_place_update,
+}
+"""Of kinds whose objects others make and change all the time."""
+
 _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
+    MACHINE_DEPLOYMENTS.id: _without_times,
     MANAGED_RESOURCES.id: _conditions_and_generation,
     PODS.id: ready,
     SERVICES.id: lambda service: service.status.get("loadBalancer"),
@@ -45,6 +73,8 @@ async def triggers(kind: str, change: Announcement, before: PreviousVersion) -> 
 
 def essence(kind: str, object: Object) -> Any:
     """What of an object its owner cares about."""
+    if kind in _ALL_THAT_MATTERS:
+        return _ALL_THAT_MATTERS[kind](object)
     awaited = _AWAITED_STATUS.get(kind)
     body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
     head = [object.metadata.get(name) for name in _HEAD]

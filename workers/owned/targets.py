@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,18 +196,34 @@ class TargetCluster:
         request = {"cluster": self.cluster, "object": wanted}
         return str(await self.recorder.call("create", request, act, effect=True))
 
-    async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> bool:
-        """A JSON merge patch, which is noted, so it must hold no secrets. False if the object is gone."""
+    async def finalizers(self, resource: Resource, namespace: str, name: str) -> list[str]:
+        """Who holds on to the object, as the API has it. Nothing else of it is noted."""
+
+        async def act() -> list[str]:
+            kube = await self.connection.api()
+            found = await kube.find(resource, namespace, name)
+            return list(found.finalizers) if found else []
+
+        return list(await self.recorder.call("finalizers", str(self.ref(resource, namespace, name)), act))
+
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
+    ) -> bool:
+        """A JSON merge patch of the object, or of its subresource `part`. False if the object is gone.
+
+        The patch is noted, so it must hold no secrets.
+        """
 
         async def act() -> bool:
             kube = await self.connection.api()
             try:
-                await kube.merge(resource, namespace, name, patch)
+                await kube.merge(resource, namespace, name, patch, part=part)
             except Missing:
                 return False
             return True
 
         request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
+        request |= {"part": part} if part else {}
         return bool(await self.recorder.call("merge", request, act, effect=True))
 
     async def strategic_merge(
@@ -256,6 +273,17 @@ class TargetCluster:
 
         ref = self.ref(resource, namespace, name)
         return bool(await self.recorder.call("delete", str(ref), act, effect=True))
+
+
+AT_ONCE = 50
+"""Requests to one API server that a run makes at once."""
+
+
+async def in_batches(acts: Iterable[Awaitable[object]]) -> None:
+    """Await all of them, however many they are."""
+    left = iter(acts)
+    while batch := list(itertools.islice(left, AT_ONCE)):
+        await concurrently(*batch)
 
 
 async def concurrently(*acts: Awaitable[object]) -> None:

@@ -71,6 +71,7 @@ def test_each_kind_that_makes_objects_has_an_example() -> None:
         "Ingress",
         "OperatingSystemConfig",
         "SelfHostedShootExposure",
+        "Worker",
     }
 
 

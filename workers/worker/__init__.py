@@ -1,0 +1,1 @@
+"""Workers: pools of machines, as MachineDeployments."""

@@ -1,0 +1,119 @@
+"""Removes the machines of a Worker, and all they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from windowbox.errors import TransientError, Waiting
+from windowbox.models import machinekeys as keys
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    MACHINE_CLASSES,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    SECRETS,
+    Resource,
+)
+from workers.owned.targets import TargetCluster, in_batches
+from workers.worker import health
+from workers.worker.observed import Machine, Observed
+
+_FORCED = {"metadata": {"labels": {keys.FORCE_DELETION: "True"}}}
+_HOLDING = frozenset((keys.FINALIZER, keys.SECRET_FINALIZER))
+_KINDS = (
+    (MACHINES, "machines"),
+    (MACHINE_SETS, "machine sets"),
+    (MACHINE_DEPLOYMENTS, "machine deployments"),
+    (MACHINE_CLASSES, "machine classes"),
+)
+_REQUEUE_AFTER = 1.0
+"""Seconds until what no event tells of is looked at again."""
+_REQUEUE_FAILED = 30.0
+
+
+async def delete(worker: Object, target: TargetCluster, found: Observed) -> None:
+    """Remove everything, whatever the spec asks for: no image and no Secret has to exist for that.
+
+    Classes and their Secrets stay until the last machine is gone, which cannot be removed without them.
+    """
+    namespace = worker.namespace
+    await force_machines(target, namespace, found.machines)
+    await _remove_machines(target, namespace, found)
+    if failed := health.failures(found.deployments.values()):
+        name, reason = failed[0]
+        raise TransientError(f"machine {name} failed: {reason}", retry_after=_REQUEUE_FAILED)
+    left = [
+        (len(found.machines), "machines"),
+        (len(found.sets), "machine sets"),
+        (len(found.deployments), "machine deployments"),
+        (len(found.classes), "machine classes"),
+    ]
+    if not any(count for count, _ in left[:3]):
+        await remove_classes(target, namespace, found.classes, frozenset())
+    if any(count for count, _ in left):
+        raise Waiting(_waiting_for(left))
+    await _require_gone(target, namespace)
+    await _require_released(worker, target)
+
+
+async def force_machines(target: TargetCluster, namespace: str, machines: Iterable[Machine]) -> None:
+    """Have machines deleted without their nodes being emptied first."""
+    await in_batches(
+        target.merge(MACHINES, namespace, one.name, _FORCED) for one in machines if not one.forced
+    )
+
+
+async def remove_classes(
+    target: TargetCluster, namespace: str, classes: Iterable[str], kept: Iterable[str]
+) -> list[str]:
+    """Delete these MachineClasses, and all Secrets of classes that are not kept. Returns the Secrets."""
+    await in_batches(target.remove(MACHINE_CLASSES, namespace, name) for name in sorted(classes))
+    labelled = await target.names_labelled(SECRETS, namespace, {keys.PURPOSE: keys.CLASS_SECRET})
+    unwanted = sorted(set(labelled) - set(kept))
+    await in_batches(target.remove(SECRETS, namespace, name) for name in unwanted)
+    return unwanted
+
+
+async def _remove_machines(target: TargetCluster, namespace: str, found: Observed) -> None:
+    """MachineDeployments take their sets and machines with them; those that have no owner go afterwards."""
+    if found.deployments:
+        deployments = (one.name for one in found.deployments.values() if not one.deleting)
+        return await _remove(target, MACHINE_DEPLOYMENTS, namespace, deployments)
+    if found.sets:
+        return await _remove(
+            target, MACHINE_SETS, namespace, (one.name for one in found.sets if not one.deleting)
+        )
+    machines = (one.name for one in found.machines if not one.deleting)
+    return await _remove(target, MACHINES, namespace, machines)
+
+
+async def _remove(target: TargetCluster, resource: Resource, namespace: str, names: Iterable[str]) -> None:
+    await in_batches(target.remove(resource, namespace, name) for name in names)
+
+
+async def _require_gone(target: TargetCluster, namespace: str) -> None:
+    """What the bus does not know of, the API may still have: of a bus made anew, nothing may be concluded."""
+    left = [(len(await target.names_labelled(kind, namespace, {})), words) for kind, words in _KINDS]
+    secrets = await remove_classes(target, namespace, (), ())
+    held = [name for name in secrets if await target.finalizers(SECRETS, namespace, name)]
+    left.append((len(held), "machine class secrets"))
+    if any(count for count, _ in left):
+        raise Waiting(_waiting_for(left), retry_after=_REQUEUE_AFTER)
+
+
+async def _require_released(worker: Object, target: TargetCluster) -> None:
+    """Whoever made the machines holds on to the provider's credentials until the last is gone."""
+    reference: Any = worker.spec.get("secretRef") or {}
+    name, namespace = reference.get("name"), reference.get("namespace") or worker.namespace
+    if name and _HOLDING & set(await target.finalizers(SECRETS, str(namespace), str(name))):
+        raise Waiting(
+            "machine class credentials secret has not yet been acquired or released",
+            retry_after=_REQUEUE_AFTER,
+        )
+
+
+def _waiting_for(left: Iterable[tuple[int, str]]) -> str:
+    named = ", ".join(f"{count} {what}" for count, what in left if count)
+    return f"waiting until the following machine resources have been deleted: {named}"

@@ -1,0 +1,20 @@
+"""Gardener's machine-controller-manager of a Shoot, where MachineDeployments are its work."""
+
+from __future__ import annotations
+
+from windowbox.models.refs import DEPLOYMENTS
+from workers.owned.targets import TargetCluster
+
+_NAME = "machine-controller-manager"
+
+
+async def replicas(target: TargetCluster, namespace: str) -> int:
+    """How many there are to be; 0 without a Deployment."""
+    found = await target.live(DEPLOYMENTS, namespace, _NAME)
+    wanted = found.spec.get("replicas", 1) if found else 0
+    return wanted if isinstance(wanted, int) else 0
+
+
+async def scale(target: TargetCluster, namespace: str, to: int) -> None:
+    """Start or stop it, where there is one."""
+    await target.merge(DEPLOYMENTS, namespace, _NAME, {"spec": {"replicas": to}}, part="scale")
