@@ -99,10 +99,11 @@ def apt_install(names: list[str], progress: Progress, *options: str, what: str =
 
 
 def _lacking(packages: dict[str, str]) -> list[str]:
-    return list(dict.fromkeys(package for program, package in packages.items() if not _which(program)))
+    return list(dict.fromkeys(package for program, package in packages.items() if not which(program)))
 
 
-def _which(program: str) -> str | None:
+def which(program: str) -> str | None:
+    """The path of a program, servers included."""
     # Debian keeps servers where the PATH of a user does not look.
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), _SYSTEM]))
 

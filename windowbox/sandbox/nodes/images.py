@@ -8,9 +8,11 @@ import json
 import platform
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from windowbox.errors import Missing
 from windowbox.sandbox import binaries
@@ -20,6 +22,7 @@ PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busyb
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 _FOREVER = "2147483647"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -49,28 +52,32 @@ def images() -> list[Image]:
 
 def write(image: Image, path: Path) -> Path:
     """The image as an archive that `ctr images import` and `docker load` take."""
-    layer = _layer(image)
-    digest = hashlib.sha256(layer).hexdigest()
-    config = {
-        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "config": {
-            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": ["PATH=/bin"], "WorkingDir": "/"
-        },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        "history": [{"created_by": "windowbox"}],
-    }  # fmt: skip
-    manifest = [{"Config": "config.json", "RepoTags": [image.name], "Layers": ["layer.tar"]}]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as archive:
-        _add(archive, "config.json", json.dumps(config).encode())
-        _add(archive, "layer.tar", layer)
+    with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
+        _write_layer(image, layer)
+        digest = hashlib.file_digest(_rewound(layer), "sha256").hexdigest()
+        manifest = [{"Config": "config.json", "RepoTags": [image.name], "Layers": ["layer.tar"]}]
+        _add(archive, "config.json", json.dumps(_config(image, digest)).encode())
+        entry = tarfile.TarInfo("layer.tar")
+        entry.size = layer.tell()
+        archive.addfile(entry, _rewound(layer))
         _add(archive, "manifest.json", json.dumps(manifest).encode())
     return path
 
 
-def _layer(image: Image) -> bytes:
-    content = io.BytesIO()
+def _config(image: Image, digest: str) -> dict[str, Any]:
+    return {
+        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "os": "linux",
+        "config": {
+            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/"
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created_by": "windowbox"}],
+    }  # fmt: skip
+
+
+def _write_layer(image: Image, content: IO[bytes]) -> None:
     with tarfile.open(fileobj=content, mode="w") as layer:
         for folder in sorted({*image.folders, *_parents(image)}):
             entry = tarfile.TarInfo(folder)
@@ -83,7 +90,11 @@ def _layer(image: Image) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             layer.addfile(entry)
-    return content.getvalue()
+
+
+def _rewound(file: IO[bytes]) -> IO[bytes]:
+    file.seek(0)
+    return file
 
 
 def _parents(image: Image) -> set[str]:

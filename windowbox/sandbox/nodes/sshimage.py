@@ -6,14 +6,8 @@ mounted at `/etc/machine/userdata`, and serves SSH.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-from collections.abc import Iterable
-from pathlib import Path
-
 from windowbox.sandbox import openssh
-from windowbox.sandbox.nodes import images
+from windowbox.sandbox.nodes import images, sharedlibraries
 from windowbox.sandbox.nodes.images import Image
 
 SSH = "windowbox.local/ssh:1"
@@ -22,7 +16,6 @@ _SERVER = "usr/sbin/sshd"
 _HELPERS = ("usr/lib/openssh/sshd-session", "usr/lib/openssh/sshd-auth")
 """What the server consists of since OpenSSH 9.8, and since 10.0."""
 _TOOLS = ("bash", "ssh-keygen")
-_LIBRARY = re.compile(r"(/\S+) \(0x")
 
 _PASSWD = (
     "root:x:0:0:root:/root:/bin/bash\n"
@@ -90,7 +83,7 @@ def found() -> list[Image]:
     return [
         Image(
             SSH,
-            {**shell.files, **programs, **_libraries(programs.values()), **texts},
+            {**shell.files, **programs, **sharedlibraries.found(programs.values()), **texts},
             entrypoint=("/etc/start",),
             links={name: target for name, target in shell.links.items() if name not in {*programs, *texts}},
             folders=(*shell.folders, "home", "run", "run/sshd", "etc/sudoers.d"),
@@ -101,12 +94,3 @@ def found() -> list[Image]:
 def _config(sessions: bool) -> str:
     # Behind a load balancer all clients share its address: a penalty for one would refuse all.
     return _CONFIG + ("PerSourcePenalties no\n" if sessions else "")
-
-
-def _libraries(programs: Iterable[Path]) -> dict[str, Path]:
-    """Shared libraries of the programs, at the paths where the loader searches."""
-    listed = subprocess.run(
-        ["ldd", *map(str, programs)], env={**os.environ, "LD_LIBRARY_PATH": openssh.libraries()},
-        capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
-    return {openssh.inside(Path(path)): Path(path) for path in _LIBRARY.findall(listed.stdout)}
