@@ -9,7 +9,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
+
+import yaml
 
 from windowbox.errors import Refused, Unreachable
 from windowbox.sandbox.certificates import Pair
@@ -83,6 +86,18 @@ class ApiServer:
         context.load_cert_chain(self.user.certificate, self.user.key)
         no_proxy = urllib.request.ProxyHandler({})  # ignore proxies that the environment names
         return urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
+
+
+def from_kubeconfig(path: Path) -> ApiServer:
+    """The API server of a kubeconfig of this sandbox, as the user in it, who has a certificate."""
+    content = yaml.safe_load(path.read_text())
+    cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+    authority = Path(cluster["certificate-authority"])
+    return ApiServer(
+        cluster["server"],
+        Pair(authority, authority.with_suffix(".key")),
+        Pair(Path(user["client-certificate"]), Path(user["client-key"])),
+    )
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

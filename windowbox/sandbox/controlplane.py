@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import yaml
@@ -95,8 +96,15 @@ def etcd(program: Path, data: Path, port: int, peer_port: int) -> Child:
 
 
 def apiserver(
-    program: Path, identity: Identities, port: int, etcd_port: int, extra: Sequence[str] = ()
+    program: Path,
+    identity: Identities,
+    port: int,
+    etcd_port: int,
+    extra: Sequence[str] = (),
+    *,
+    verify_kubelets: bool = True,
 ) -> Child:
+    """`verify_kubelets`: whether their serving certificates are of the cluster's authority."""
     # Without an advertised address of its own the server looks for a default route, which a laptop in a
     # train does not have; and it must not register loopback, which is refused in an EndpointSlice.
     services = identity.reach.ranges
@@ -115,7 +123,7 @@ def apiserver(
             f"--service-account-issuer=https://127.0.0.1:{port}",
             f"--service-account-key-file={identity.service_accounts}",
             f"--service-account-signing-key-file={identity.service_accounts}",
-            f"--kubelet-certificate-authority={identity.ca.certificate}",
+            *([f"--kubelet-certificate-authority={identity.ca.certificate}"] if verify_kubelets else []),
             f"--kubelet-client-certificate={identity.kubelet_client.certificate}",
             f"--kubelet-client-key={identity.kubelet_client.key}",
             "--authorization-mode=Node,RBAC", "--allow-privileged", "--enable-bootstrap-token-auth",
@@ -129,11 +137,24 @@ def apiserver(
 
 
 def controllers(
-    program: Path, identity: Identities, kubeconfig: Path, port: int, api_port: int, *, nodes: bool = False
+    program: Path,
+    identity: Identities,
+    kubeconfig: Path,
+    port: int,
+    api_port: int,
+    *,
+    nodes: bool = False,
+    pods: IPv4Network | None = None,
 ) -> Child:
+    """`pods`: the range of which each node gets a part for its Pods."""
     url = api(identity, api_port).url
     files.write_private(kubeconfig, kubeconfig_text(url, identity.ca, identity.controllers))
-    names = (*_CONTROLLERS, *(_NODE_CONTROLLERS if nodes else ()))
+    names = (
+        *_CONTROLLERS,
+        *(_NODE_CONTROLLERS if nodes else ()),
+        *(["node-ipam-controller"] if pods else ()),
+    )
+    allocating = ["--allocate-node-cidrs", f"--cluster-cidr={pods}", "--node-cidr-mask-size=24"]
     return Child(
         "kube-controller-manager",
         [
@@ -147,7 +168,7 @@ def controllers(
             f"--service-account-private-key-file={identity.service_accounts}",
             f"--root-ca-file={identity.ca.certificate}",
             f"--cluster-signing-cert-file={identity.ca.certificate}",
-            f"--cluster-signing-key-file={identity.ca.key}",
+            f"--cluster-signing-key-file={identity.ca.key}", *(allocating if pods else ()),
         ],
         # Pods can be made only after there is an account for them.
         ready=lambda: processes.accepts(port) and (not nodes or _has_account(api(identity, api_port))),

@@ -34,6 +34,9 @@ from windowbox.sandbox.nodes.node import Node
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.reach import Reach
+from windowbox.sandbox.shoots import children as shoot_children
+from windowbox.sandbox.shoots import records
+from windowbox.sandbox.shoots.keeping import Shoots
 from windowbox.sandbox.state import State
 
 logger = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class Supervisor:
         self._stages: list[list[Keeper]] = []
         self._keepers: dict[str, Keeper] = {}
         self._prepared = asyncio.Event()
+        self._shoots: Shoots | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -174,26 +178,43 @@ class Supervisor:
         """The settings of a process (`worker-1`), or of the `operator`."""
         return roles.settings_file(self.folder, name)
 
+    def look_at_shoots(self) -> None:
+        """Start the processes of Shoots that were recorded, and end those of Shoots that no longer are."""
+        if self._shoots:
+            self._shoots.look_again()
+
     def _prepare(self, site: Site | None, reach: Reach) -> None:
         before = states.read(self.folder)
         self.state.ports = stages.choose_ports(self._options, before.ports if before else {})
-        logs = self.folder / "logs"
-        logs.mkdir(exist_ok=True)
+        (self.folder / "logs").mkdir(exist_ok=True)
         for stage in stages.stages(self.folder, self._options, self.state.ports, reach, site):
-            keepers = [
-                Keeper(self._marked(child), logs / f"{child.name}.log", self._write) for child in stage
-            ]
-            self._stages.append(keepers)
-            self._keepers.update({keeper.child.name: keeper for keeper in keepers})
+            self._stages.append([self._keeper(child) for child in stage])
         if site:
             self._host, self.state.site = site.host, site.claim.name
             self.nodes = [Node(site.claim, place, self._keepers) for place in site.places]
-        self.state.children = {name: keeper.state for name, keeper in self._keepers.items()}
+            self._shoots = self._shoots_of(site, reach)
         self._write()
         self._prepared.set()
 
-    def _marked(self, child: Child) -> Child:
-        return dataclasses.replace(child, env={**child.env, ownership.VARIABLE: self.state.mark})
+    def _shoots_of(self, site: Site, reach: Reach) -> Shoots:
+        def processes_of(name: str) -> list[list[Child]]:
+            shoot = records.read(self.folder, name)
+            return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], site, reach)
+
+        return Shoots(self.folder, processes_of, self._keeper, self._forget)
+
+    def _keeper(self, child: Child) -> Keeper:
+        """A keeper of this child, which the state shows."""
+        marked = dataclasses.replace(child, env={**child.env, ownership.VARIABLE: self.state.mark})
+        keeper = Keeper(marked, self.folder / "logs" / f"{child.name}.log", self._write)
+        self._keepers[child.name] = keeper
+        self.state.children[child.name] = keeper.state
+        return keeper
+
+    def _forget(self, name: str) -> None:
+        self._keepers.pop(name, None)
+        self.state.children.pop(name, None)
+        self._write()
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -201,7 +222,7 @@ class Supervisor:
             try:
                 for stage in self._stages:
                     await _start(stage)
-                await asyncio.Event().wait()
+                await (self._shoots.run() if self._shoots else asyncio.Event().wait())
             finally:
                 # Later stages end first, so that their logs show no lost connections.
                 for stage in reversed(self._stages):
@@ -239,8 +260,10 @@ async def _main(folder: Path) -> None:
     assert running is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    supervisor = Supervisor(folder, options)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, supervisor.look_at_shoots)
     with contextlib.suppress(asyncio.CancelledError):
-        await Supervisor(folder, options).run()
+        await supervisor.run()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A container of it boots as a machine does: a small init of our own, in place of 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -18,8 +19,7 @@ from windowbox.sandbox.nodes import images, sharedlibraries
 from windowbox.sandbox.nodes.images import Image
 from windowbox.sandbox.progress import Progress
 
-MACHINE = "windowbox.local/machine:1"
-
+_NAME = "windowbox.local/machine"
 _KUBERNETES = ("kubelet", "kube-proxy", "kubectl")
 _SYSTEM = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip", "bash", "mount", "umount")
 _PLUGINS = ("bridge", "host-local", "loopback")
@@ -42,21 +42,30 @@ _ETC = {
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
     "etc/os-release": 'NAME="windowbox machine"\nID=windowbox\nPRETTY_NAME="windowbox machine"\n',
 }
-_FOLDERS = ("tmp", "root", "proc", "sys", "dev", "run", "etc/systemd/system", "var/log", "var/lib", "lib/modules")
+_FOLDERS = (
+    "tmp",
+    "root",
+    "proc",
+    "sys",
+    "dev",
+    "run",
+    "etc/systemd/system",
+    "var/log",
+    "var/lib",
+    "lib/modules",
+)
 
 
-def archive(progress: Progress) -> Path:
-    """The image as an archive in the user's cache, built if it is not there."""
+def archive(progress: Progress) -> tuple[Path, str]:
+    """The image as an archive in the user's cache, built if it is not there; and its name."""
     image = _image()
-    path = binaries.cache() / "machines" / f"{_digest(image)}.tar"
-    if path.exists():
-        return path
-    with cachelock.held("machines", progress):
-        if not path.exists():
-            with progress.job("machine image", "packing programs of this host", "built") as job:
-                job.detail = f"{sum(_size(source) for source in image.files.values()) / 1e6:.0f} MB"
-                _build(image, path)
-    return path
+    path = binaries.cache() / "machines" / f"{image.name.rpartition(':')[2]}.tar"
+    if not path.exists():
+        with cachelock.held("machines", progress):
+            if not path.exists():
+                with progress.job("machine image", "packing programs of this host", "built"):
+                    _build(image, path)
+    return path, image.name
 
 
 def impossible() -> str:
@@ -96,8 +105,8 @@ def _image() -> Image:
     scripts = {inside: shipped.MACHINE / name for name, inside in _SCRIPTS.items()}
     texts = {inside: (shipped.MACHINE / name).read_text() for name, inside in _TEXTS.items()}
     mine = {Path(name).name for name in (*programs, *scripts)}
-    return Image(
-        MACHINE,
+    image = Image(
+        _NAME,
         {**shell.files, **_ETC, **programs, **scripts, **texts, **sharedlibraries.found(programs.values())},
         entrypoint=("/usr/lib/machine/init",),
         links={
@@ -108,6 +117,7 @@ def _image() -> Image:
         },
         folders=(*shell.folders, *_FOLDERS),
     )
+    return dataclasses.replace(image, name=f"{_NAME}:{_digest(image)}")
 
 
 def _program(name: str) -> Path:
@@ -118,7 +128,9 @@ def _program(name: str) -> Path:
 
 def _digest(image: Image) -> str:
     """Changes with every file of the image: programs are told apart by size and time."""
-    digest = hashlib.sha256(repr((image.entrypoint, sorted(image.links.items()), image.folders)).encode())
+    digest = hashlib.sha256(
+        repr((image.name, image.entrypoint, sorted(image.links.items()), image.folders)).encode()
+    )
     for name, source in sorted(image.files.items()):
         if isinstance(source, Path) and source.parent != shipped.MACHINE:
             found = os.stat(source)
@@ -127,7 +139,3 @@ def _digest(image: Image) -> str:
             text = source.read_text() if isinstance(source, Path) else source
             digest.update(f"{name} {text}".encode())
     return digest.hexdigest()[:16]
-
-
-def _size(source: Path | str) -> int:
-    return source.stat().st_size if isinstance(source, Path) else len(source)

@@ -18,7 +18,7 @@ from windowbox.sandbox.nodes import images
 from windowbox.sandbox.nodes.addresses import NodePlan, Plan
 from windowbox.sandbox.nodes.joining import Token
 
-_EVICT_NEVER = dict.fromkeys(
+EVICT_NEVER = dict.fromkeys(
     ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
 )
 
@@ -166,7 +166,7 @@ def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
         "podLogsDir": str(place.data / "logs"),
         "volumePluginDir": str(place.data / "volume-plugins"),
         # Images cannot be pulled, so none may be garbage-collected.
-        "evictionHard": _EVICT_NEVER,
+        "evictionHard": EVICT_NEVER,
         "imageGCHighThresholdPercent": 100,
         "serializeImagePulls": False,
         # A dead node should be noticed within seconds, not within a minute.

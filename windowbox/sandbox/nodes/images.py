@@ -19,7 +19,7 @@ from windowbox.sandbox import binaries
 
 PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 _FOREVER = "2147483647"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -55,7 +55,7 @@ def write(image: Image, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
         _write_layer(image, layer)
-        digest = hashlib.file_digest(_rewound(layer), "sha256").hexdigest()
+        digest = _digest(_rewound(layer))
         manifest = [{"Config": "config.json", "RepoTags": [image.name], "Layers": ["layer.tar"]}]
         _add(archive, "config.json", json.dumps(_config(image, digest)).encode())
         entry = tarfile.TarInfo("layer.tar")
@@ -67,7 +67,7 @@ def write(image: Image, path: Path) -> Path:
 
 def _config(image: Image, digest: str) -> dict[str, Any]:
     return {
-        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {
             "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/"
@@ -90,6 +90,13 @@ def _write_layer(image: Image, content: IO[bytes]) -> None:
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             layer.addfile(entry)
+
+
+def _digest(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _rewound(file: IO[bytes]) -> IO[bytes]:

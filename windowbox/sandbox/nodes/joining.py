@@ -15,15 +15,13 @@ from windowbox.sandbox.apiserver import ApiServer
 _RBAC = "rbac.authorization.k8s.io"
 _NEWCOMERS = "system:bootstrappers:windowbox"
 _RIGHTS = {
-    "windowbox:join": ("system:node-bootstrapper", _NEWCOMERS),
-    "windowbox:approve-joining": (
-        "system:certificates.k8s.io:certificatesigningrequests:nodeclient", _NEWCOMERS
-    ),
+    "windowbox:join": ("system:node-bootstrapper", None),
+    "windowbox:approve-joining": ("system:certificates.k8s.io:certificatesigningrequests:nodeclient", None),
     "windowbox:approve-renewing": (
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"
     ),
 }  # fmt: skip
-"""Who may ask for certificates, and whose requests the cluster grants by itself."""
+"""Who may ask for certificates, and whose requests the cluster grants by itself. None: who joins."""
 _LETTERS = string.ascii_lowercase + string.digits
 _VALID = datetime.timedelta(hours=1)
 """Longer than a kubelet needs on any machine; the cluster's token cleaner removes it then."""
@@ -45,9 +43,9 @@ def token() -> Token:
     return Token(_random(6), _random(16))
 
 
-def bind(api: ApiServer) -> None:
-    """Permit certificate requests with bootstrap tokens, and renewals by nodes. Idempotent."""
-    for made in _bindings():
+def bind(api: ApiServer, newcomers: str = _NEWCOMERS) -> None:
+    """Permit certificate requests of a group (by default: our tokens), and renewals by nodes. Idempotent."""
+    for made in _bindings(newcomers):
         api.apply(f"/apis/{_RBAC}/v1/clusterrolebindings/{made['metadata']['name']}", made)
 
 
@@ -57,14 +55,14 @@ def admit(api: ApiServer, token: Token) -> None:
     api.apply(f"/api/v1/namespaces/kube-system/secrets/{made['metadata']['name']}", made)
 
 
-def _bindings() -> Iterator[dict[str, Any]]:
+def _bindings(newcomers: str) -> Iterator[dict[str, Any]]:
     for name, (role, group) in _RIGHTS.items():
         yield {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group}],
+            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group or newcomers}],
         }
 
 

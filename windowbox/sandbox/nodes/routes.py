@@ -11,9 +11,10 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 from windowbox.clients.envoy import hostnetwork
 from windowbox.errors import Refused
@@ -71,11 +72,45 @@ def remove(claim: Claim) -> None:
     for family in _families():
         for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
             if route.get("metric") in metrics:
-                kind = [route["type"]] if "type" in route else []
-                with contextlib.suppress(Refused):  # already removed with its link
-                    iproute.run(
-                        "ip", family, "route", "del", *kind, route["dst"], "metric", str(route["metric"])
-                    )
+                _delete(family, route)
+
+
+def close(claim: Claim, networks: Sequence[Network]) -> None:
+    """Have nothing that this host sends to these networks leave it. Idempotent."""
+    for family in _families():
+        tags = f"proto {_PROTOCOL} metric {_NOWHERE + claim.number}"
+        version = 4 if family == "-4" else 6
+        iproute.apply(
+            [f"route replace unreachable {n} {tags}" for n in networks if n.version == version],
+            family=family,
+        )
+
+
+def lead(claim: Claim, namespace: str, wanted: Mapping[str, str], inside: Sequence[Network]) -> None:
+    """Have these networks reached by these next hops, and no others of those `inside`. Idempotent.
+
+    On this host, or in a network namespace, if one is named.
+    """
+    metric = _INTO_NODES + claim.number
+    found = {
+        route["dst"]: route.get("gateway")
+        for route in iproute.asked(*_in(namespace), "-4", "route", "show", "proto", _PROTOCOL)
+        if route.get("metric") == metric and any(_covers(one, route["dst"]) for one in inside)
+    }
+    tags = f"proto {_PROTOCOL} metric {metric}"
+    commands = [f"route replace {n} via {hop} {tags}" for n, hop in wanted.items() if found.get(n) != hop]
+    commands += [f"route del {n} {tags}" for n in found.keys() - wanted.keys()]
+    if commands:
+        iproute.apply(commands, namespace or None, family="-4")
+
+
+def reopen(claim: Claim, networks: Sequence[Network]) -> None:
+    """Undo `close` and `lead`, on this host."""
+    metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
+    for family in _families():
+        for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
+            if route.get("metric") in metrics and any(_covers(n, route["dst"]) for n in networks):
+                _delete(family, route)
 
 
 def known(*, foreign: bool = False) -> list[Network]:
@@ -147,6 +182,21 @@ def _commands(
         through = " ".join(f"nexthop via {hop}" for hop in hops)
         commands.append(f"route add {services} {tags} {_INTO_NODES + claim.number} {through}")
     return commands
+
+
+def _delete(family: str, route: dict[str, Any]) -> None:
+    kind = [route["type"]] if "type" in route else []
+    with contextlib.suppress(Refused):  # already removed with its link
+        iproute.run("ip", family, "route", "del", *kind, route["dst"], "metric", str(route["metric"]))
+
+
+def _covers(network: Network, destination: str) -> bool:
+    found = ip_network(destination, strict=False)
+    return found.version == network.version and network.supernet_of(found)  # type: ignore[arg-type]
+
+
+def _in(namespace: str) -> list[str]:
+    return ["-n", namespace] if namespace else []
 
 
 def _is_ours(route: dict[str, object]) -> bool:

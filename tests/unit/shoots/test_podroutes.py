@@ -1,0 +1,40 @@
+"""Routes to Pods of a Shoot lead through the node of the sandbox that its machine is on."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+from windowbox.sandbox.shoots.hostagent import NodeConfig
+from windowbox.sandbox.shoots.podroutes import Machine, wanted
+
+NODES = [
+    NodeConfig("wb0-node-1", "198.18.0.11", "198.18.8.0/25", ""),
+    NodeConfig("wb0-node-2", "198.18.0.12", "198.18.8.128/25", ""),
+]
+SERVICES = "240.0.0.0/16"
+ONE = Machine(ip_address("198.18.8.130"), ip_network("240.1.0.0/24"))
+OTHER = Machine(ip_address("198.18.8.5"), ip_network("240.1.1.0/24"))
+
+
+def test_no_machines_need_no_routes() -> None:
+    assert wanted([], NODES, SERVICES) == {"": {}, "wb0-node-1": {}, "wb0-node-2": {}}
+
+
+def test_each_place_has_its_next_hop() -> None:
+    assert wanted([ONE], NODES, SERVICES) == {
+        "": {"240.1.0.0/24": "198.18.0.12", SERVICES: "198.18.0.12"},
+        "wb0-node-1": {"240.1.0.0/24": "198.18.0.12"},
+        "wb0-node-2": {"240.1.0.0/24": "198.18.8.130", SERVICES: "198.18.8.130"},
+    }
+
+
+def test_one_machine_gets_what_is_for_services() -> None:
+    found = wanted([ONE, OTHER], NODES, SERVICES)
+    assert found[""][SERVICES] == "198.18.0.11"
+    assert found["wb0-node-1"][SERVICES] == "198.18.8.5"
+    assert SERVICES not in found["wb0-node-2"]
+
+
+def test_a_node_that_is_no_pod_of_the_sandbox_is_left_out() -> None:
+    foreign = Machine(ip_address("192.0.2.1"), ip_network("240.1.2.0/24"))
+    assert wanted([foreign], NODES, SERVICES) == wanted([], NODES, SERVICES)

@@ -1,0 +1,24 @@
+"""Names of Shoots."""
+
+from __future__ import annotations
+
+import pytest
+
+from windowbox.errors import Malformed
+from windowbox.sandbox.shoots import records
+
+
+@pytest.mark.parametrize("name", ["one", "a", "a-b", "a234567890123456"])
+def test_a_name_may_be(name: str) -> None:
+    records.check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "One", "1a", "a-", "a--b", "a2345678901234567", "../a", "a.b"])
+def test_a_name_may_not_be(name: str) -> None:
+    with pytest.raises(Malformed, match="lower-case"):
+        records.check_name(name)
+
+
+def test_a_machine_pod_name_fits_a_host_name() -> None:
+    shoot = records.new("a234567890123456", ())
+    assert len(f"machine-{shoot.technical_id}-small-z1-12345-12345") <= 63

@@ -1,0 +1,94 @@
+"""The processes of a Shoot's control plane, as children of the sandbox."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from windowbox.sandbox import binaries, controlplane, files, ranges, roles
+from windowbox.sandbox.children import Child
+from windowbox.sandbox.nodes import routes
+from windowbox.sandbox.nodes.site import Site
+from windowbox.sandbox.ranges import Ranges
+from windowbox.sandbox.reach import Reach
+from windowbox.sandbox.shoots import contents, records
+from windowbox.sandbox.shoots.hostagent import Config, NodeConfig
+from windowbox.sandbox.shoots.records import Shoot
+
+_ROOT = Path(__file__).parents[3]
+
+
+def stages(sandbox: Path, shoot: Shoot, etcd_port: int, site: Site, reach: Reach) -> list[list[Child]]:
+    """The children in stages: each needs the former one. Writes their configuration."""
+    pki = records.folder(sandbox, shoot.name) / "pki"
+    own = shoot_ranges(sandbox, shoot)
+    inside = dataclasses.replace(reach, ranges=own, nodes=[*reach.nodes, own.pods])
+    identity = controlplane.identities(pki, site.host, inside)
+    port = shoot.ports["kube-apiserver"]
+    api = controlplane.api(identity, port)
+    files.write_private(
+        records.kubeconfig(sandbox, shoot.name), controlplane.kubeconfig_text(api.url, api.ca, api.user)
+    )
+    server = controlplane.apiserver(
+        binaries.find("kube-apiserver"), identity, port, etcd_port,
+        [f"--etcd-prefix={shoot.etcd_prefix}"], verify_kubelets=False,
+    )  # fmt: skip
+    controllers = controlplane.controllers(
+        binaries.find("kube-controller-manager"), identity, pki / "controllers.kubeconfig",
+        shoot.ports["kube-controller-manager"], port, nodes=True, pods=own.pods,
+    )  # fmt: skip
+    scheduler = controlplane.scheduler(
+        binaries.find("kube-scheduler"), identity, pki / "scheduler.kubeconfig",
+        shoot.ports["kube-scheduler"], port,
+    )  # fmt: skip
+    first = dataclasses.replace(
+        server,
+        before=lambda: routes.close(site.claim, [own.services_v4, own.services_v6, own.pods]),
+        then=lambda: contents.fill(api, str(own.pods)),
+    )
+    agent = _host_agent(sandbox, shoot, site)
+    found = [[first], [controllers, scheduler, agent]]
+    return [[_named(shoot, child) for child in stage] for stage in found]
+
+
+def shoot_ranges(sandbox: Path, shoot: Shoot) -> Ranges:
+    """Its Services and Pods have ranges that nobody else on this machine has."""
+    return ranges.kept(records.folder(sandbox, shoot.name), routes.known() if routes.possible() else [])
+
+
+def _named(shoot: Shoot, child: Child) -> Child:
+    return dataclasses.replace(child, name=shoot.child(child.name))
+
+
+def _host_agent(sandbox: Path, shoot: Shoot, site: Site) -> Child:
+    own = shoot_ranges(sandbox, shoot)
+    config = Config(
+        claim=site.claim.number,
+        kubeconfig=str(roles.kubeconfig(sandbox, "operator")),
+        shoot_kubeconfig=str(records.kubeconfig(sandbox, shoot.name)),
+        namespace=shoot.machines,
+        services=str(own.services_v4),
+        pods=str(own.pods),
+        consoles=str(sandbox / "machines"),
+        nodes=[
+            NodeConfig(
+                namespace=place.namespace,
+                address=str(place.node.v4),
+                pods=str(place.node.pods_v4),
+                logs=str(place.data / "logs"),
+            )
+            for place in site.places
+        ],
+    )
+    path = records.folder(sandbox, shoot.name) / "host-agent.json"
+    files.write_private(path, json.dumps(dataclasses.asdict(config), indent=2))
+    ready = path.with_name("host-agent.ready")
+    return Child(
+        "host-agent",
+        [sys.executable, "-m", "windowbox.sandbox.shoots.hostagent", str(path)],
+        ready=ready.exists,
+        before=lambda: ready.unlink(missing_ok=True),
+        env={"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
+    )

@@ -1,0 +1,208 @@
+"""Creates a Shoot of the sandbox, as a platform does, and waits until its machines have joined as nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from windowbox.errors import Refused, Unreachable
+from windowbox.sandbox import kubeconfigs, ranges, roles
+from windowbox.sandbox import state as states
+from windowbox.sandbox.apiserver import ApiServer, from_kubeconfig
+from windowbox.sandbox.machines import image
+from windowbox.sandbox.nodes.claims import Claim
+from windowbox.sandbox.progress import Progress
+from windowbox.sandbox.shoots import importing, objects, records, waiting
+from windowbox.sandbox.shoots.objects import Images
+from windowbox.sandbox.shoots.records import Shoot
+from windowbox.sandbox.state import State
+
+VERSIONS = ("1.0.0", "1.1.0")
+"""Two names of one machine image, so that machines can be rolled."""
+
+EXTENSIONS = "/apis/extensions.gardener.cloud/v1alpha1"
+_LOOK_AGAIN = 0.05
+_SERVERS_PATIENCE = 90.0
+_PATIENCE = 120.0
+_NODES_PATIENCE = 180.0
+
+Say = Callable[[str, float], None]
+"""A step that is done, and the seconds since the beginning."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A running sandbox, from outside of its supervisor."""
+
+    folder: Path
+    notify: Callable[[], None]
+    """Have the supervisor look at the records of Shoots."""
+
+    @property
+    def state(self) -> State:
+        found = states.read(self.folder)
+        if found is None:
+            raise Unreachable(f"{self.folder} has no state any more")
+        return found
+
+    @property
+    def api(self) -> ApiServer:
+        return from_kubeconfig(roles.kubeconfig(self.folder, "operator"))
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(int(self.state.site[2:]))
+
+    def sockets(self) -> list[Path]:
+        """Of the containerd of each node."""
+        nodes = sorted(name.removesuffix("/init") for name in self.state.children if name.endswith("/init"))
+        return [self.claim.folder / node / "containerd.sock" for node in nodes]
+
+
+def detached(folder: Path, state: State) -> Sandbox:
+    """The sandbox that `windowbox up` started there."""
+    return Sandbox(folder.absolute(), lambda: os.kill(state.pid, signal.SIGHUP))
+
+
+def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: Say) -> Shoot:
+    """Create the Shoot `name`, and wait until all its machines are Ready nodes."""
+    began = time.monotonic()
+
+    def done(what: str) -> None:
+        say(what, time.monotonic() - began)
+
+    shoot, _ = prepare(sandbox, name, progress, done)
+    write_worker(sandbox, shoot, machines, VERSIONS[0])
+    done(f"Worker written: {machines} machines wanted")
+    for node in wait_nodes(sandbox, shoot, machines):
+        done(f"node {node} is Ready")
+    wait_succeeded(sandbox.api, shoot, "workers", objects.WORKER)
+    done("Worker Succeeded")
+    return shoot
+
+
+def prepare(
+    sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]
+) -> tuple[Shoot, Images]:
+    """All of a Shoot but its machines."""
+    if name in records.names(sandbox.folder):
+        raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
+    shoot = records.new(name, set(sandbox.state.ports.values()))
+    records.write(sandbox.folder, shoot)
+    sandbox.notify()
+    with ThreadPoolExecutor(1, "image") as pool:
+        importing_image = pool.submit(_bring_image, sandbox, progress)
+        wait_started(sandbox, shoot)
+        done(f"its control plane runs at {_api(sandbox, shoot).url}")
+        images = importing_image.result()
+    done("the nodes of the sandbox have the machine image")
+    _write_foundation(sandbox, shoot, images)
+    done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
+    return shoot, images
+
+
+def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
+    """Wait until all processes of the control plane are ready."""
+    limit = time.monotonic() + _SERVERS_PATIENCE
+    wanted = [
+        shoot.child(n) for n in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "host-agent")
+    ]
+    while True:
+        children = sandbox.state.children
+        late = [n for n in wanted if n not in children or children[n].condition != "ready"]
+        if not late:
+            return
+        if time.monotonic() > limit:
+            raise Unreachable(
+                f"{', '.join(late)} not ready after {_SERVERS_PATIENCE:.0f} s: see `windowbox logs {late[0]}`"
+            )
+        time.sleep(_LOOK_AGAIN)
+
+
+def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) -> None:
+    """Write the Worker, with an image of this version: another than before replaces all machines."""
+    path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{objects.SYSTEM_CONFIG}"
+    secret = sandbox.api.read(path)["status"]["cloudConfig"]["secretRef"]["name"]
+    apply(sandbox.api, objects.worker(shoot, machines, version, secret))
+
+
+def wait_nodes(sandbox: Sandbox, shoot: Shoot, count: int) -> list[str]:
+    """The names of the Shoot's nodes, once so many are Ready."""
+    api, limit = _api(sandbox, shoot), time.monotonic() + _NODES_PATIENCE
+    ready: dict[str, bool] = {}
+    while time.monotonic() < limit:
+        for event in api.events("/api/v1/nodes", seconds=5):
+            node = event["object"]
+            ready[node["metadata"]["name"]] = event["type"] != "DELETED" and is_ready(node)
+            if sum(ready.values()) >= count:
+                return sorted(name for name, well in ready.items() if well)
+    raise Unreachable(
+        f"{sum(ready.values())} of {count} nodes are Ready after {_NODES_PATIENCE:.0f} s: see "
+        f"`kubectl -n {shoot.machines} get pods`, and `windowbox machine logs`"
+    )
+
+
+def nodes(sandbox: Sandbox, shoot: Shoot) -> tuple[str, str]:
+    """The URL of its API server, and how many of its nodes are Ready."""
+    api = _api(sandbox, shoot)
+    try:
+        found = api.read("/api/v1/nodes")["items"]
+    except (Refused, Unreachable):
+        return api.url, "unknown"
+    return api.url, f"{sum(map(is_ready, found))} of {len(found)}"
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def wait_succeeded(api: ApiServer, shoot: Shoot, plural: str, name: str) -> dict[str, Any]:
+    path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/{plural}"
+    kind = plural.removesuffix("s")
+    what = f"{kind} {shoot.technical_id}/{name} has not succeeded (see `windowbox trace {kind} …`)"
+    return waiting.until(api, path, name, waiting.succeeded, what, patience=_PATIENCE)
+
+
+def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
+    meta, kind = manifest["metadata"], manifest["kind"]
+    base = f"/apis/{manifest['apiVersion']}" if "/" in manifest["apiVersion"] else "/api/v1"
+    inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+    return api.apply(f"{base}{inside}/{kind.lower()}s/{meta['name']}", manifest)
+
+
+def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:
+    archive, name = image.archive(progress)
+    versions = {version: f"{name}-{version}" for version in VERSIONS}
+    importing.bring(archive, name, list(versions.values()), sandbox.sockets())
+    return Images(versions)
+
+
+def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:
+    """What a platform writes before the Worker: each that needs another waits for it."""
+    api, inside = sandbox.api, _api(sandbox, shoot)
+    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
+    nodes = sandbox.state.options.ranges[0]
+    found = objects.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
+    admin = kubeconfigs.inline(records.kubeconfig(sandbox.folder, shoot.name))
+    for manifest in (
+        objects.namespace(shoot),
+        objects.secret(shoot, objects.KUBECONFIG_SECRET, admin),
+        objects.secret(shoot, "cloudprovider", kubeconfigs.provider(sandbox.folder)),
+        objects.cluster(shoot, found, images),
+        objects.infrastructure(shoot),
+        objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
+    ):
+        apply(api, manifest)
+    wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
+    wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
+
+
+def _api(sandbox: Sandbox, shoot: Shoot) -> ApiServer:
+    return from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name))

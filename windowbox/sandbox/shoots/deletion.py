@@ -1,0 +1,92 @@
+"""Deletes a Shoot of the sandbox, as a platform does, and then its control plane, without a trace."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+
+from windowbox.errors import Refused, Unreachable
+from windowbox.sandbox import ranges
+from windowbox.sandbox.nodes import network, routes
+from windowbox.sandbox.nodes.addresses import Network
+from windowbox.sandbox.shoots import objects, records, waiting
+from windowbox.sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
+from windowbox.sandbox.shoots.records import Shoot
+
+_LOOK_AGAIN = 0.05
+_PATIENCE = 180.0
+_SERVERS_PATIENCE = 60.0
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def delete(sandbox: Sandbox, name: str, say: Say) -> None:
+    """Delete the Shoot `name`. Idempotent, also after a deletion or a creation that was interrupted."""
+    began = time.monotonic()
+    shoot = records.read(sandbox.folder, name)
+    home = f"{EXTENSIONS}/namespaces/{shoot.technical_id}"
+    _delete(sandbox, f"{home}/workers", objects.WORKER)
+    say("its machines are gone", time.monotonic() - began)
+    _delete(sandbox, f"{home}/operatingsystemconfigs", objects.SYSTEM_CONFIG)
+    _delete(sandbox, f"{home}/infrastructures", objects.INFRASTRUCTURE)
+    _delete(sandbox, f"{EXTENSIONS}/clusters", shoot.technical_id)
+    _begin(sandbox, "/api/v1/namespaces", shoot.technical_id)
+    remove_control_plane(sandbox, shoot)
+    say("its control plane has ended", time.monotonic() - began)
+    for namespace in (shoot.technical_id, shoot.machines):
+        _wait_gone(sandbox, "/api/v1/namespaces", namespace)
+    say("its namespaces are gone", time.monotonic() - began)
+    records.remove(sandbox.folder, name)
+
+
+def remove_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
+    """End its processes; remove its data, in etcd too, and the routes."""
+    records.forget(sandbox.folder, shoot.name)
+    sandbox.notify()
+    limit = time.monotonic() + _SERVERS_PATIENCE
+    while any(name.startswith(shoot.child("")) for name in sandbox.state.children):
+        if time.monotonic() > limit:
+            raise Unreachable(f"the processes of shoot {shoot.name} have not ended: see `windowbox status`")
+        time.sleep(_LOOK_AGAIN)
+    _wipe(sandbox.state.ports["etcd"], shoot.etcd_prefix)
+    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
+    inside: list[Network] = [own.services_v4, own.services_v6, own.pods]
+    routes.reopen(sandbox.claim, inside)
+    for namespace in network.namespaces(sandbox.claim):
+        routes.lead(sandbox.claim, namespace, {}, inside)
+
+
+def _delete(sandbox: Sandbox, path: str, name: str) -> None:
+    """Delete an object, and wait until it is gone."""
+    _begin(sandbox, path, name)
+    _wait_gone(sandbox, path, name)
+
+
+def _begin(sandbox: Sandbox, path: str, name: str) -> None:
+    if waiting.read(sandbox.api, f"{path}/{name}"):
+        with contextlib.suppress(Refused):  # gone meanwhile
+            sandbox.api.request("DELETE", f"{path}/{name}").close()
+
+
+def _wait_gone(sandbox: Sandbox, path: str, name: str) -> None:
+    what = f"{path.rpartition('/')[2]} {name} is not gone"
+    waiting.until_gone(sandbox.api, path, name, what, patience=_PATIENCE)
+
+
+def _wipe(port: int, prefix: str) -> None:
+    """Remove all keys of a prefix from etcd."""
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    body = {
+        "key": base64.b64encode(prefix.encode()).decode(),
+        "range_end": base64.b64encode(end.encode()).decode(),
+    }
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v3/kv/deleterange", data=json.dumps(body).encode(), method="POST"
+    )
+    try:
+        _WITHOUT_PROXY.open(request, timeout=30).close()
+    except (OSError, urllib.error.URLError) as error:
+        raise Unreachable(f"etcd keeps the data of {prefix}: {error}") from error

@@ -1,0 +1,38 @@
+"""Brings the machine image to the containerd of each node of a sandbox."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from windowbox.errors import Refused
+
+_PATIENCE = 300
+_NAMESPACE = "--namespace=k8s.io"
+
+
+def bring(archive: Path, image: str, names: Sequence[str], sockets: Sequence[Path]) -> None:
+    """Have each containerd know the image in the archive, `image`, by all of `names`. Idempotent."""
+    with ThreadPoolExecutor(max(len(sockets), 1), "images") as pool:
+        list(pool.map(lambda socket: _bring(archive, image, names, socket), sockets))
+
+
+def _bring(archive: Path, image: str, names: Sequence[str], socket: Path) -> None:
+    known = _ctr(socket, "images", "list", "--quiet").splitlines()
+    if image not in known:
+        _ctr(socket, "images", "import", str(archive))
+    for name in names:
+        if name not in known and name != image:
+            _ctr(socket, "images", "tag", image, name)
+
+
+def _ctr(socket: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["ctr", f"--address={socket}", "--connect-timeout=5s", _NAMESPACE, *arguments],
+        capture_output=True, text=True, timeout=_PATIENCE, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise Refused(f"{socket.parent.name} does not take the machine image: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,76 @@
+"""Has the processes of just those Shoots run that the sandbox has records of."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windowbox.errors import WindowboxError
+from windowbox.sandbox.children import Child
+from windowbox.sandbox.keeper import Keeper
+from windowbox.sandbox.shoots import records
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Shoots:
+    """Follows the records when told to look again."""
+
+    sandbox: Path
+    stages: Callable[[str], list[list[Child]]]
+    """The processes of a Shoot, stage by stage."""
+    keep: Callable[[Child], Keeper]
+    """A keeper that the state of the sandbox shows."""
+    drop: Callable[[str], None]
+    """Take the child of this name out of the state again."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def look_again(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Start and end Shoots until cancelled; then end all."""
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    self._changed.clear()
+                    await self._follow(group, set(records.names(self.sandbox)))
+                    await self._changed.wait()
+            finally:
+                await self._follow(group, set())
+
+    async def _follow(self, group: asyncio.TaskGroup, wanted: set[str]) -> None:
+        gone = [self._running.pop(name) for name in self._running.keys() - wanted]
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        for name in wanted - self._running.keys():
+            self._running[name] = group.create_task(self._live(name), name=f"shoot {name}")
+
+    async def _live(self, name: str) -> None:
+        """One Shoot, until cancelled."""
+        try:
+            stages = [[self.keep(child) for child in stage] for stage in self.stages(name)]
+        except (WindowboxError, OSError) as error:
+            logger.error("shoot %s: %s", name, error)
+            return
+        keepers = [keeper for stage in stages for keeper in stage]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(k.run(), name=f"keep:{k.child.name}") for k in keepers]
+            try:
+                for stage in stages:
+                    for keeper in stage:
+                        keeper.start()
+                    await asyncio.gather(*(keeper.ready() for keeper in stage))
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.gather(*(keeper.stop() for keeper in keepers))
+                for task in tasks:
+                    task.cancel()
+                for keeper in keepers:
+                    self.drop(keeper.child.name)
