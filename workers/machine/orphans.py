@@ -6,7 +6,7 @@ nodes go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +42,21 @@ class Orphans:
             return Outcome(Result.NOTHING_TO_DO)
         self.views.require_machines(machine.cluster)
         self.views.require_classes(machine.cluster)
-        if why := await _reason_to_keep(own, machine):
+        owners = [
+            *await _listed(own, WORKERS, machine.namespace),
+            *await _listed(own, MACHINE_CLASSES, machine.namespace),
+        ]
+        if why := await _reason_to_keep(own, machine, owners):
             return Outcome(Result.BLOCKED, RequeueAfter(Wish(reason=Reason.DUE), _RETRY), why)
-        target = self.targets.member(ref.cluster, recorder)
-        await target.remove(PODS, ref.namespace, ref.name, grace=0)
-        return Outcome(Result.REMOVED, note=f"there is no Machine {machine.namespace}/{machine.name}")
+        for secret in sorted({tuple(one["secret"]) for one in owners if one["secret"]}):
+            run = Run(machine, Object({}), None, recorder)
+            async with self.targets.provider(run, *secret) as target:
+                if target.cluster == ref.cluster:
+                    await target.remove(PODS, ref.namespace, ref.name, grace=0)
+                    note = f"there is no Machine {machine.namespace}/{machine.name}"
+                    return Outcome(Result.REMOVED, note=note)
+        again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
+        return Outcome(Result.BLOCKED, again, f"no Secret in {machine.namespace} leads to {ref.cluster}")
 
 
 def machine_of(pod: Object) -> ObjectRef | None:
@@ -65,7 +75,7 @@ def machine_of(pod: Object) -> ObjectRef | None:
     return ObjectRef(RUNTIME, MACHINES.id, namespace, name)
 
 
-async def _reason_to_keep(own: TargetCluster, machine: ObjectRef) -> str:
+async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: Sequence[Mapping[str, Any]]) -> str:
     """Why the Pod stays for now; nothing if it is an orphan."""
     home = machine.namespace
     if await own.live(MACHINES, home, machine.name) is not None:
@@ -73,26 +83,25 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef) -> str:
     namespace = await own.live(NAMESPACES, "", home)
     if namespace is None or namespace.deleting:
         return f"namespace {home} is gone: whoever removed it removes its machines"
-    workers = await _listed(own, WORKERS, home)
-    if any(_moving(one) for one in workers):
+    if any(_moving(one) for one in owners):
         return "the Shoot is being moved to another seed, or from one"
-    if not workers and not await _listed(own, MACHINE_CLASSES, home):
+    if not owners:
         return f"nothing in namespace {home} says that its machines are ours"
     return ""
 
 
-def _moving(worker: Mapping[str, Any]) -> bool:
-    last = worker["lastOperation"]
+def _moving(owner: Mapping[str, Any]) -> bool:
+    last = owner["lastOperation"]
     done = last.get("state") == "Succeeded"
     return (
-        worker["operation"] in _MOVING
+        owner["operation"] in _MOVING
         or last.get("type") == "Migrate"
         or (last.get("type") == "Restore" and not done)
     )
 
 
 async def _listed(own: TargetCluster, resource: Any, namespace: str) -> list[dict[str, Any]]:
-    """What the objects of a kind in the namespace are at."""
+    """What the objects of a kind in the namespace are at, and which Secret leads to their machines."""
 
     async def act() -> list[dict[str, Any]]:
         api = await own.connection.api()
@@ -103,8 +112,17 @@ async def _listed(own: TargetCluster, resource: Any, namespace: str) -> list[dic
                 "name": one.name,
                 "operation": one.annotations.get(OPERATION),
                 "lastOperation": {name: one.last_operation.get(name) for name in ("type", "state")},
+                "secret": _secret(one),
             }
             for one in found
         ]
 
     return list(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, act))
+
+
+def _secret(owner: Object) -> tuple[str, str] | None:
+    """The Secret that a MachineClass, or a Worker, names."""
+    ref = owner.raw.get("credentialsSecretRef") or owner.spec.get("secretRef")
+    if not isinstance(ref, Mapping) or not ref.get("name"):
+        return None
+    return str(ref.get("namespace") or owner.namespace), str(ref["name"])

@@ -21,7 +21,7 @@ _POOL = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
-_PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")
+_VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST = 32
@@ -36,7 +36,7 @@ class SecretName(NamedTuple):
 
 @dataclass(frozen=True)
 class Volume:
-    mount_path: str
+    name: str
     size: str
 
 
@@ -49,10 +49,10 @@ class ProviderSpec:
     ip_pool_v4: str = ""
     ip_pool_v6: str = ""
     zone: str = ""
-    resources: Mapping[str, str] | None = None
+    resources: Mapping[str, Mapping[str, str]] | None = None
     """Requests, and limits."""
     volumes: tuple[Volume, ...] = ()
-    """emptyDirs with a limit; one at /var/lib/containerd limits that of the images."""
+    """emptyDirs with a limit; `root` limits that of the images."""
 
 
 @dataclass(frozen=True)
@@ -204,9 +204,16 @@ def _secret(field: str, raw: Any, home: str) -> SecretName:
     return SecretName(_text(f"{field}.namespace", namespace, _NAMESPACE, "the name of a namespace"), name)
 
 
-def _resources(field: str, raw: Any) -> Mapping[str, str] | None:
+def _resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
     if raw is None:
         return None
+    found = _mapping(field, raw)
+    return {
+        kind: _amounts(f"{field}.{kind}", found[kind]) for kind in ("requests", "limits") if found.get(kind)
+    }
+
+
+def _amounts(field: str, raw: Any) -> Mapping[str, str]:
     found = _mapping(field, raw)
     if len(found) > _MOST:
         raise Malformed(f"{field} has {len(found)} entries: {_MOST} at most")
@@ -226,8 +233,8 @@ def _volumes(field: str, raw: Any) -> tuple[Volume, ...]:
     for number, one in enumerate(raw):
         at = f"{field}[{number}]"
         volume = _mapping(at, one)
-        path = _text(f"{at}.mountPath", volume.get("mountPath"), _PATH, "a path")
-        found.append(Volume(path, _text(f"{at}.size", volume.get("size"), _QUANTITY, "a size such as 10Gi")))
+        name = _text(f"{at}.name", volume.get("name"), _VOLUME, "a name of lower-case letters and digits")
+        found.append(Volume(name, _text(f"{at}.size", volume.get("size"), _QUANTITY, "a size such as 10Gi")))
     return tuple(found)
 
 

@@ -19,6 +19,9 @@ _V6_POOLS = "cni.projectcalico.org/ipv6pools"
 _ZONE = "topology.kubernetes.io/zone"
 _PROBE = "/usr/bin/kubectl --kubeconfig /var/lib/kubelet/kubeconfig-real get no $NODE_NAME"
 _CONTAINERD = "/var/lib/containerd"
+_ROOT = "root"
+"""The volume that holds what is not on others; here that is what limits the space for images."""
+_DATA = "/mnt/volumes"
 _TOKEN_TYPE = "bootstrap.kubernetes.io/token"
 _EXECUTABLE = 0o500
 """The user data is executed, by root alone: it holds a bootstrap token."""
@@ -106,18 +109,17 @@ def _pod_spec(plan: MachinePlan, docker_socket: bool) -> dict[str, Any]:
         "volumeMounts": mounts,
     }
     if plan.provider.resources:
-        resources = dict(plan.provider.resources)
-        container["resources"] = {"requests": resources, "limits": resources}
+        container["resources"] = {kind: dict(one) for kind, one in plan.provider.resources.items()}
     spec = {"dnsPolicy": "Default", "containers": [container], "volumes": volumes}
     return spec | ({"nodeSelector": {_ZONE: plan.provider.zone}} if plan.provider.zone else {})
 
 
 def _volumes(plan: MachinePlan, docker_socket: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    sizes = {volume.mount_path: volume.size for volume in plan.provider.volumes}
+    sizes = {volume.name: volume.size for volume in plan.provider.volumes}
     secret = {"secretName": names.user_data(plan.machine), "defaultMode": _EXECUTABLE}
     found: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"name": "userdata", "secret": secret}, {"mountPath": "/etc/machine"}),
-        ({"name": "containerd", "emptyDir": _sized(sizes.pop(_CONTAINERD, ""))}, {"mountPath": _CONTAINERD}),
+        ({"name": "containerd", "emptyDir": _sized(sizes.pop(_ROOT, ""))}, {"mountPath": _CONTAINERD}),
         ({"name": "run", "emptyDir": {"medium": "Memory"}}, {"mountPath": "/run"}),
     ]
     if docker_socket:
@@ -125,8 +127,8 @@ def _volumes(plan: MachinePlan, docker_socket: bool) -> tuple[list[dict[str, Any
         found.append(({"name": "docker-socket", "hostPath": socket}, {"mountPath": socket["path"]}))
     modules = {"path": "/lib/modules"}
     found.append(({"name": "modules", "hostPath": modules}, {"mountPath": modules["path"], "readOnly": True}))
-    for number, (path, size) in enumerate(sizes.items()):
-        found.append(({"name": f"data-{number}", "emptyDir": _sized(size)}, {"mountPath": path}))
+    for name, size in sizes.items():
+        found.append(({"name": f"data-{name}", "emptyDir": _sized(size)}, {"mountPath": f"{_DATA}/{name}"}))
     mounts = [{"name": volume["name"], **mount} for volume, mount in found]
     return [volume for volume, _ in found], mounts
 

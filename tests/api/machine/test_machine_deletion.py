@@ -1,0 +1,175 @@
+"""The end of a machine: its node is emptied first, as budgets allow; and what nobody owns goes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.api.machine.machines import Machines, description, machines
+from tests.support.kindworld import KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane
+from windowbox.errors import WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, WORKERS, Resource
+
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+ALL_PODS = PODS._replace(selector="")
+FINALIZER = "machine.sapcloud.io/machine-controller-manager"
+SECRET_FINALIZER = "machine.sapcloud.io/machine-controller"
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "machine") as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def made(world: KindWorld) -> AsyncIterator[Machines]:
+    async with machines(world) as found:
+        yield found
+
+
+async def guest(made: Machines, name: str, node: str, **metadata: Any) -> Object:
+    """A Pod of a user on a node of the Shoot."""
+    spec = {"nodeName": node, "containers": [{"name": "x", "image": "x"}], "terminationGracePeriodSeconds": 0}
+    head = {"name": name, "labels": {"app": "guest"}, **metadata}
+    kube, home = made.world.kube, made.shoot.namespace
+    await kube.create(ALL_PODS, home, {"metadata": head, "spec": spec})
+    ready = {"type": "Ready", "status": "True"}
+    status = {"phase": "Running", "conditions": [ready]}
+    # Of Pods that do not run, budgets say nothing.
+    return await kube.merge(ALL_PODS, home, name, {"status": status}, part="status")
+
+
+@rule("B12-R4", "B12-R5", "B12-R8", "L2")
+async def test_a_node_is_emptied_as_budgets_allow(made: Machines) -> None:
+    kube, home = made.world.kube, made.shoot.namespace
+    await kube.create(
+        ALL_PODS.__class__("", "v1", "serviceaccounts", "ServiceAccount"), home, {"metadata": {"name": "x"}}
+    )
+    await made.machine("full")
+    await made.until("full", "Running")
+    await guest(made, "guest", "machine-full")
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guest"}}},
+    }
+    await kube.create(BUDGETS, home, budget)
+    await made.delete("full")
+    found = await made.until_told("full", "may not be evicted")
+    assert "Initiate node drain" in description(found)
+    node = await made.until_node("machine-full", lambda one: bool(one and one.spec.get("unschedulable")))
+    assert [one["reason"] for one in node.status["conditions"] if one["type"] == "Terminating"] == [
+        "ScaleDown"
+    ]
+    assert await kube.find(PODS, made.infra, "machine-full")
+    await kube.remove(BUDGETS, home, "b")
+    await made.shoot.until_gone(MACHINES, "full")
+    assert await kube.find(ALL_PODS, home, "guest") is None
+
+
+@rule("B12-R1")
+async def test_a_label_forces_the_deletion(made: Machines) -> None:
+    kube, home = made.world.kube, made.shoot.namespace
+    await made.machine("forced")
+    await made.until("forced", "Running")
+    await guest(made, "guest2", "machine-forced", finalizers=["test/kept"])
+    await made.delete("forced")
+    await made.until_told("forced", "waiting for 1 Pod to leave")
+    label = {"metadata": {"labels": {"force-deletion": "True"}}}
+    await made.shoot.merge(MACHINES, "forced", label)
+    await made.shoot.until_gone(MACHINES, "forced")
+    await kube.merge(ALL_PODS, home, "guest2", {"metadata": {"finalizers": None}})
+
+
+@rule("B13", "B13-R5")
+async def test_classes_and_secrets_are_held_while_somebody_needs_them(made: Machines) -> None:
+    kube, home = made.world.kube, made.shoot.namespace
+
+    def held(by: str) -> Any:
+        return lambda one: one is not None and by in one.finalizers
+
+    def free(by: str) -> Any:
+        return lambda one: one is not None and by not in one.finalizers
+
+    for name in ("userdata", "cloudprovider"):
+        await made.shoot.until(SECRETS, name, held(SECRET_FINALIZER))
+    await made.machine("holder")
+    await made.shoot.until(MACHINE_CLASSES, "small", held(FINALIZER))
+    await made.until("holder", "Running")
+    await made.delete("holder")
+    await made.shoot.until(MACHINE_CLASSES, "small", free(FINALIZER))
+    await kube.remove(MACHINE_CLASSES, home, "small")
+    for name in ("userdata", "cloudprovider"):
+        await made.shoot.until(SECRETS, name, free(SECRET_FINALIZER))
+
+
+async def _orphan(made: Machines, name: str) -> None:
+    labels = {"machine-provider": "local", "app": "machine", "machine": name}
+    annotations = {"machine.windowbox/owner": f"{made.shoot.namespace}/{name}"}
+    head = {"name": f"machine-{name}", "labels": labels, "annotations": annotations}
+    made.simulator.held.add(f"machine-{name}")
+    spec = {"containers": [{"name": "node", "image": "x"}]}
+    await made.world.kube.create(PODS, made.infra, {"metadata": head, "spec": spec})
+
+
+@rule("B13-R1", "L42")
+async def test_a_pod_without_a_machine_is_deleted(made: Machines) -> None:
+    await made.machine("watched")  # so that the provider cluster is watched
+    await made.until("watched", "Running")
+    await _orphan(made, "nobody")
+
+    async def gone() -> bool:
+        return await made.world.kube.find(PODS, made.infra, "machine-nobody") is None
+
+    await eventually(gone)
+    assert await made.world.kube.find(PODS, made.infra, "machine-watched")
+
+
+@rule("B13-R1")
+@pytest.mark.parametrize("operation", ["migrate", "restore"])
+async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: str) -> None:
+    spec = {
+        "type": "local",
+        "region": "local",
+        "secretRef": {"name": "cloudprovider", "namespace": made.shoot.namespace},
+        "pools": [],
+    }
+    await made.shoot.create(WORKERS, "moving", spec, operation=operation)
+    await _orphan(made, "moving")
+    await made.world.quiet()
+    assert await made.world.kube.find(PODS, made.infra, "machine-moving")
+
+
+@rule("B7-R5")
+async def test_a_restored_machine_takes_over_the_pod_that_runs(world: KindWorld) -> None:
+    async with machines(world) as made:
+        await made.machine("moved")
+        before = await made.until("moved", "Running")
+        secret = await world.kube.get(SECRETS, made.infra, "machine-moved-userdata")
+        pod = await world.kube.get(PODS, made.infra, "machine-moved")
+        worker = {"type": "local", "region": "local", "secretRef": {"name": "cloudprovider"}, "pools": []}
+        await made.shoot.create(WORKERS, "moving", worker, operation="migrate")
+        await made.shoot.merge(MACHINES, "moved", {"metadata": {"finalizers": None}})
+        await made.shoot.delete(MACHINES, "moved")
+        await made.shoot.until_gone(MACHINES, "moved")
+        body = {
+            "apiVersion": "machine.sapcloud.io/v1alpha1",
+            "kind": "Machine",
+            "metadata": {"name": "moved", "labels": before.labels},
+            "spec": before.spec,
+        }
+        await world.kube.create(MACHINES, made.shoot.namespace, body)
+        await made.until("moved", "Running")
+        after = await world.kube.get(SECRETS, made.infra, "machine-moved-userdata")
+        assert after.resource_version == secret.resource_version
+        assert (await world.kube.get(PODS, made.infra, "machine-moved")).uid == pod.uid
+        with pytest.raises(WindowboxError):
+            await world.kube.get(NODES, "", "machine-nobody")
