@@ -162,7 +162,9 @@ class EdgeController:
         if self._parts.store.is_complete() or self.reporter.served:
             await self.edges.wait_processed()  # changes that come meanwhile are written together
             self.reporter.serve(self._desired.load_balancers())
-            written = await self.edges.write(self.reporter.served)
+            retry = frozenset(self.reporter.retrying)
+            written = await self.edges.write(self.reporter.served, retry)
+            self.reporter.retrying -= retry
             if self.reporter.withdrawn():
                 if not await self.edges.wait_accepted():
                     raise Unreachable("Envoy still serves load balancers that were removed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from windowbox.clients.envoy import resources
@@ -16,6 +16,7 @@ from windowbox.clients.envoy.resources import Owner
 from windowbox.errors import WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.refs import ObjectRef
 from workers.edge import wanted
 from workers.edge.desired import LoadBalancers
 
@@ -74,13 +75,18 @@ class Edges:
         kept = [resources.parsed(await self._attachment.kept(name)) for name in sorted(names)]
         return [owner for one in kept for owner in one.owners]
 
-    async def write(self, load_balancers: LoadBalancers) -> list[tuple[Edge, list[LoadBalancer]]]:
-        """Serve these load balancers and no others. Returns which edge serves which."""
+    async def write(
+        self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()
+    ) -> list[tuple[Edge, list[LoadBalancer]]]:
+        """Serve these load balancers and no others. Returns which edge serves which.
+
+        Ports of those in `retry` were refused and may be free by now.
+        """
         self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
         groups = await self._grouped(load_balancers)
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
-            await kept.edge.write(group)
+            await kept.edge.write(group, retry=any(one.ref in retry for one in group))
         await self._end_others(groups)
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
 

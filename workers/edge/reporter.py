@@ -60,7 +60,9 @@ class StateReporter:
         """The Services that were requeued at least once in this term."""
         self._withdrawn: set[ObjectRef] = set()
         """The Services that are served no longer, and were not requeued since."""
-        self._retries = Retries(self._observe_again)
+        self.retrying: set[ObjectRef] = set()
+        """Those with ports that were not served, and may be by now."""
+        self._retries = Retries(self._retry)
 
     def serve(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> None:
         """Report on these, and on no others: what is being observed of others is not reported any more."""
@@ -103,6 +105,10 @@ class StateReporter:
         outdated = state and reported and not EdgeState.model_validate_json(state).same(reported)
         if outdated or (ref in self.served) != bool(state):
             self._observe_again(ref)
+
+    def _retry(self, ref: ObjectRef) -> None:
+        self.retrying.add(ref)
+        self._observe_again(ref)
 
     def _observe_again(self, ref: ObjectRef) -> None:
         self._observed.pop(ref, None)

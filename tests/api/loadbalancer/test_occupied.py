@@ -59,6 +59,18 @@ async def test_a_port_held_on_all_addresses_is_reported_once(world: BalancerWorl
             assert [reason for reason, _ in await world.events("stuck")].count("SyncLoadBalancerFailed") == 1
 
 
+async def test_a_port_held_everywhere_costs_no_exchange(world: BalancerWorld) -> None:
+    async with world.worker() as parts:
+        with taken_port("0.0.0.0", 0) as everywhere:
+            port = everywhere.getsockname()[1]
+            await world.service("everywhere", port=port)
+            said = await world.told("everywhere", "SyncLoadBalancerFailed")
+            assert f"another process of this host holds port {port}/TCP of all addresses" in said
+            [(where, holder)] = parts.store.holders()
+            assert holder.name == "everywhere"
+        assert await world.served("everywhere") == where
+
+
 async def test_an_address_that_clients_know_is_kept(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service("known", port=PORT)
@@ -88,9 +100,10 @@ async def test_an_exchange_of_addresses_comes_to_an_end(
         balancer_world(control_plane, nats, tmp_path, "endless", ranges=ranges) as world,
         world.worker() as parts,
     ):
-        with taken_port("0.0.0.0", 0) as everywhere:
-            port = everywhere.getsockname()[1]
-            await world.service("endless", port=port)
+        with contextlib.ExitStack() as held:
+            for number in range(32, 64):
+                held.enter_context(taken_port(f"{PLACE}.{number}", PORT))
+            await world.service("endless", port=PORT)
             said = await world.told("endless", "SyncLoadBalancerFailed")
             assert f"and of {MOST_OCCUPIED - 1} other addresses" in said
             [(where, _)] = parts.store.holders()

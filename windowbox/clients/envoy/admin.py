@@ -110,7 +110,7 @@ async def endpoint_versions(running: Running) -> dict[str, str]:
 
 async def refused(running: Running, version: str) -> dict[str, str] | None:
     """Why each listener of this version was turned down; None if this version was not even tried yet."""
-    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_listeners"))
+    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_listeners&mask=error_state"))
     errors = [one["error_state"] for one in answer.get("configs", []) if "error_state" in one]
     # What could not be bound bears no version; and what was refused twice stands there without a name.
     tried = [error for error in errors if error.get("version_info", version) == version]

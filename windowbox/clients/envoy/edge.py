@@ -94,9 +94,10 @@ class Edge:
                 if failures > 1:  # the first time, at once
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
-    async def write(self, wanted: Collection[LoadBalancer]) -> bool:
+    async def write(self, wanted: Collection[LoadBalancer], *, retry: bool = False) -> bool:
         """Serve exactly these load balancers. True if files had to be written.
 
+        `retry` has Envoy try listeners again that it has refused: their ports may be free by now.
         Waits until `keep` knows what is served now, but not for an Envoy: the next one starts with this.
         """
         await self._known.wait()
@@ -107,7 +108,7 @@ class Edge:
             most = 0 if self._without_files else inotify.affordable(before, listeners)
             eds = inotify.chosen(before, listeners, most)
             after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds)
-            steps = resources.steps(before, after) or self._retry_refused(after)
+            steps = resources.steps(before, after) or (self._retry_refused(after) if retry else [])
             if steps:
                 await self._write_steps(before, after, steps)
             return bool(steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 import orjson
 
 from windowbox.errors import Refused, Unreachable
-from windowbox.models.loadbalancers import family
+from windowbox.models.loadbalancers import Protocol, family
 
 ADDED = "addresses.json"
 """The record of the addresses that were added for Envoys, in the folder of all of them."""
@@ -28,6 +29,8 @@ connection is reset. Linux has had it since 5.14, for each network."""
 
 _TIMEOUT = 5.0
 _LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+_UNUSED = "127.255.255.254"
+"""Nobody listens there alone."""
 
 
 async def prepare(addresses: Sequence[str], record: Path | None = None) -> dict[str, str]:
@@ -71,6 +74,17 @@ def arrives(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_held_everywhere(port: int, protocol: Protocol) -> bool:
+    """Whether a process of this host has this port of all addresses."""
+    kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET, kind) as probe:
+        try:
+            probe.bind((_UNUSED, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def keep_waiting_connections() -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from windowbox.clients.envoy import admin, bootstrap, resources
+from windowbox.clients.envoy import admin, bootstrap, hostnetwork, resources
 from windowbox.clients.envoy.attachments import Running
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import TransientError
@@ -37,7 +37,7 @@ class Applied:
     problems: Mapping[str, str]
     """Why a port is not served: `80/TCP` → what is wrong, for people."""
     occupied: Mapping[str, tuple[str, ...]]
-    """By address, the ports (`80/TCP`) that other processes of the host hold there."""
+    """By address, the ports (`80/TCP`) that other processes of the host hold there, and not everywhere."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,8 @@ def _problems(lb: LoadBalancer, view: _View, unprepared: Mapping[str, str]) -> d
 
 def _problem(one: Listener, view: _View) -> str | None:
     if _is_occupied(one, view):
-        return f"another process of this host holds port {one.place} of {one.address}"
+        where = "all addresses" if hostnetwork.is_held_everywhere(one.port, one.protocol) else one.address
+        return f"another process of this host holds port {one.place} of {where}"
     if refusal := view.refused.get(one.name):
         return f"Envoy refuses {one.address}: {refusal}"
     return view.waiting.get(one.name)
@@ -292,7 +293,7 @@ def _problem(one: Listener, view: _View) -> str | None:
 def _occupied(lb: LoadBalancer, view: _View) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for one in lb.listeners:
-        if _is_occupied(one, view):
+        if _is_occupied(one, view) and not hostnetwork.is_held_everywhere(one.port, one.protocol):
             found[one.address] = (*found.get(one.address, ()), one.place)
     return found
 
