@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import ipaddress
@@ -139,11 +140,24 @@ class SecuredClient(Client):
                 raise Insecure(
                     _PLAIN.format(reason="servers have to that are not on this machine's loopback")
                 )
+        else:
+            self._introduce_tls()
         return super()._connect_command()
 
     @property
     def encrypted(self) -> bool:
         return self._socket("ssl_object") is not None
+
+    def _introduce_tls(self) -> None:
+        """Tell asyncio's protocol of the transport that nats-py has put under it.
+
+        Without that it does not know that it speaks TLS, so that asyncio warns when the server ends the
+        connection ("returning true from eof_received() has no effect"), and it reads on without a bound.
+        """
+        assert isinstance(self._transport, TcpTransport)
+        if writer := self._transport._io_writer:
+            protocol: asyncio.StreamReaderProtocol = writer._protocol  # type: ignore[attr-defined]
+            protocol.connection_made(writer.transport)
 
     def _on_loopback(self) -> bool:
         return ipaddress.ip_address(self._socket("peername")[0]).is_loopback

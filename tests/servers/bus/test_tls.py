@@ -9,10 +9,11 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from bus.access import SecuredClient
 from bus.connection import Access, Bus, connected
@@ -162,6 +163,25 @@ async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
         shutil.copytree(kept, tls.folder, dirs_exist_ok=True)
         server.start()
         await eventually(lambda: is_connected(bus))
+
+
+@pytest.mark.parametrize("policy", [asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy])
+def test_the_end_of_a_connection_by_tls_is_no_warning(
+    policy: Callable[[], asyncio.AbstractEventLoopPolicy],
+    server: NatsServer,
+    tls: Tls,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def lose() -> None:
+        async with connected(trusting(server.url, tls)) as bus, running(bus.watch()):
+            server.stop()
+            await eventually(lambda: is_lost(bus))
+            server.start()
+            await eventually(lambda: is_connected(bus))
+
+    with asyncio.Runner(loop_factory=policy().new_event_loop) as runner:
+        runner.run(lose())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 async def test_no_password_is_told_to_a_server_that_should_speak_tls_and_does_not(tls: Tls) -> None:
