@@ -55,7 +55,7 @@ format: $(STAMP) ## Put the code into its form
 bench: programs ## Measure throughput and latency on this machine
 	@$(BIN)/windowbox bench $(ARGS)
 
-# make chaos CHAOS_NATS=3: with three NATS servers.
+# make chaos CHAOS_NATS=3: with three NATS servers. CHAOS_KILLS=100 CHAOS_CHANGES=10000: so much in test_everything.
 chaos: programs ## Break things under load and see everything converge
 	@CHAOS=long $(BIN)/python -m pytest tests/chaos -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 

@@ -29,6 +29,10 @@ class Envoys:
         self._attachment = Processes(folder)
         self._killed: set[int] = set()
 
+    @property
+    def kills(self) -> int:
+        return len(self._killed)
+
     async def run(self) -> None:
         """Note when an Envoy ends and when the next one serves, for ever."""
         seen: set[int] = set()

@@ -8,8 +8,9 @@ import logging
 import random
 import shutil
 import urllib.request
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos import buses
@@ -34,6 +35,9 @@ class Plan:
     dns_away: float
     """Seconds; 0 where nobody needs the name server."""
     api_kills: int = 0
+    dns_kills: int = 0
+    wipes: int = 1
+    """How often the bus forgets everything, and how often it is rolled back."""
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Havoc:
     """Called while the bus is still there, before it forgets."""
     more: Sequence[Happening] = ()
     """What else goes wrong."""
+    killed: Counter[str] = field(default_factory=Counter)
+    """How often what was running was killed."""
 
     async def run(self) -> None:
         """Everything of the plan, at random times."""
@@ -56,7 +62,9 @@ class Havoc:
         happenings += [self._restart_api] * self.plan.api_restarts
         happenings += [self._kill_api] * self.plan.api_kills
         happenings += [self._dns_away] if self.plan.dns_away else []
-        happenings += [self._wipe_bus, self._roll_bus_back, *self.more]
+        happenings += [lambda: self._crash("named")] * self.plan.dns_kills
+        happenings += [self._wipe_bus, self._roll_bus_back] * self.plan.wipes
+        happenings += self.more
         self.chance.shuffle(happenings)
         pause = self.plan.seconds / len(happenings)
         for happen in happenings:
@@ -65,14 +73,16 @@ class Havoc:
 
     async def _kill(self, name: str) -> None:
         logger.warning("havoc: kill -9 %s", name)
+        self.killed[name] += self.sandbox.state.children[name].pid is not None
         await self.sandbox.kill(name)
+
+    async def _crash(self, name: str) -> None:
+        await self._kill(name)
+        await self.sandbox.ready(name)
 
     async def _restart_bus(self) -> None:
         """One server, that is the whole bus or a third of it."""
-        name = self.chance.choice(self.sandbox.bus_servers)
-        logger.warning("havoc: %s is killed and comes back", name)
-        await self.sandbox.kill(name)
-        await self.sandbox.ready(name)
+        await self._crash(self.chance.choice(self.sandbox.bus_servers))
 
     async def _restart_api(self) -> None:
         logger.warning("havoc: the API server goes, etcd is compacted, the API server comes back")
@@ -81,10 +91,9 @@ class Havoc:
         await self.sandbox.start("kube-apiserver")
 
     async def _kill_api(self) -> None:
-        logger.warning("havoc: etcd is compacted, the API server is killed and comes back")
+        logger.warning("havoc: etcd is compacted")
         await asyncio.to_thread(compact, self.sandbox.state.ports["etcd"])
-        await self.sandbox.kill("kube-apiserver")
-        await self.sandbox.ready("kube-apiserver")
+        await self._crash("kube-apiserver")
 
     async def _dns_away(self) -> None:
         logger.warning("havoc: named is away for %s s", self.plan.dns_away)

@@ -29,7 +29,7 @@ class Load:
 
     async def run(self, seconds: float, writers: int = 8) -> None:
         """Create all objects, then change and delete some of them, spread over so many seconds."""
-        await self._insist(self._namespace)
+        await self._insist(lambda: namespace(self.kube))
         names = [f"record-{n:04d}" for n in range(self.objects)]
         shares = [names[n::writers] for n in range(writers)]
         async with asyncio.TaskGroup() as group:
@@ -64,10 +64,6 @@ class Load:
                 except TransientError:
                     await asyncio.sleep(0.3)  # as any client does, before it tries again
 
-    async def _namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        await self.kube.apply(NAMESPACES, "", NAMESPACE, body, owner="chaos")
-
     async def _create(self, name: str, address: str) -> None:
         try:
             await self.kube.create(DNSRECORDS, NAMESPACE, record(name, address))
@@ -81,6 +77,12 @@ class Load:
         }
         patch = {"metadata": {"annotations": annotations}, "spec": {"values": [address]}}
         await self.kube.merge(DNSRECORDS, NAMESPACE, name, patch)
+
+
+async def namespace(kube: Kube) -> None:
+    """Make the namespace of all records."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    await kube.apply(NAMESPACES, "", NAMESPACE, body, owner="chaos")
 
 
 def record(name: str, address: str) -> dict[str, Any]:

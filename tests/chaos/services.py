@@ -154,9 +154,9 @@ class Services:
         await self.kube.apply(NAMESPACES, "", NAMESPACE, body, owner="chaos")
 
 
-async def insist(act: Callable[[], Awaitable[T]]) -> T:
+async def insist(act: Callable[[], Awaitable[T]], *, patience: float = 120) -> T:
     """Do something as soon as the API lets us."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(patience):
         while True:
             try:
                 return await act()

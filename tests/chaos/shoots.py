@@ -42,7 +42,6 @@ ASKED: tuple[tuple[Resource, str], ...] = (
 )  # fmt: skip
 """What each Shoot asks for."""
 _EXAMPLES = (
-    "shoot.yaml",
     "infrastructure.yaml",
     "operatingsystemconfig.yaml",
     "bastion.yaml",
@@ -98,11 +97,10 @@ class Shoots:
             await self._delete(name)
 
     async def _create(self, name: str) -> None:
+        await prepare(self.kube, self.kubeconfig, name)
         for example in _EXAMPLES:
             for manifest in demo.manifests(example, name):
-                await self._apply(_own(manifest, name))
-            if example == "shoot.yaml":
-                await self._apply(yaml.safe_load(kubeconfigs.secret(name, self.kubeconfig)))
+                await _apply(self.kube, _own(manifest, name))
         await insist(lambda: self.kube.merge(INGRESSES, name, INGRESS, _ADDRESS, part="status"))
         self.living[name] = Wanted(hosts=_hosts(name, 2))
 
@@ -149,11 +147,6 @@ class Shoots:
         for resource, named in ASKED:
             await insist(lambda r=resource, n=named: self.kube.remove(r, name, n))  # type: ignore[misc]
 
-    async def _apply(self, manifest: dict[str, Any]) -> None:
-        resource, metadata = _KINDS[manifest["kind"]], manifest["metadata"]
-        namespace, named = metadata.get("namespace", ""), metadata["name"]
-        await insist(lambda: self.kube.apply(resource, namespace, named, manifest, owner=_OWNER))
-
     async def _ask(self, resource: Resource, namespace: str, name: str, spec: dict[str, Any]) -> None:
         annotations = {
             "gardener.cloud/operation": "reconcile",
@@ -161,6 +154,19 @@ class Shoots:
         }
         patch = {"metadata": {"annotations": annotations}, "spec": spec}
         await insist(lambda: self.kube.merge(resource, namespace, name, patch))
+
+
+async def prepare(kube: Kube, kubeconfig: str, name: str) -> None:
+    """Make what gardenlet puts there before everything else of a Shoot."""
+    for manifest in demo.manifests("shoot.yaml", name):
+        await _apply(kube, manifest)
+    await _apply(kube, yaml.safe_load(kubeconfigs.secret(name, kubeconfig)))
+
+
+async def _apply(kube: Kube, manifest: dict[str, Any]) -> None:
+    resource, metadata = _KINDS[manifest["kind"]], manifest["metadata"]
+    namespace, named = metadata.get("namespace", ""), metadata["name"]
+    await insist(lambda: kube.apply(resource, namespace, named, manifest, owner=_OWNER))
 
 
 def _own(manifest: dict[str, Any], name: str) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class World:
 @pytest.mark.timeout((1500 if LONG else 420) * buses.PATIENCE)
 async def test_addresses_stay_and_clients_are_served_whatever_dies(tmp_path: Path) -> None:
     async with _world(tmp_path) as world, connected(world.access) as bus:
-        ending = Ending(world.sandbox, world.kube, bus, world.services, world.envoys)
+        ending = Ending(world.sandbox, world.kube, bus, world.envoys, world.services)
         await _break_everything(world)
         questions = (ending.shown, ending.entries, ending.owners, ending.envoy, ending.serve, ending.routes)
         problems = await settled(PATIENCE, lambda: waiting(bus), *questions)
