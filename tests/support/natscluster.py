@@ -11,27 +11,49 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nats
 from nats.aio.client import Client
 
+from bus.connection import Access
 from tests.support import servers
+from tests.support.natstls import Tls
 from windowbox.sandbox import binaries, processes
 from windowbox.sandbox.controlplane import healthy
+from windowbox.sandbox.nodes import network
 
 SIZE = 3
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a server listens, for clients, for whoever asks for its health, and for the other servers."""
+
+    address: str
+    port: int
+    monitor: int
+    route: int
+    namespace: str = ""
+    """A network namespace; that of this process if none is named."""
+    tls: Tls | None = None
+    """How it speaks to clients, if its address is not one of loopback."""
+
+
+def _on_loopback() -> Seat:
+    return Seat("127.0.0.1", processes.free_port(), processes.free_port(), processes.free_port())
 
 
 class Member:
     """One of the servers."""
 
-    def __init__(self, folder: Path, number: int, routes: Sequence[int]) -> None:
-        self.name = f"n{number}"
-        self.port, self.monitor = processes.free_port(), processes.free_port()
+    def __init__(self, folder: Path, number: int, seats: Sequence[Seat]) -> None:
+        self.name, self.seat = f"n{number}", seats[number]
+        self.port = self.seat.port
         self.folder = folder / self.name
-        self._route, self._routes = routes[number], routes
+        self._seats = seats
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -39,6 +61,8 @@ class Member:
         configuration = self.folder / "nats-server.conf"
         configuration.write_text(json.dumps(self._configuration(), indent=2))
         argv = [str(binaries.find("nats-server")), "--config", str(configuration)]
+        if self.seat.namespace:
+            argv = ["nsenter", f"--net={network.namespace_path(self.seat.namespace)}", *argv]
         log = self.folder / "nats-server.log"
         self.process = processes.start(argv, log)
 
@@ -51,19 +75,26 @@ class Member:
 
     def healthy(self) -> bool:
         """Whether it has caught up with the others in everything."""
-        return healthy(f"http://127.0.0.1:{self.monitor}/healthz")
+        return healthy(f"http://{self.seat.address}:{self.seat.monitor}/healthz")
 
     def _configuration(self) -> dict[str, object]:
+        seat = self.seat
+        tls = (
+            {"cert_file": str(seat.tls.server.certificate), "key_file": str(seat.tls.server.key)}
+            if seat.tls
+            else {}
+        )
         return {
             "server_name": self.name,
-            "listen": f"127.0.0.1:{self.port}",
-            "http": f"127.0.0.1:{self.monitor}",
+            "listen": f"{seat.address}:{seat.port}",
+            "http": f"{seat.address}:{seat.monitor}",
             "max_payload": 8 << 20,
             "jetstream": {"store_dir": str(self.folder)},
+            **({"tls": tls} if tls else {}),
             "cluster": {
                 "name": "test",
-                "listen": f"127.0.0.1:{self._route}",
-                "routes": [f"nats://127.0.0.1:{port}" for port in self._routes],
+                "listen": f"{seat.address}:{seat.route}",
+                "routes": [f"nats://{other.address}:{other.route}" for other in self._seats],
                 # Tests that go through a proxy must not be led past it.
                 "no_advertise": True,
             },
@@ -73,14 +104,19 @@ class Member:
 class NatsCluster:
     """Servers that keep their addresses when they are stopped, emptied and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seats: Sequence[Seat] = ()) -> None:
         self._folder = folder
-        routes = [processes.free_port() for _ in range(SIZE)]
-        self.members = [Member(folder, number, routes) for number in range(SIZE)]
+        seats = seats or [_on_loopback() for _ in range(SIZE)]
+        self.members = [Member(folder, number, seats) for number in range(SIZE)]
 
     @property
     def url(self) -> str:
-        return ",".join(f"nats://127.0.0.1:{member.port}" for member in self.members)
+        return ",".join(f"nats://{member.seat.address}:{member.port}" for member in self.members)
+
+    @property
+    def access(self) -> Access:
+        tls = self.members[0].seat.tls
+        return Access(self.url, ca=tls.ca.certificate if tls else None)
 
     def start(self) -> None:
         for member in self.members:
@@ -108,13 +144,13 @@ class NatsCluster:
 
     def clear(self) -> None:
         """Forget everything, without a stop."""
-        asyncio.run(_without_streams(self.url))
+        asyncio.run(_without_streams(self.access))
 
     @contextlib.contextmanager
     def unrest(self, every: float) -> Iterator[None]:
         """Have leaders of streams and consumers step down at random, one each `every` seconds."""
         over = threading.Event()
-        thread = threading.Thread(target=lambda: asyncio.run(_unrest(self.url, every, over)))
+        thread = threading.Thread(target=lambda: asyncio.run(_unrest(self.access, every, over)))
         thread.start()
         try:
             yield
@@ -123,8 +159,12 @@ class NatsCluster:
             thread.join()
 
 
-async def _without_streams(url: str) -> None:
-    client = await nats.connect(url.split(","))
+async def _connected(access: Access) -> Client:
+    return await nats.connect(access.servers, tls=access.context() if access.tls else None)
+
+
+async def _without_streams(access: Access) -> None:
+    client = await _connected(access)
     try:
         for name in await _names(client, "STREAM.NAMES", "streams"):
             await _asked(client, f"STREAM.DELETE.{name}")
@@ -132,8 +172,8 @@ async def _without_streams(url: str) -> None:
         await client.close()
 
 
-async def _unrest(url: str, every: float, over: threading.Event) -> None:
-    client = await nats.connect(url.split(","))
+async def _unrest(access: Access, every: float, over: threading.Event) -> None:
+    client = await _connected(access)
     try:
         while not over.is_set():
             with contextlib.suppress(Exception):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-import sys
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.support import servers
+from tests.support.guardian import guarded
 from windowbox.sandbox import binaries, stages
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.nodes import site
@@ -36,7 +36,6 @@ from windowbox.sandbox.supervisor import Supervisor
 T = TypeVar("T")
 
 PATIENCE = 60.0
-_ROOT = Path(__file__).parents[2]
 _NAMES = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
 
 
@@ -167,7 +166,7 @@ def opened(folder: Path, options: Options) -> Iterator[NodeWorld]:
     """A sandbox with nodes in a thread of this process; what it made is removed even if that is killed."""
     opening: Future[NodeWorld] = Future()
     ending = threading.Event()
-    with _guarded() as guardian:
+    with guarded() as guardian:
         thread = threading.Thread(
             target=lambda: asyncio.run(_live(folder, options, guardian, opening, ending)),
             name="world with nodes",
@@ -191,21 +190,6 @@ async def _live(
         if opening.done():
             raise
         opening.set_exception(error)
-
-
-@contextlib.contextmanager
-def _guarded() -> Iterator[int]:
-    # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
-    guardian = subprocess.Popen(
-        ["sh", "-c", 'cat >/dev/null; exec "$0" -m windowbox.sandbox.nodes.leftovers', sys.executable],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield guardian.pid
-    finally:
-        assert guardian.stdin is not None
-        guardian.stdin.close()
-        guardian.wait(60)
 
 
 def _deployment(

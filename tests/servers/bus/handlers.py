@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -47,7 +48,7 @@ class Telling:
 
     `gated…` waits until `gate` is set, `stubborn…` too, and takes its time to stop; `deadly…` ends the
     process; `hanging…` holds it up; `reporting…` waits, and reports who it was; `failing…` finds the world
-    away.
+    away; `lasting…` takes up to two seconds.
     """
 
     bus: Bus
@@ -79,6 +80,8 @@ class Telling:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hanging":
                 time.sleep(_HANGS)  # noqa: ASYNC251
+            case "lasting":
+                await asyncio.sleep(random.uniform(0, 2))  # as the world outside takes its time
             case "failing" if not self.gate.is_set():
                 raise Unreachable("the world is away")
             case "reporting":

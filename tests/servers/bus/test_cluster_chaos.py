@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
 import signal
-import time
 from pathlib import Path
 
-from bus.connection import Access, Bus, connected
-from bus.messages import Reason, Wish
-from bus.queue import Queue
-from tests.servers.bus.handlers import POOL, key, overlaps
-from tests.servers.bus.test_pool import at_rest
-from tests.servers.bus.workers import Workers, workers
+from bus.connection import Access, connected
+from tests.servers.bus.handlers import overlaps
+from tests.servers.bus.wishing import Wishing, rests
+from tests.servers.bus.workers import workers
 from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured
 from tests.support.rules import rule
 from tests.support.running import eventually, running
-from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
 
@@ -68,49 +63,3 @@ async def harm(cluster: NatsCluster, turn: int) -> None:
         member.process.send_signal(signal.SIGCONT)
     await asyncio.to_thread(cluster.wait)
     await asyncio.sleep(1)  # the cluster heals for a while before the next server dies
-
-
-async def rests(bus: Bus) -> bool:
-    with contextlib.suppress(WindowboxError):
-        return await at_rest(bus)
-    return False
-
-
-class Wishing:
-    """Those who wish, and what became of their wishes."""
-
-    def __init__(self, bus: Bus, crew: Workers) -> None:
-        self.wished = 0
-        self._crew = crew
-        self._queue = Queue(bus, POOL)
-        self._waited: list[float] = []
-
-    async def keep_wishing(self, number: int) -> None:
-        """Wish for an object; as soon as it was run, for the same object again."""
-        name = f"web-{number}"
-        while True:
-            begun = time.monotonic()
-            await self._wish(name)
-            wished = time.monotonic()
-            self.wished += 1
-            while not self._has_run(name, begun):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            self._waited.append(time.monotonic() - wished)
-            await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
-
-    async def _wish(self, name: str) -> None:
-        while True:
-            try:
-                await self._queue.wish(key(name), Wish(reason=Reason.EVENT))
-                return
-            except WindowboxError:
-                # Like those whose delivery comes again until it is settled.
-                await asyncio.sleep(0.2)
-
-    def _has_run(self, name: str, since: float) -> bool:
-        return any(s.short == f"end {name}" and s.at >= since for s in reversed(self._crew.story.all[-2000:]))
-
-    def figures(self) -> str:
-        waited = sorted(self._waited)
-        middle, late = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
-        return f"{self.wished} wishes: p50 {middle:.3f} s, p99 {late:.3f} s, longest {waited[-1]:.1f} s"

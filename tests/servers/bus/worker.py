@@ -1,4 +1,4 @@
-"""A worker process: `python -m tests.servers.bus.worker URL ACK_WAIT`. A line on stdin opens the gate."""
+"""A worker process: `python -m tests.servers.bus.worker URL ACK_WAIT [CA]`. A line opens its gate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import json
 import signal
 import sys
+from pathlib import Path
 
 from bus.connection import Access, connected
 from bus.pool import Pool
@@ -18,9 +19,9 @@ def tell(said: Said) -> None:
     print(json.dumps(dataclasses.asdict(said)), flush=True)
 
 
-async def main(url: str, ack_wait: float) -> None:
+async def main(url: str, ack_wait: float, ca: Path | None) -> None:
     loop = asyncio.get_running_loop()
-    async with connected(Access(url)) as bus:
+    async with connected(Access(url, ca=ca)) as bus:
         handler = Telling(bus, tell)
         loop.add_reader(
             sys.stdin.fileno(),
@@ -33,4 +34,4 @@ async def main(url: str, ack_wait: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], float(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]) if sys.argv[3:] else None))

@@ -10,23 +10,28 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
+from bus.connection import Access
 from tests.servers.bus.handlers import Said, Story
 from windowbox.sandbox import processes
+from windowbox.sandbox.nodes import network
 
 
 class Workers:
     """As many worker processes as a test starts; none outlives it."""
 
-    def __init__(self, url: str, ack_wait: float) -> None:
+    def __init__(self, access: Access, ack_wait: float) -> None:
         self.story = Story()
-        self._url = url
+        self._access = access
         self._ack_wait = ack_wait
         self._started: list[Process] = []
         self._readers: list[asyncio.Task[None]] = []
 
-    async def start(self) -> Process:
+    async def start(self, namespace: str = "") -> Process:
+        """One more, in a network namespace if one is named."""
+        entering = ["nsenter", f"--net={network.namespace_path(namespace)}"] if namespace else []
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.servers.bus.worker", self._url, str(self._ack_wait),
+            *entering, sys.executable, "-m", "tests.servers.bus.worker",
+            self._access.url, str(self._ack_wait), *([str(self._access.ca)] if self._access.ca else []),
             stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
         )  # fmt: skip
         self._started.append(process)
@@ -58,8 +63,8 @@ class Workers:
 
 
 @contextlib.asynccontextmanager
-async def workers(url: str, *, ack_wait: float = 1.5) -> AsyncIterator[Workers]:
-    crew = Workers(url, ack_wait)
+async def workers(bus: str | Access, *, ack_wait: float = 1.5) -> AsyncIterator[Workers]:
+    crew = Workers(Access(bus) if isinstance(bus, str) else bus, ack_wait)
     try:
         yield crew
     finally:

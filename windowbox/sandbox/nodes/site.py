@@ -69,7 +69,7 @@ def opened(folder: Path, options: Options) -> Iterator[Site | None]:
     if reason := impossible():
         raise Missing(f"nodes need {reason}")
     names = addresses.names(options.nodes)
-    with _claimed(options, names) as (claim, plan):
+    with claimed(options, names) as (claim, plan):
         data = folder / "nodes"
         shutil.rmtree(data, ignore_errors=True)
         claims.begin(claim)
@@ -79,6 +79,21 @@ def opened(folder: Path, options: Options) -> Iterator[Site | None]:
         finally:
             leftovers.clear_one(claim)
             shutil.rmtree(data, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
+    """Claim the first free number to whose subnets this host has no routes."""
+    parts, taken = list(addresses.parts(options.ranges)), routes.known()
+    for number in claims.numbers():
+        v4, v6 = parts[number % len(parts)]
+        if addresses.overlapping(v4, taken) or addresses.overlapping(v6, taken):
+            continue
+        with claims.held(number) as claim:
+            if claim:
+                yield claim, Plan(v4, v6, names)
+                return
+    raise Refused(f"no addresses for nodes are free in {' and '.join(options.ranges)}")
 
 
 def impossible() -> str:
@@ -109,21 +124,6 @@ def _may_make_namespaces() -> bool:
     status = Path("/proc/self/status").read_text()
     effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
     return int(effective, 16) & _CAPABILITIES == _CAPABILITIES
-
-
-@contextlib.contextmanager
-def _claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
-    """Claim the first free number to whose subnets this host has no routes."""
-    parts, taken = list(addresses.parts(options.ranges)), routes.known()
-    for number in claims.numbers():
-        v4, v6 = parts[number % len(parts)]
-        if addresses.overlapping(v4, taken) or addresses.overlapping(v6, taken):
-            continue
-        with claims.held(number) as claim:
-            if claim:
-                yield claim, Plan(v4, v6, names)
-                return
-    raise Refused(f"no addresses for nodes are free in {' and '.join(options.ranges)}")
 
 
 def _places(claim: Claim, plan: Plan, folder: Path) -> list[Place]:

@@ -1,0 +1,171 @@
+"""The network between three servers, and before them, breaks: nothing is lost or done twice at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from bus import streams
+from bus.connection import Bus, connected
+from tests.servers.bus.handlers import POOL, overlaps
+from tests.servers.bus.wishing import Wishing, rests
+from tests.servers.bus.workers import workers
+from tests.support import natsnetwork
+from tests.support.natsnetwork import NatsNetwork, Place
+from tests.support.natsserver import ensured
+from tests.support.rules import rule
+from tests.support.running import eventually, running
+from windowbox.errors import WindowboxError
+from windowbox.sandbox import processes
+from windowbox.sandbox.nodes import iproute
+
+logger = logging.getLogger(__name__)
+
+_ROUNDS = int(os.environ.get("CHAOS_PARTITIONS", "60" if os.environ.get("CHAOS") == "long" else "2"))
+_OBJECTS, _WORKERS = 12, 3
+_SECONDS = (4.0, 16.0)
+"""How long a partition lasts: shorter and longer than what servers and workers wait for one another."""
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[NatsNetwork]:
+    if reason := natsnetwork.missing():
+        pytest.skip(reason)
+    with natsnetwork.opened(tmp_path, _WORKERS) as made:
+        yield made
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 40 * _ROUNDS)
+@rule("V-3", "B-7")
+async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) -> None:
+    """Without any sweep: each wish that was accepted leads to a run by itself."""
+    cluster = network.cluster
+    async with connected(cluster.access) as bus, workers(cluster.access, ack_wait=4) as crew:
+        await ensured(bus)
+        for place in network.workers:
+            await crew.start(place.namespace)
+        wishing = Wishing(bus, crew, "lasting")
+        async with running(*(wishing.keep_wishing(number) for number in range(_OBJECTS))):
+            first = random.randrange(100)
+            for turn in range(_ROUNDS):
+                await break_network(network, bus, first + turn)
+        await eventually(lambda: rests(bus), patience=90)
+        assert await doubled(bus) == []
+    assert wishing.wished > 10 * _ROUNDS
+    assert overlaps(crew.story.all) == []
+    logger.warning("%d partitions: %s", _ROUNDS, wishing.figures())
+
+
+async def break_network(network: NatsNetwork, bus: Bus, turn: int) -> None:
+    """One partition, and its end."""
+    leader = await leading(network, bus)
+    others = [place.address for place in network.servers if place != leader]
+    worker = random.choice(network.workers)
+    breaks: dict[str, Callable[[], None]] = {
+        "the leader is cut off from the other servers, not from clients": lambda: leader.cut(*others),
+        "a worker is cut off from the leader": lambda: worker.cut(leader.address),
+        "a server is cut off": lambda: random.choice(network.servers).cut(),
+        "the leader is cut off": lambda: leader.cut(),
+        "a worker is cut off": lambda: worker.cut(),
+        "the leader does not hear the other servers": lambda: leader.deafen(*others),
+        "all workers are cut off from the leader": lambda: cut_all(network.workers, leader),
+        "no server hears another": lambda: scatter(network.servers),
+    }
+    what = list(breaks)[turn % len(breaks)]
+    seconds = random.uniform(*_SECONDS)
+    logger.warning("for %.0f s, %s", seconds, what)
+    breaks[what]()
+    await asyncio.sleep(seconds)  # as long as the partition lasts
+    network.repair()
+    await asyncio.to_thread(network.cluster.wait)
+    assert await doubled(bus) == []
+    await asyncio.sleep(2)  # the network is whole for a while
+
+
+def cut_all(places: Sequence[Place], server: Place) -> None:
+    for place in places:
+        place.cut(server.address)
+
+
+def scatter(servers: Sequence[Place]) -> None:
+    for place in servers:
+        place.cut(*(other.address for other in servers if other != place))
+
+
+async def leading(network: NatsNetwork, bus: Bus) -> Place:
+    """The server that leads the stream of items."""
+
+    async def look() -> Place | None:
+        try:
+            name = (await bus.api(f"STREAM.INFO.{streams.WORK}", repeat=True))["cluster"].get("leader")
+        except WindowboxError:
+            return None
+        return next((place for place in network.servers if place.name == name), None)
+
+    found = await eventually(look)
+    assert found
+    return found
+
+
+async def doubled(bus: Bus) -> list[str]:
+    """The subjects of which there is more than one item, or more than one wish."""
+
+    async def look() -> dict[str, int] | None:
+        counted: dict[str, int] = {}
+        try:
+            for stream in (streams.WORK, streams.TRIGGERS):
+                request = {"subjects_filter": f"*.{POOL}.>"}
+                info = await bus.api(f"STREAM.INFO.{stream}", request, repeat=True)
+                counted |= info["state"].get("subjects") or {}
+        except WindowboxError:
+            return None
+        return counted or {"none": 0}
+
+    found = await eventually(look, patience=60)
+    assert found
+    return [subject for subject, count in found.items() if count > 1]
+
+
+@pytest.mark.slow
+def test_a_killed_test_leaves_no_network(tmp_path: Path) -> None:
+    if reason := natsnetwork.missing():
+        pytest.skip(reason)
+    test = subprocess.Popen(
+        [sys.executable, "-c", _TEST, str(tmp_path)], cwd=Path(__file__).parents[3], stdout=subprocess.PIPE
+    )
+    assert test.stdout
+    guardian, claim = test.stdout.readline().decode().split()
+    guarding = processes.identify(int(guardian))
+    assert traces(claim)
+    test.send_signal(signal.SIGKILL)
+    test.wait()
+    assert processes.wait_gone(guarding, 60)
+    assert traces(claim) == []
+
+
+_TEST = """
+import pathlib, signal, sys
+from tests.support import natsnetwork
+with natsnetwork.opened(pathlib.Path(sys.argv[1]), 1) as network:
+    print(network.guardian, network.claim, flush=True)
+    signal.pause()
+"""
+
+
+def traces(claim: str) -> list[str]:
+    """What there is of a network in the system."""
+    namespaces = [name for name in iproute.run("ip", "netns", "list").split() if name.startswith(f"{claim}-")]
+    tables = [
+        line for line in iproute.run("nft", "list", "tables").splitlines() if line.endswith(f" {claim}")
+    ]
+    return namespaces + tables + [link for link in iproute.links() if link == claim]

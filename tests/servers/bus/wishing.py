@@ -1,0 +1,63 @@
+"""Those who wish without a pause, and how long they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+
+from bus.connection import Bus
+from bus.messages import Reason, Wish
+from bus.queue import Queue
+from tests.servers.bus.handlers import POOL, key
+from tests.servers.bus.test_pool import at_rest
+from tests.servers.bus.workers import Workers
+from windowbox.errors import WindowboxError
+
+
+async def rests(bus: Bus) -> bool:
+    with contextlib.suppress(WindowboxError):
+        return await at_rest(bus)
+    return False
+
+
+class Wishing:
+    """Those who wish, and what became of their wishes."""
+
+    def __init__(self, bus: Bus, crew: Workers, what: str = "web") -> None:
+        self.wished = 0
+        self._what = what
+        self._crew = crew
+        self._queue = Queue(bus, POOL)
+        self._waited: list[float] = []
+
+    async def keep_wishing(self, number: int) -> None:
+        """Wish for an object; as soon as it was run, for the same object again."""
+        name = f"{self._what}-{number}"
+        while True:
+            begun = time.monotonic()
+            await self._wish(name)
+            wished = time.monotonic()
+            self.wished += 1
+            while not self._has_run(name, begun):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            self._waited.append(time.monotonic() - wished)
+            await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
+
+    async def _wish(self, name: str) -> None:
+        while True:
+            try:
+                await self._queue.wish(key(name), Wish(reason=Reason.EVENT))
+                return
+            except WindowboxError:
+                # Like those whose delivery comes again until it is settled.
+                await asyncio.sleep(0.2)
+
+    def _has_run(self, name: str, since: float) -> bool:
+        return any(s.short == f"end {name}" and s.at >= since for s in reversed(self._crew.story.all[-2000:]))
+
+    def figures(self) -> str:
+        waited = sorted(self._waited)
+        middle, late = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
+        return f"{self.wished} wishes: p50 {middle:.3f} s, p99 {late:.3f} s, longest {waited[-1]:.1f} s"

@@ -1,0 +1,102 @@
+"""A network in which each NATS server, and each worker, has a network namespace, and can be cut off."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import guardian, servers
+from tests.support.natscluster import SIZE, NatsCluster, Seat
+from tests.support.natstls import Tls
+from windowbox.sandbox.nodes import claims, iproute, leftovers, network, site
+from windowbox.sandbox.nodes.addresses import NodePlan
+from windowbox.sandbox.options import Options
+
+_TABLE = "windowbox_partition"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace with one address."""
+
+    name: str
+    namespace: str
+    address: str
+
+    def cut(self, *others: str) -> None:
+        """Drop every packet from and to the others, by their addresses; from and to all if none is named."""
+        which = f"{{ {', '.join(others)} }}" if others else "0.0.0.0/0"
+        self._nft(
+            f"table ip {_TABLE} {{\n"
+            f"chain in {{ type filter hook prerouting priority -500; iif != lo ip saddr {which} drop; }}\n"
+            f"chain out {{ type filter hook output priority -500; oif != lo ip daddr {which} drop; }}\n"
+            "}\n"
+        )
+
+    def deafen(self, *others: str) -> None:
+        """Drop every packet from the others; what goes to them arrives."""
+        which = f"{{ {', '.join(others)} }}"
+        self._nft(
+            f"table ip {_TABLE} {{\n"
+            f"chain in {{ type filter hook prerouting priority -500; iif != lo ip saddr {which} drop; }}\n"
+            "}\n"
+        )
+
+    def repair(self) -> None:
+        self._nft(f"table ip {_TABLE}\ndelete table ip {_TABLE}\n")
+
+    def _nft(self, rules: str) -> None:
+        iproute.run(
+            "nsenter", f"--net={network.namespace_path(self.namespace)}", "nft", "-f", "-", stdin=rules
+        )
+
+
+@dataclass(frozen=True)
+class NatsNetwork:
+    """Three servers and some workers, each in a place of its own, on a bridge; this process is the host."""
+
+    claim: str
+    servers: Sequence[Place]
+    workers: Sequence[Place]
+    cluster: NatsCluster
+    guardian: int
+    """The process that clears what is left if this one is killed."""
+
+    def repair(self) -> None:
+        for place in (*self.servers, *self.workers):
+            place.repair()
+
+
+def missing() -> str | None:
+    """Why no such network can be made here, or None."""
+    if reason := site.unsuited():
+        return f"network namespaces need {reason}"
+    return servers.missing("nats-server")
+
+
+@contextlib.contextmanager
+def opened(folder: Path, workers: int) -> Iterator[NatsNetwork]:
+    """The network, with its servers running; removed even if this process is killed."""
+    names = (*(f"n{number}" for number in range(SIZE)), *(f"w{number}" for number in range(workers)))
+    leftovers.clear()
+    with guardian.guarded() as guarding, site.claimed(Options(), names) as (claim, plan):
+        claims.begin(claim)
+        try:
+            network.build(claim, plan)
+            places = [_place(claim.namespace(node.name), node) for node in plan.nodes]
+            tls = Tls(folder / "tls", hosts=[place.address for place in places])
+            seats = [Seat(place.address, 4222, 8222, 6222, place.namespace, tls) for place in places[:SIZE]]
+            cluster = NatsCluster(folder, seats)
+            cluster.start()
+            try:
+                yield NatsNetwork(claim.name, places[:SIZE], places[SIZE:], cluster, guarding)
+            finally:
+                cluster.stop()
+        finally:
+            leftovers.clear_one(claim)
+
+
+def _place(namespace: str, node: NodePlan) -> Place:
+    return Place(node.name, namespace, str(node.v4))
