@@ -77,7 +77,7 @@ class Shoots:
 
     async def run(self, seconds: float) -> None:
         """Create all Shoots, then change, damage and delete some of them, spread over so many seconds."""
-        names = [f"shoot--chaos--{n}" for n in range(self.count)]
+        names = [f"shoot--chaos--{n:02}" for n in range(self.count)]
         async with asyncio.TaskGroup() as group:
             for number, name in enumerate(names):
                 group.create_task(self._live(name, random.Random(self.seed + number), seconds))
