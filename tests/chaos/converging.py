@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,8 @@ from bus.connection import Access, Bus, connected
 from bus.messages import RunRecord
 from windowbox.errors import WindowboxError
 from windowbox.sandbox.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 Question = Callable[[], Awaitable[list[str]]]
 """Answers in words what is not yet as it ought to be."""
@@ -52,11 +55,15 @@ class Journal:
 
 async def settled(patience: float, *questions: Question) -> list[str]:
     """What is still not as it ought to be when patience ends; empty as soon as all is well."""
-    deadline = time.monotonic() + patience
+    begun = told = time.monotonic()
     while True:
         problems = [problem for question in questions for problem in await _attempt(question)]
-        if not problems or time.monotonic() > deadline:
+        now = time.monotonic()
+        if not problems or now > begun + patience:
             return problems
+        if now > told + _TELL:
+            told = now
+            logger.warning("after %.0f s, %d problems are left: %s", now - begun, len(problems), problems[:3])
         await asyncio.sleep(0.5)  # nobody tells that all of this is well
 
 
@@ -67,6 +74,7 @@ async def _attempt(question: Question) -> list[str]:
         return [str(error)]
 
 
+_TELL = 30.0
 _HEARTBEAT = "later.heartbeat."
 
 
