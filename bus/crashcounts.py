@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from bus import streams, subjects
-from bus.connection import Bus, Stored
+from bus.connection import Bus, Stored, WrongSequence
 from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
 
 MAX = 3
+
+_PATIENCE = 2.0
+"""Seconds for a question. Whoever is cut off holds up the items that come again while it waits."""
 
 
 class CrashCounts:
@@ -27,6 +32,8 @@ class CrashCounts:
     def __init__(self, bus: Bus, pool: str) -> None:
         self._bus = bus
         self._pool = pool
+        self._innocent: dict[str, str] = {}
+        """Starts of ours that are noted and did no harm, with the subject of the note: to be taken back."""
 
     @contextlib.asynccontextmanager
     async def noted(
@@ -35,38 +42,75 @@ class CrashCounts:
         """Note for as long as a run lasts that it may take us down. False if too many have done so.
 
         The note stays if we do not live to take it back, or if the run turns out to be `guilty`: it held the
-        process up until its items were lost. An item that only waited beside the culprit is innocent.
+        process up until its items were lost. An item that only waited beside the culprit is innocent, and so
+        is one whose process was cut off from the bus: that takes its note back once it is connected again.
         """
-        subject = subjects.start(self._pool, key)
-        last = await self._bus.last(streams.JOURNAL, subject)
-        crashes = await self._counted(key, last)
-        if delivery == 2:
-            crashes += 1  # of the first delivery nothing was noted, only that the item is here again
-        crashes = max(crashes, 1)
-        if crashes >= MAX:
-            yield False
-            return
-        at = last.sequence if last else 0
-        mine = await self._bus.publish(subject, _note(wish, crashes + 1), expect_last=at)
-        left = crashes
+        await self.take_back()
+        subject, start = subjects.start(self._pool, key), secrets.token_hex(4)
         try:
-            yield True
-            left = 0
-        finally:
+            mine = await self._note(subject, key, wish, delivery, start)
+            yield mine is not None
+        except BaseException:
             if guilty():
                 logger.error("%s: its run held the process up until its items were lost", key)
             else:
-                with contextlib.suppress(WindowboxError):
-                    await self._bus.publish(subject, _note(wish, left), expect_last=mine)
+                self._innocent[start] = subject
+                await self.take_back()
+            raise
+        if mine is not None:
+            with contextlib.suppress(WindowboxError):
+                await self._bus.publish(subject, Note(wish, 0).encoded(), expect_last=mine)
 
-    async def _counted(self, key: str, note: Stored | None) -> int:
+    async def _note(self, subject: str, key: str, wish: int, delivery: int, start: str) -> int | None:
+        """Note one more start; None, and nothing is noted, if too many have not ended."""
+        while True:
+            last = await self._bus.last(streams.JOURNAL, subject)
+            before = await self._counted(key, last)
+            # Of the first delivery nothing was noted, only that the item is here again.
+            starts = max(before.starts + (delivery == 2), 1)
+            if starts >= MAX:
+                return None
+            note = Note(wish, starts + 1, (*before.by, start))
+            with contextlib.suppress(WrongSequence):
+                return await self._bus.publish(
+                    subject, note.encoded(), expect_last=last.sequence if last else 0
+                )
+
+    async def take_back(self) -> None:
+        """Take back what is noted of starts that did no harm, as far as the bus can be reached."""
+        for start, subject in list(self._innocent.items()):
+            with contextlib.suppress(WindowboxError):
+                last = await self._bus.last(streams.JOURNAL, subject, _PATIENCE)
+                note = Note.decoded(last.data) if last else None
+                if last and note and start in note.by:
+                    data = note.without(start).encoded()
+                    await self._bus.publish(subject, data, expect_last=last.sequence, timeout=_PATIENCE)
+                self._innocent.pop(start, None)
+
+    async def _counted(self, key: str, last: Stored | None) -> Note:
         """What the note says, unless a run has come to its end since."""
-        if note is None:
-            return 0
+        if last is None:
+            return Note(0, 0)
         ended = await self._bus.last(streams.JOURNAL, subjects.run(self._pool, key))
-        return 0 if ended and ended.sequence > note.sequence else int(orjson.loads(note.data)["starts"])
+        return Note(0, 0) if ended and ended.sequence > last.sequence else Note.decoded(last.data)
 
 
-def _note(wish: int, crashes: int) -> bytes:
-    note: dict[str, Any] = {"wish": wish, "starts": crashes}
-    return orjson.dumps(note)
+@dataclass(frozen=True)
+class Note:
+    """How many runs of an object began in a row and did not end."""
+
+    wish: int
+    starts: int
+    by: tuple[str, ...] = ()
+    """Those of them that can be taken back."""
+
+    def without(self, start: str) -> Note:
+        return Note(self.wish, self.starts - 1, tuple(one for one in self.by if one != start))
+
+    def encoded(self) -> bytes:
+        return orjson.dumps({"wish": self.wish, "starts": self.starts, "by": self.by})
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Note:
+        found: dict[str, Any] = orjson.loads(data)
+        return cls(found["wish"], found["starts"], tuple(found.get("by", ())))

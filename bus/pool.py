@@ -286,6 +286,7 @@ class Pool:
             if await self._server_responds(deliveries):
                 self._hold.renew(sent)
                 await self._requeue_superseded()
+                await self._starts.take_back()
             await asyncio.sleep(self._ack_wait / 5)
 
     async def _server_responds(self, kept: list[Delivery]) -> bool:

@@ -13,8 +13,10 @@ from bus.pool import Pool
 from bus.queue import Queue
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
 from tests.servers.bus.test_pool import at_rest, waiting
+from tests.servers.bus.wishing import rests
 from tests.servers.bus.workers import workers
-from tests.support.natsserver import port_of
+from tests.support.natscluster import NatsCluster
+from tests.support.natsserver import NatsServer, ensured, port_of
 from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running
@@ -93,6 +95,22 @@ async def test_an_item_that_kills_its_workers_is_quarantined(bus: Bus, nats_url:
         await queue.wish(key("deadly"), EVENT)
         await crew.story.until("begin deadly", times=4)
         assert await last.wait() == -signal.SIGKILL
+
+
+async def test_an_item_whose_workers_lost_the_bus_is_not_quarantined(nats: NatsServer | NatsCluster) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await ensured(bus)
+        story = Story()
+        handler = Telling(bus, story.add)
+        async with running(Pool(bus, POOL, handler, ack_wait=1).run()):
+            await Queue(bus, POOL).wish(key("gated"), EVENT)
+            for begun in range(1, 6):
+                await story.until_so(lambda n=begun: story.times("begin gated") >= n, f"begun {begun} times")  # type: ignore[misc]
+                await asyncio.to_thread(nats.restart)
+            handler.gate.set()
+            await story.until("end gated")
+            await eventually(lambda: rests(bus))
+    assert story.times("aside gated") == 0
 
 
 async def test_an_item_that_blocks_its_workers_is_quarantined(bus: Bus, nats_url: str) -> None:
