@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus
@@ -25,6 +25,8 @@ _BIG = 1 << 16
 """Bytes of an object after which a sweep lets others have the event loop."""
 _YOUNG = 20.0
 """Seconds an unfinished object is left to those who are at work on it, before a sweep asks for it."""
+_LATELY = 300.0
+"""Seconds for which it is remembered that the bus did not know an object before a listing found it."""
 
 
 class EventMapping(Protocol):
@@ -83,14 +85,19 @@ class Router:
 
     async def sweep(self, interval: float) -> None:
         """Now and then look for what is owed and has got lost. For the holder of a lease; for ever."""
-        position = 0
-        while True:
-            try:
-                await self._queue.sweep(_YOUNG)
-                position = await self._sweep_objects(position)
-            except WindowboxError as error:
-                logger.info("sweep of %s: %s", self._queue.pool, error)
-            await asyncio.sleep(interval)
+        back, position = asyncio.Event(), 0
+        # A server that comes back may have another memory, in which the same sequences mean other messages.
+        with self._bus.on_reconnect(back.set):
+            while True:
+                if back.is_set():
+                    back.clear()
+                    position = 0
+                try:
+                    await self._queue.sweep(_YOUNG)
+                    position = await self._sweep_objects(position)
+                except WindowboxError as error:
+                    logger.info("sweep of %s: %s", self._queue.pool, error)
+                await asyncio.sleep(interval)
 
     async def _route(self, delivery: Delivery) -> None:
         change = Announcement(delivery.stored)
@@ -121,38 +128,57 @@ class Router:
         end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
         if end < position:  # the stream is a new one
             position = 0
-        reached, unfinished = position, dict[str, tuple[int, float]]()
+        reached, owed = position, dict[str, _Owed]()
         async for stored in consumers.snapshot(
             self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
         ):
             change, reached = Announcement(stored), max(reached, stored.sequence)
-            unfinished.pop(stored.subject, None)
-            if self._unfinished(change):
-                unfinished[stored.subject] = stored.sequence, int(stored.time) / 1e9
+            before = owed.pop(stored.subject, None)
+            if reason := self._owed(change):
+                owed[stored.subject] = _Owed(reason, stored.sequence, int(stored.time) / 1e9)
+            elif before and before.reason is Reason.DRIFT and not change.gone:
+                owed[stored.subject] = before
             if len(stored.data) > _BIG:
                 await asyncio.sleep(0)  # one such object takes milliseconds, and there may be hundreds
-        young = await self._ask_for(unfinished)
+        young = await self._ask_for(owed)
         return min([reached, *(sequence - 1 for sequence in young)])
 
-    def _unfinished(self, change: Announcement) -> bool:
+    def _owed(self, change: Announcement) -> Reason | None:
+        """Why somebody has to look at the object, if anybody has."""
+        if change.gone or change.omitted:
+            return None
         try:
-            return not change.gone and not change.omitted and self._mapping.unfinished(change.object())
+            if self._mapping.unfinished(change.object()):
+                return Reason.SWEEP
         except Exception:
             # Nobody can tell, so its run has to.
             logger.exception("%s: sweep failed in pool %s", change.stored.subject, self._queue.pool)
-            return True
+            return Reason.SWEEP
+        # While the bus knew nothing of the object, what the object had made may have been deleted.
+        own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
+        unknown = change.operation == "LISTED" and not change.predecessor
+        return Reason.DRIFT if own and unknown and self._mapping.owned else None
 
-    async def _ask_for(self, unfinished: dict[str, tuple[int, float]]) -> list[int]:
+    async def _ask_for(self, owed: dict[str, _Owed]) -> list[int]:
         """Ask for what nobody is about to look at. Returns the sequences of what is too young to ask for."""
-        horizon = await self._bus.now() - _YOUNG
+        now = await self._bus.now()
         young = []
-        for subject, (sequence, at) in unfinished.items():
+        for subject, one in owed.items():
             key = subjects.without("object", subject)
-            if at > horizon:
-                young.append(sequence)
+            if one.at > now - _YOUNG:
+                young.append(one.sequence)
+            elif one.reason is Reason.DRIFT and one.at < now - _LATELY:
+                continue
             elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
-                await self._queue.remind(key, Wish(reason=Reason.SWEEP))
+                await self._queue.remind(key, Wish(reason=one.reason))
         return young
+
+
+class _Owed(NamedTuple):
+    reason: Reason
+    sequence: int
+    at: float
+    """When it was announced."""
 
 
 async def run_due(bus: Bus, queue: Queue) -> None:

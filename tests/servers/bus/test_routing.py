@@ -149,6 +149,44 @@ async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch
         await eventually(lambda: is_wished(bus, "left", "newer"))
 
 
+async def test_a_sweep_compares_what_the_bus_did_not_know_with_what_it_made(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had made may have been deleted while the bus knew neither."""
+    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    first = await announce(bus, "known", "finished", "ADDED")
+    await announce(bus, "known", "finished", "LISTED", before=first)
+    await announce(bus, "unknown", "finished", "LISTED")
+    await announce(bus, "gone", "finished", "LISTED")
+    await announce(bus, "gone", operation="DELETED")
+    mapping = All(owned=("pools.example.com",))
+    async with running(Router(bus, Queue(bus, POOL), mapping).sweep(0.05)):
+        await eventually(lambda: is_wished(bus, "unknown"))
+        await announce(bus, "newer", "finished", "LISTED")
+        await eventually(lambda: is_wished(bus, "unknown", "newer"))
+    found = await bus.last("TRIGGERS", subjects.wish(POOL, subjects.key(space("unknown"))))
+    assert found
+    assert Wish.decoded(found.data).drift
+
+
+async def test_a_sweep_begins_anew_when_the_store_is_another_one(
+    nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        async with running(Router(bus, Queue(bus, POOL), All()).sweep(0.2)):
+            await announce(bus, "before", "unfinished")
+            await eventually(lambda: is_wished(bus, "before"))
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+            await announce(bus, "after", "unfinished")
+            for number in range(5):
+                await announce(bus, f"finished-{number}", "finished")
+            await eventually(lambda: is_wished(bus, "after"))
+
+
 @rule("V-9")
 async def test_a_change_whose_mapping_fails_is_routed_to_its_own_object(bus: Bus) -> None:
     await announce(bus, "web")
