@@ -28,11 +28,11 @@ class Journal:
     """The records of all runs, saved from time to time, since the bus may forget them."""
 
     def __init__(self, access: Access) -> None:
-        self._access = access
+        self.access = access
         self.runs: dict[tuple[str, str, str], RunRecord] = {}
 
     async def save(self) -> None:
-        async with connected(self._access) as bus:
+        async with connected(self.access) as bus:
             async for stored in consumers.snapshot(bus, streams.JOURNAL, ["run.>"], history=True):
                 run = RunRecord.model_validate_json(stored.data)
                 self.runs[run.pool + run.key, run.process, run.started.isoformat()] = run

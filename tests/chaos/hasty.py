@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -119,6 +120,9 @@ class Hasty:
         self.shoots = [f"shoot--hasty--{number}" for number in range(clients)]
         self.changes = 0
         """How many the API has taken."""
+        self._may_act = asyncio.Event()
+        self._may_act.set()
+        self._busy = 0
         self._kube, self._kubeconfig = kube, kubeconfig
         self._seed, self._share = seed, changes // clients
 
@@ -128,6 +132,17 @@ class Hasty:
         async with asyncio.TaskGroup() as group:
             for number, shoot in enumerate(self.shoots):
                 group.create_task(self._act(shoot, random.Random(self._seed + number), seconds))
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """No client begins anything meanwhile. What they are late for comes afterwards, back to back."""
+        self._may_act.clear()
+        try:
+            while self._busy:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # the last of them ends
+            yield
+        finally:
+            self._may_act.set()
 
     async def _act(self, shoot: str, chance: random.Random, seconds: float) -> None:
         await shoots.prepare(self._kube, self._kubeconfig, shoot)
@@ -139,11 +154,14 @@ class Hasty:
         while done < self._share:
             # Who is late, because the API was away, does not wait.
             await asyncio.sleep(begun + seconds * done / self._share - loop.time())
+            await self._may_act.wait()
+            self._busy += 1
             owned, name = chance.choice(things)
             for _ in range(chance.choice(_AT_ONCE)):
                 await self._step(owned, name, chance)
                 done += 1
                 await asyncio.sleep(chance.uniform(0, _APART))  # the next meets the run at every stage
+            self._busy -= 1
 
     async def _step(self, owned: Owned, name: str, chance: random.Random) -> None:
         if name not in owned:

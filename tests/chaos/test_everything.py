@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from bus import consumers, streams, subjects
 from bus.connection import Bus, connected
+from bus.messages import StatusIntent
 from tests.chaos import accounts, buses, converging
 from tests.chaos.accounts import Accounts
 from tests.chaos.converging import Journal, settled
@@ -28,8 +31,10 @@ from tests.chaos.lacking import missing
 from tests.chaos.shoots import Shoots
 from tests.chaos.shoots_ending import Ending
 from tests.chaos.witness import Witness
+from tests.support.running import eventually
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
+from windowbox.errors import WindowboxError
 from windowbox.models.refs import NAMESPACES
 from windowbox.sandbox import kubeconfigs, processes
 from windowbox.sandbox.options import Options
@@ -67,7 +72,7 @@ class World:
     async def suffer(self) -> None:
         """Changes, and everything that goes wrong meanwhile."""
         more = [self.envoys.kill] * KILLS
-        havoc = Havoc(self.sandbox, PLAN, random.Random(SEED), self.journal.save, more)
+        havoc = Havoc(self.sandbox, PLAN, random.Random(SEED), self.journal.save, more, self.lull)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.shoots.run(PLAN.seconds))
@@ -76,6 +81,23 @@ class World:
         finally:
             killed = havoc.killed | {"envoy": self.envoys.kills}
             logger.warning("%d hasty changes; killed: %s", self.hasty.changes, dict(killed))
+
+    @asynccontextmanager
+    async def lull(self) -> AsyncIterator[None]:
+        """Nothing is left by objects that are gone: nobody but the bus knows of it until it is removed."""
+        async with self.hasty.held():
+            with contextlib.suppress(TimeoutError):
+                await eventually(self._without_orphans, patience=30)
+            yield
+
+    async def _without_orphans(self) -> bool:
+        with contextlib.suppress(WindowboxError):
+            async with connected(self.journal.access) as bus:
+                found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])
+                kept = [StatusIntent.model_validate_json(stored.data).orphans async for stored in found]
+                unseen = await bus.api(f"STREAM.INFO.{streams.TRIGGERS}")
+                return not any(kept) and not unseen["state"]["messages"]
+        return False
 
     async def unsettled(self, bus: Bus) -> list[str]:
         """What is still not as it ought to be."""

@@ -23,7 +23,7 @@ from tests.support import natsnetwork
 from tests.support.natsnetwork import NatsNetwork, Place
 from tests.support.natsserver import ensured
 from tests.support.rules import rule
-from tests.support.running import eventually, running
+from tests.support.running import eventually
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import processes
 from windowbox.sandbox.nodes import iproute
@@ -55,7 +55,7 @@ async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) ->
         for place in network.workers:
             await crew.start(place.namespace)
         wishing = Wishing(bus, crew, "lasting")
-        async with running(*(wishing.keep_wishing(number) for number in range(_OBJECTS))):
+        async with wishing.going_on(_OBJECTS, patience=90):
             first = random.randrange(100)
             for turn in range(_ROUNDS):
                 await break_network(network, bus, first + turn)
@@ -63,6 +63,7 @@ async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) ->
         assert await doubled(bus) == []
     assert wishing.wished > 10 * _ROUNDS
     assert overlaps(crew.story.all) == []
+    assert [said.name for said in crew.story.all if said.word == "aside"] == []
     logger.warning("%d partitions: %s", _ROUNDS, wishing.figures())
 
 

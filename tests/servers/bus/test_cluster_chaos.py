@@ -16,7 +16,7 @@ from tests.servers.bus.workers import workers
 from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured
 from tests.support.rules import rule
-from tests.support.running import eventually, running
+from tests.support.running import eventually
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ async def test_nothing_is_lost_or_doubled_while_servers_die(tmp_path: Path) -> N
                 await crew.start()
             wishing = Wishing(bus, crew)
             with cluster.unrest(0.7):
-                async with running(*(wishing.keep_wishing(number) for number in range(_OBJECTS))):
+                async with wishing.going_on(_OBJECTS, patience=90):
                     for turn in range(_ROUNDS):
                         await harm(cluster, turn)
-            await asyncio.to_thread(cluster.wait)
+                    await asyncio.to_thread(cluster.wait)
             await eventually(lambda: rests(bus), patience=90)
         assert wishing.wished > 10 * _ROUNDS
         assert overlaps(crew.story.all) == []

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections.abc import AsyncIterator
 
 from bus.connection import Bus
 from bus.messages import Reason, Wish
@@ -13,6 +14,7 @@ from bus.queue import Queue
 from tests.servers.bus.handlers import POOL, key
 from tests.servers.bus.test_pool import at_rest
 from tests.servers.bus.workers import Workers
+from tests.support.running import stopped
 from windowbox.errors import WindowboxError
 
 
@@ -27,15 +29,29 @@ class Wishing:
 
     def __init__(self, bus: Bus, crew: Workers, what: str = "web") -> None:
         self.wished = 0
+        self.over = False
+        """Nobody begins to wish any more."""
         self._what = what
         self._crew = crew
         self._queue = Queue(bus, POOL)
         self._waited: list[float] = []
 
-    async def keep_wishing(self, number: int) -> None:
+    @contextlib.asynccontextmanager
+    async def going_on(self, objects: int, patience: float) -> AsyncIterator[None]:
+        """Wish for so many objects; in the end, wait until each wish has been fulfilled."""
+        wishes = [asyncio.create_task(self._keep_wishing(number)) for number in range(objects)]
+        try:
+            yield
+            self.over = True
+            _, late = await asyncio.wait(wishes, timeout=patience)
+            assert not late, f"{len(late)} wishes are not fulfilled after {patience} s"
+        finally:
+            await stopped(*wishes)
+
+    async def _keep_wishing(self, number: int) -> None:
         """Wish for an object; as soon as it was run, for the same object again."""
         name = f"{self._what}-{number}"
-        while True:
+        while not self.over:
             begun = time.monotonic()
             await self._wish(name)
             wished = time.monotonic()
