@@ -189,6 +189,11 @@ class Bus:
         """The last message of a subject."""
         return await self._get(stream, {"last_by_subj": subject}, f".{subject}", timeout)
 
+    async def newest_of(self, stream: str, filter: str) -> int:
+        """The sequence of the last message whose subject matches; 0 if there is none."""
+        found = await self._get(stream, {"last_by_subj": filter})
+        return found.sequence if found else 0
+
     async def newest(self, stream: str, filters: list[str], since: Since = 0) -> int:
         """What whoever reads from a server of a cluster has to have seen, lest it miss something.
 

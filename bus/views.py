@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_PATIENCE = 5.0
+
 
 class View(Generic[T]):
     """Of each object of one kind, in all clusters, what `extract` makes of it; nothing where that is None."""
@@ -44,6 +46,8 @@ class View(Generic[T]):
         """Set once everything that was there at the start has been read."""
         self.listed: set[str] = set()
         """The clusters of which nothing is missing. Others the bus may have forgotten, or not know yet."""
+        self._read = 0
+        self._progress = asyncio.Event()
 
     def get(self, ref: ObjectRef) -> T | None:
         return self._replica.entries.get(subjects.seen(ref))
@@ -65,6 +69,19 @@ class View(Generic[T]):
         if cluster not in self.listed:
             raise NotListed(f"{self._kind} of {cluster} are not listed completely yet", retry_after=0.5)
 
+    async def caught_up(self, cluster: str, namespace: str) -> None:
+        """Wait until all that the bus holds of a namespace by now has been read."""
+        newest = await self._bus.newest_of(
+            streams.OBJECTS, subjects.seen_namespace(cluster, self._kind, namespace)
+        )
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while self._read < newest:
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError as error:
+            raise NotListed(f"the view of {self._kind} is behind", retry_after=0.5) from error
+
     async def run(self) -> None:
         """Follow the stream for ever; after a gap, start afresh."""
         while True:
@@ -77,6 +94,7 @@ class View(Generic[T]):
     async def _follow(self) -> None:
         fresh: Replica[T] = Replica()
         listed: set[str] = set()
+        last = 0
         filters = [subjects.seen_kind("*", self._kind), subjects.listed("*", self._kind)]
         async for stored in consumers.follow(self._bus, streams.OBJECTS, filters):
             different = True
@@ -97,6 +115,10 @@ class View(Generic[T]):
             # Most versions of an object differ in what nobody here looks at.
             if self._replica is fresh and different:
                 self._changed()
+            last = stored.sequence if stored else last
+            if self._replica is fresh:
+                self._read = last
+                self._progress.set()
 
     def _entry(self, ref: ObjectRef, seen: Announcement) -> T | None:
         try:

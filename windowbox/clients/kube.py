@@ -88,6 +88,7 @@ class Kube:
         self,
         resource: Resource,
         *,
+        namespace: str = "",
         limit: int = 500,
         more: str = "",
         metadata_only: bool = False,
@@ -99,7 +100,7 @@ class Kube:
             query["fieldSelector"] = fields
         listing = await self._request(
             "GET",
-            resource.path(),
+            resource.path(namespace),
             query=query,
             accept=_accept(metadata_only, listing=True),
             limit=self.limits.page if limit > 1 else self.limits.object,
@@ -191,10 +192,14 @@ class Kube:
         await self.remove(resource, namespace, name)
 
     async def remove(
-        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None
+        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None, uid: str = ""
     ) -> bool:
-        """Delete it; a Pod ends within `grace` seconds. False if it did not exist."""
-        body = None if grace is None else {"gracePeriodSeconds": grace}
+        """Delete it, only if it has this uid where one is given; a Pod ends within `grace` seconds.
+
+        False if it did not exist.
+        """
+        options = {} if grace is None else {"gracePeriodSeconds": grace}
+        body = {**options, **({"preconditions": {"uid": uid}} if uid else {})} or None
         try:
             await self._request("DELETE", resource.path(namespace, name), body=body)
         except Missing:
