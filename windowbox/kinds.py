@@ -115,6 +115,16 @@ def _extension(pool: str, about: str) -> Served:
 
 _MACHINE_KINDS = (MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES)
 
+
+def _set_controller(resource: Resource) -> tuple[Right, ...]:
+    """The rights that MachineSets and MachineDeployments need on themselves: metadata, and status."""
+    return (
+        Right(resource, (*READ, "patch")),
+        Right(resource, READ, "patcher"),
+        Right(resource, ("patch",), "patcher", part="status"),
+    )
+
+
 KINDS = (
     Served(
         resource=BACKUP_BUCKETS,
@@ -252,6 +262,28 @@ KINDS = (
             Right(SERVICES, ("patch",), "patcher", part="status"),
         ),
         setting="loadbalancer.ranges",
+    ),
+    Served(
+        resource=MACHINE_DEPLOYMENTS,
+        pool="machinedeployment",
+        about="MachineSets, one for each template, which it scales and rolls",
+        which="of all namespaces",
+        owns=(MACHINE_SETS,),
+        reads=(MACHINES,),
+        rights=(
+            *_set_controller(MACHINE_DEPLOYMENTS),
+            Right(MACHINE_SETS, ("list",)),
+            Right(HEARTBEATS._replace(named="machine-controller-manager"), ("create", *READ, "patch")),
+        ),
+    ),
+    Served(
+        resource=MACHINE_SETS,
+        pool="machineset",
+        about="as many Machines as it asks for",
+        which="of all namespaces",
+        owns=(MACHINES,),
+        reads=(MACHINE_DEPLOYMENTS, NODES),
+        rights=(*_set_controller(MACHINE_SETS), Right(MACHINES, ("list",))),
     ),
     Served(
         resource=HEARTBEATS,

@@ -8,6 +8,7 @@ import pytest
 from tests.support import coverage_page
 from tests.support.coverage_reasons import REASONS
 
+_OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+")
 CONTRACT = Path(__file__).resolve().parents[4] / "shared" / "contract"
 
 
@@ -52,6 +53,8 @@ def test_only_rules_have_reasons() -> None:
         ("tests/a.py::test_b[LB-11-3+LB-7-ports]", {"LB-11-3", "LB-7-ports"}),
         ("tests/a.py::test_b[BA-1+B.13-words]", {"BA-1", "B.13"}),
         ("tests/a.py::test_b[UTF-8]", set()),
+        ("tests/a.py::test_b[C5-R1+L33-words]", {"C5-R1", "L33"}),
+        ("tests/a.py::test_b[C7-two-words]", {"C7"}),
     ],
     ids=[
         "none",
@@ -65,6 +68,8 @@ def test_only_rules_have_reasons() -> None:
         "defect",
         "kinds",
         "encoding",
+        "machines",
+        "chapter",
     ],
 )
 def test_rules_are_found_in_ids(test: str, rules: set[str]) -> None:
@@ -75,7 +80,20 @@ def test_the_list_of_rules_is_that_of_the_contract() -> None:
     if not CONTRACT.is_dir():
         pytest.skip("the contract to compare with is not here")
     listed = {rule for rule in coverage_page.RULES if not rule.startswith(("2.19-", "LB-"))}
+    listed -= {rule for rule in listed if _OF_MACHINES.fullmatch(rule)}
     assert listed == _extension_rules() | _kind_rules() | _dns_rules()
+
+
+def test_rules_of_machines_are_those_of_the_contract() -> None:
+    if not CONTRACT.is_dir():
+        pytest.skip("the contract to compare with is not here")
+    text = (CONTRACT / "worker-machine.md").read_text()
+    named = {
+        *re.findall(r"^\* \*\*([A-D]\d+-R\d+)\*\*", text, re.MULTILINE),
+        *re.findall(r"^## ([A-D]\d+)\. ", text, re.MULTILINE),
+        *re.findall(r"^\| (L\d+) \|", text, re.MULTILINE),
+    }
+    assert {rule for rule in coverage_page.RULES if _OF_MACHINES.fullmatch(rule)} <= named
 
 
 def _extension_rules() -> set[str]:

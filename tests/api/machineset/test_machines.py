@@ -1,0 +1,79 @@
+"""From a MachineDeployment to Machines, on a real API server with a simulated driver."""
+
+from __future__ import annotations
+
+from tests.support.machines import MachineClient, complete, conditions, deployment
+from tests.support.rules import rule
+from windowbox.models import machinekeys as keys
+from windowbox.models.refs import MACHINE_DEPLOYMENTS
+
+
+@rule("C2", "C3-R1", "C3-R2", "C3-R5", "C3-R6")
+async def test_a_deployment_becomes_a_set_and_machines(client: MachineClient) -> None:
+    made = await client.make(deployment(replicas=3))
+    found = await client.until_complete()
+    [owner], machines = await client.sets(), await client.machines()
+    assert conditions(found) == {
+        "Progressing": ("True", "NewMachineSetAvailable"),
+        "Available": ("True", "MinimumReplicasAvailable"),
+    }
+    assert found.finalizers == owner.finalizers == (keys.FINALIZER,)
+    assert found.annotations[keys.REVISION] == owner.annotations[keys.REVISION] == "1"
+    assert owner.name.startswith("pool-")
+    assert len(owner.name) == len("pool-") + 5
+    assert owner.metadata["ownerReferences"][0]["uid"] == made.uid
+    assert owner.annotations[keys.DESIRED_REPLICAS] == "3"
+    assert owner.annotations[keys.MAX_REPLICAS] == "4"
+    digits = owner.labels[keys.TEMPLATE_HASH]
+    assert owner.spec["selector"]["matchLabels"] == {"name": "pool", keys.TEMPLATE_HASH: digits}
+    assert owner.spec["minReadySeconds"] == 500
+    for machine in machines:
+        assert machine.name.startswith(f"{owner.name}-")
+        assert machine.metadata["ownerReferences"][0]["uid"] == owner.uid
+        assert machine.labels.items() >= {"name": "pool", keys.TEMPLATE_HASH: digits}.items()
+        assert machine.spec["class"] == {"kind": "MachineClass", "name": "small"}
+
+
+@rule("C6-R1", "C6-R2")
+async def test_a_deployment_is_scaled_up_and_down(client: MachineClient) -> None:
+    await client.make(deployment(replicas=2))
+    await client.until_complete()
+    before = {one.uid for one in await client.machines()}
+    await client.scale(5)
+    await client.until_complete()
+    grown = {one.uid for one in await client.machines()}
+    assert len(grown) == 5
+    assert before <= grown
+    await client.scale(1)
+    await client.until_complete()
+    left = {one.uid for one in await client.machines()}
+    assert len(left) == 1
+    assert left <= grown
+
+
+async def test_a_deleted_deployment_takes_all_along(client: MachineClient) -> None:
+    await client.make(deployment(replicas=2))
+    await client.until_complete()
+    await client.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
+    await client.until_gone()
+    assert await client.sets() == []
+    assert await client.machines() == []
+
+
+@rule("C5", "C5-R1", "L33")
+async def test_another_class_replaces_machines_within_surge(client: MachineClient) -> None:
+    client.driver.remembers = True
+    await client.make(deployment(replicas=3, surge=1, unavailable=0))
+    await client.until_complete()
+    await client.roll("big")
+    found = await client.until(lambda one: complete(one) and one.status["observedGeneration"] > 1)
+    machines = await client.machines()
+    assert {one.spec["class"]["name"] for one in machines} == {"big"}
+    assert len(machines) == 3
+    assert found.annotations[keys.REVISION] == "2"
+    living: dict[str, bool] = {}
+    most = 0
+    for one in client.driver.seen:
+        living[one.uid] = not one.deleting
+        most = max(most, sum(living.values()))
+    assert most == 4

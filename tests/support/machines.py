@@ -1,0 +1,112 @@
+"""MachineDeployments, MachineSets and Machines of tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.machinedriver import SimulatedDriver
+from tests.support.kindworld import Client, KindWorld
+from tests.support.running import PATIENCE, running
+from windowbox.models import machinekeys as keys
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
+
+
+def deployment(
+    name: str = "pool", *, replicas: int = 3, class_name: str = "small", surge: Any = 1, unavailable: Any = 0,
+    **spec: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """A MachineDeployment as the Worker's reconciler writes it."""
+    labels = {keys.DEPLOYMENT: name}
+    rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "MachineDeployment",
+        "metadata": {"name": name, "labels": {keys.POOL: name}},
+        "spec": {
+            "replicas": replicas,
+            "minReadySeconds": 500,
+            "revisionHistoryLimit": 0,
+            "selector": {"matchLabels": labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"class": {"kind": "MachineClass", "name": class_name}},
+            },
+            **spec,
+        },
+    }
+
+
+@dataclass(frozen=True)
+class MachineClient:
+    """A client at work on machine objects of one namespace."""
+
+    shoot: Client
+    driver: SimulatedDriver
+
+    async def make(self, body: dict[str, Any], resource: Resource = MACHINE_DEPLOYMENTS) -> Object:
+        return await self.shoot.kube.create(resource, self.shoot.namespace, body)
+
+    async def change(self, patch: dict[str, Any], name: str = "pool") -> None:
+        await self.shoot.merge(MACHINE_DEPLOYMENTS, name, patch)
+
+    async def scale(self, replicas: int, name: str = "pool") -> None:
+        await self.change({"spec": {"replicas": replicas}}, name)
+
+    async def roll(self, class_name: str, name: str = "pool") -> None:
+        await self.change({"spec": {"template": {"spec": {"class": {"name": class_name}}}}}, name)
+
+    async def listed(self, resource: Resource) -> list[Object]:
+        page = await self.shoot.kube.page(resource, namespace=self.shoot.namespace, limit=5000)
+        return [Object(raw) for raw in page.items]
+
+    async def machines(self) -> list[Object]:
+        return await self.listed(MACHINES)
+
+    async def sets(self) -> list[Object]:
+        return await self.listed(MACHINE_SETS)
+
+    async def until(self, holds: Callable[[Object], bool], name: str = "pool") -> Object:
+        """The MachineDeployment, once it meets this condition."""
+        found = await self.shoot.until(MACHINE_DEPLOYMENTS, name, lambda one: one is not None and holds(one))
+        assert found
+        return found
+
+    async def until_complete(self, name: str = "pool") -> Object:
+        return await self.until(complete, name)
+
+    async def until_gone(self, resource: Resource = MACHINE_DEPLOYMENTS, name: str = "pool") -> None:
+        await self.shoot.until_gone(resource, name)
+
+
+def complete(found: Object) -> bool:
+    """Whether all machines are there, and all are of the newest template."""
+    status, wanted = found.status, found.spec.get("replicas", 0)
+    counts = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
+    return status.get("observedGeneration") == found.generation and counts == [wanted] * 3
+
+
+def conditions(found: Object) -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition."""
+    every = found.status.get("conditions") or found.status.get("machineSetCondition") or []
+    return {one["type"]: (one["status"], one["reason"]) for one in every}
+
+
+@asynccontextmanager
+async def machine_client(world: KindWorld, **driver: Any) -> AsyncIterator[MachineClient]:
+    """A namespace with a simulated driver."""
+    shoot = await world.shoot()
+    simulated = SimulatedDriver(shoot.kube, shoot.namespace, **driver)
+    async with running(simulated.run()):
+        yield MachineClient(shoot, simulated)
+
+
+async def settled(client: MachineClient, world: KindWorld) -> None:
+    """Wait until nothing is left to do."""
+    async with asyncio.timeout(PATIENCE):
+        await world.quiet()

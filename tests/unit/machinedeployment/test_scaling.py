@@ -1,0 +1,57 @@
+"""How a MachineDeployment that is scaled sizes its sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.machinefacts import deployment, machine_set, sized, state
+from workers.machinedeployment import scaling
+from workers.machinedeployment.rolling import Sizes
+from workers.machinedeployment.state import State
+
+OLD, NEW = "old-x", "new-set"
+
+
+def scaled(to: int, old: int, new: int, *, before: int, surge: int = 1, recreate: bool = False) -> State:
+    """A deployment that has had `before` machines and is to have `to`."""
+    spec = {"strategy": {"type": "Recreate"}} if recreate else {}
+    sets = [
+        machine_set(OLD, old, metadata=sized(before, before + surge)),
+        machine_set(NEW, new, class_name="big", metadata=sized(before, before + surge)),
+    ]
+    return state(deployment(to, surge, 0, spec=spec), *sets)
+
+
+@pytest.mark.parametrize(
+    ("found", "sizes"),
+    [
+        pytest.param(scaled(5, 0, 3, before=3), {NEW: 5}, id="C6-R2-up"),
+        pytest.param(scaled(1, 0, 3, before=3), {NEW: 1}, id="C6-R2-down"),
+        pytest.param(scaled(5, 3, 0, before=3), {OLD: 5}, id="C6-R2-only-the-old-one-is-active"),
+        pytest.param(scaled(3, 2, 3, before=3), {OLD: 0}, id="C6-R3-saturated"),
+        pytest.param(scaled(10, 4, 2, before=5), {OLD: 4, NEW: 7}, id="C6-R4-up-goes-to-the-new-one"),
+        pytest.param(scaled(5, 8, 3, before=10), {OLD: 4, NEW: 2}, id="C6-R4-down-in-proportion"),
+        pytest.param(scaled(0, 4, 2, before=5), {OLD: 0, NEW: 0}, id="C6-R4-to-nothing"),
+        pytest.param(scaled(5, 4, 2, before=6, recreate=True), {}, id="C6-R4-recreate"),
+    ],
+)
+def test_sizes(found: State, sizes: Sizes) -> None:
+    assert scaling.sizes(found) == sizes
+
+
+@pytest.mark.parametrize(
+    ("found", "scaling_now"),
+    [
+        pytest.param(scaled(5, 0, 3, before=3), True, id="C6-R1-other-number"),
+        pytest.param(scaled(3, 0, 3, before=3), False, id="C6-R1-same-number"),
+        pytest.param(scaled(3, 0, 0, before=3), True, id="C6-R1-from-nothing"),
+        pytest.param(
+            state(deployment(3), machine_set(OLD, 2, metadata=sized(9, 9))), False, id="C6-R1-no-new-set"
+        ),
+        pytest.param(
+            state(deployment(3), machine_set(NEW, 3, class_name="big")), False, id="C6-R1-not-noted"
+        ),
+    ],
+)
+def test_scaling_is_noticed(found: State, scaling_now: bool) -> None:
+    assert scaling.is_scaling(found) is scaling_now

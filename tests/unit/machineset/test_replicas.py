@@ -1,0 +1,140 @@
+"""How many machines a set makes, and which it deletes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.machinefacts import machine, machine_set
+from tests.support.rules import rule
+from windowbox.models import machinekeys as keys
+from workers.machines.facts import MachineFacts
+from workers.machineset import deletions, replicas
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+LATER, EARLIER = "2026-01-03T00:00:00Z", "2026-01-01T12:00:00Z"
+
+
+def running(count: int) -> list[MachineFacts]:
+    return [machine(f"m{number}") for number in range(count)]
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    return {"labels": {"name": "pool", **labels}}
+
+
+@pytest.mark.parametrize(
+    ("machines", "metadata", "wanted"),
+    [
+        pytest.param(running(1), {}, (2, []), id="C7-too-few"),
+        pytest.param(running(3), {}, (0, []), id="C7-enough"),
+        pytest.param(running(5), {}, (0, ["m0", "m1"]), id="C7-too-many"),
+        pytest.param([*running(3), machine("t", "Terminating")], {}, (0, []), id="C7-terminating"),
+        pytest.param(running(1), labelled(freeze="True"), (0, []), id="C7+C11-R6-frozen"),
+        pytest.param(
+            running(1), labelled(**{keys.SCALE_UP_DISABLED: "true"}), (0, []), id="C7-updated-in-place"
+        ),
+        pytest.param(running(5), labelled(freeze="True"), (0, ["m0", "m1"]), id="C11-R6-frozen-shrinks"),
+        pytest.param([*running(2), machine("f", "Failed")], {}, (0, ["f"]), id="C7-R2-failed"),
+        pytest.param([*running(2), machine("f", "Failed", deleting=True)], {}, (1, []), id="C7-R2-replaced"),
+        pytest.param([*running(2), machine("c", "CrashLoopBackOff")], {}, (0, []), id="C7-R2-crashing"),
+        pytest.param(
+            [*running(2), machine("f", "Failed", preserved_until=LATER)], {}, (0, []), id="C12-R5-preserved"
+        ),
+        pytest.param(
+            [*running(2), machine("f", "Failed", preserved_until=EARLIER)], {}, (0, ["f"]), id="C12-R5-over"
+        ),
+        pytest.param(
+            [*running(2), machine("f", "Failed", annotations={keys.PRESERVE: "when-failed"})],
+            {},
+            (0, []),
+            id="C12-R5-to-be-preserved",
+        ),
+        pytest.param(
+            [*running(3), machine("u", labels={"name": "pool", keys.UPDATE_RESULT: "successful"})],
+            {},
+            (0, []),
+            id="C7-handed-over",
+        ),
+        pytest.param(running(2), {"deletionTimestamp": LATER}, (0, ["m0", "m1"]), id="C7-deleted"),
+    ],
+)
+def test_plan(machines: list[MachineFacts], metadata: dict[str, Any], wanted: tuple[int, list[str]]) -> None:
+    found = replicas.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
+    assert (found.create, [one.name for one in found.delete]) == wanted
+
+
+@rule("C7")
+def test_a_run_makes_at_most_a_hundred() -> None:
+    assert replicas.plan(machine_set(replicas=250), [], {}, NOW).create == 100
+    many = running(250)
+    assert len(replicas.plan(machine_set(replicas=0), many, {}, NOW).delete) == 100
+
+
+@rule("C12-R1", "C12-R9", "L38")
+def test_a_missing_node_does_not_end_preservation() -> None:
+    failed = machine(
+        "f", "Failed", labels={"name": "pool", "node": "n"}, annotations={keys.PRESERVE: "when-failed"}
+    )
+    owner = machine_set(replicas=1)
+    assert not replicas.plan(owner, [failed], {"n": None}, NOW).delete
+    assert not replicas.plan(owner, [failed], {"n": ""}, NOW).delete
+    assert replicas.plan(owner, [failed], {"n": "false"}, NOW).delete
+    assert not replicas.plan(owner, [failed], {"n": "now"}, NOW).delete
+
+
+@rule("C6-R8")
+def test_machines_that_the_autoscaler_chose_go_anyhow() -> None:
+    mark = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: EARLIER}
+    late = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: LATER}
+    machines = [machine("a", annotations=mark), machine("b", annotations=late), machine("c")]
+    metadata = {"annotations": {keys.SCALER_TIME: EARLIER}}
+    found = replicas.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
+    assert [one.name for one in found.delete] == ["a"]
+    assert not replicas.plan(machine_set(replicas=3), machines, {}, NOW).delete
+
+
+_PRESERVED = {"phase": "Failed", "preserved_until": LATER}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param({}, _PRESERVED, id="C6-R9-not-preserved"),
+        pytest.param(
+            {**_PRESERVED, "annotations": {keys.PRESERVE: "auto-preserved"}},
+            {**_PRESERVED, "annotations": {keys.PRESERVE: "now"}},
+            id="C6-R9-preserved-by-nobody",
+        ),
+        pytest.param(
+            _PRESERVED, {**_PRESERVED, "preserved_until": "2026-01-04T00:00:00Z"}, id="C6-R9-sooner-over"
+        ),
+        pytest.param({"annotations": {keys.PRIORITY: "1"}}, {"phase": "Failed"}, id="C6-R9-priority"),
+        pytest.param(
+            {"annotations": {keys.PRIORITY: "x"}}, {"annotations": {keys.PRIORITY: "4"}}, id="C6-R9-none"
+        ),
+        pytest.param(
+            {"annotations": {keys.MARKED_FOR_DELETION: LATER}}, {"phase": "Failed"}, id="C6-R9-marked"
+        ),
+        pytest.param(
+            {"annotations": {keys.MARKED_FOR_DELETION: EARLIER}},
+            {"annotations": {keys.MARKED_FOR_DELETION: LATER}},
+            id="C6-R9-marked-first",
+        ),
+        pytest.param({"phase": "Failed"}, {"phase": "CrashLoopBackOff"}, id="C6-R10-failed"),
+        pytest.param({"phase": "CrashLoopBackOff"}, {"phase": "Unknown"}, id="C6-R10-crashing"),
+        pytest.param({"phase": "Unknown"}, {"phase": "Pending"}, id="C6-R10-unknown"),
+        pytest.param({"phase": "Pending"}, {"phase": "Available"}, id="C6-R10-pending"),
+        pytest.param({"phase": "Available"}, {"phase": "Running"}, id="C6-R10-available"),
+        pytest.param({"phase": "Pending"}, {"phase": "InPlaceUpdating"}, id="L37-updating"),
+        pytest.param({"phase": "Unknown"}, {"phase": ""}, id="L37-new"),
+        pytest.param({"created": "2025-01-01T00:00:00Z"}, {}, id="C6-R9-older"),
+    ],
+)
+def test_deletion_order(first: dict[str, Any], second: dict[str, Any]) -> None:
+    # Names sort the other way round, so that they decide nothing.
+    one, other = (machine(name, fields.pop("phase", "Running"), **fields) for name, fields in
+                  (("z", dict(first)), ("a", dict(second))))  # fmt: skip
+    assert [found.name for found in deletions.first_to_go([other, one], NOW)] == ["z", "a"]

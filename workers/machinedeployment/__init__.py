@@ -1,0 +1,1 @@
+"""MachineDeployments replace and scale Machines through MachineSets."""

@@ -1,0 +1,1 @@
+"""What the pools of machine objects share."""

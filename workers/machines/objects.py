@@ -1,0 +1,104 @@
+"""Machines, MachineSets and MachineDeployments, as one run writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import Missing
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINES, ObjectRef, Resource
+from workers.machines import facts
+from workers.machines.facts import MachineFacts
+from workers.recorder import Recorder
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MachineObjects:
+    """The API of the cluster and namespace that a run's object is in."""
+
+    clusters: Clusters
+    ref: ObjectRef
+    recorder: Recorder
+
+    async def machines(self) -> list[MachineFacts]:
+        """All Machines of the namespace, as the API has them."""
+
+        async def act() -> list[Json]:
+            return [facts.machine(one).record() for one in await self._list(MACHINES)]
+
+        return [MachineFacts.from_record(one) for one in await self.recorder.call("machines", None, act)]
+
+    async def listed(self, resource: Resource) -> list[Object]:
+        """All objects of a kind in the namespace, as the API has them."""
+
+        async def act() -> list[Json]:
+            return [_bare(one) for one in await self._list(resource)]
+
+        return [Object(one) for one in await self.recorder.call("list", resource.id, act)]
+
+    async def get(self, resource: Resource, name: str) -> Object | None:
+        async def act() -> Json | None:
+            kube = await self.clusters.get(self.ref.cluster)
+            found = await kube.find(resource, self.ref.namespace, name)
+            return _bare(found) if found else None
+
+        raw = await self.recorder.call("look", f"{resource.id} {name}", act)
+        return Object(raw) if raw else None
+
+    async def create(self, resource: Resource, body: Json) -> Object:
+        """Make it. Raises Conflict if there is one of this name."""
+
+        async def act() -> Json:
+            kube = await self.clusters.get(self.ref.cluster)
+            return _bare(await kube.create(resource, self.ref.namespace, body))
+
+        return Object(await self.recorder.call("create", body, act, effect=True))
+
+    async def patch(self, resource: Resource, name: str, patch: Json, version: str = "") -> Object | None:
+        """Merge into an object, only if it has this version where one is given. None if it is gone."""
+        if version:
+            patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": version}}
+
+        async def act() -> Json | None:
+            kube = await self.clusters.get(self.ref.cluster)
+            try:
+                return _bare(await kube.merge(resource, self.ref.namespace, name, patch))
+            except Missing:
+                return None
+
+        request = {"object": f"{resource.id} {name}", **patch}
+        raw = await self.recorder.call("patch", request, act, effect=True)
+        return Object(raw) if raw else None
+
+    async def delete(self, resource: Resource, name: str, uid: str) -> None:
+        async def act() -> bool:
+            kube = await self.clusters.get(self.ref.cluster)
+            return await kube.remove(resource, self.ref.namespace, name, uid=uid)
+
+        await self.recorder.call("delete", {"object": f"{resource.id} {name}", "uid": uid}, act, effect=True)
+
+    async def _list(self, resource: Resource) -> list[Object]:
+        kube = await self.clusters.get(self.ref.cluster)
+        found: list[Object] = []
+        more = ""
+        while True:
+            page = await kube.page(resource, namespace=self.ref.namespace, more=more)
+            found += map(Object, page.items)
+            if not (more := page.more):
+                return found
+
+
+def with_finalizer(found: Mapping[str, Any], finalizer: str) -> Json:
+    """The metadata that adds a finalizer; empty if it is there."""
+    present = list(found.get("finalizers") or ())
+    return {} if finalizer in present else {"finalizers": [*present, finalizer]}
+
+
+def _bare(found: Object) -> Json:
+    metadata = {name: value for name, value in found.metadata.items() if name != "managedFields"}
+    return {**found.raw, "metadata": metadata}

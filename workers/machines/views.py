@@ -1,0 +1,83 @@
+"""MachineSets and Machines, as the bus tells of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bus.connection import Bus
+from bus.views import View
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_SETS, MACHINES, ObjectRef
+from workers.machines import facts
+from workers.machines.facts import MachineFacts
+from workers.machines.sets import MachineSet
+from workers.recorder import Recorder
+from workers.serving import Tasks
+
+
+class _Namespace(NamedTuple):
+    cluster: str
+    name: str
+
+
+class _Machine(NamedTuple):
+    home: _Namespace
+    facts: MachineFacts
+
+
+class _Set(NamedTuple):
+    home: _Namespace
+    set: MachineSet
+
+
+class MachineViews:
+    """Which Machines and MachineSets there are in a namespace."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._machines: View[_Machine] = View(bus, MACHINES.id, _machine, index=lambda one: one.home)
+        self._sets: View[_Set] = View(bus, MACHINE_SETS.id, _set, index=lambda one: one.home)
+
+    @property
+    def tasks(self) -> Tasks:
+        return {"machines": self._machines.run, "machine sets": self._sets.run}
+
+    async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
+        await self._machines.complete.wait()
+        await self._sets.complete.wait()
+
+    async def machines(self, namespace: ObjectRef, recorder: Recorder) -> list[MachineFacts]:
+        """The Machines beside an object, by name, no older than what had this run made."""
+
+        async def act() -> list[dict[str, Any]]:
+            home = _Namespace(namespace.cluster, namespace.namespace)
+            await self._machines.caught_up(*home)
+            found = [self._machines.get(ref) for ref in sorted(self._machines.refs(home))]
+            return [one.facts.record() for one in found if one]
+
+        return [MachineFacts.from_record(one) for one in await recorder.call("machines", None, act)]
+
+    async def sets(self, namespace: ObjectRef, recorder: Recorder) -> list[MachineSet]:
+        """The MachineSets beside an object, the oldest first, no older than what had this run made."""
+
+        async def act() -> list[Any]:
+            home = _Namespace(namespace.cluster, namespace.namespace)
+            await self._sets.caught_up(*home)
+            found = [self._sets.get(ref) for ref in sorted(self._sets.refs(home))]
+            return [dict(one.set.object.raw) for one in found if one]
+
+        found = [MachineSet(Object(one)) for one in await recorder.call("machine sets", None, act)]
+        return sorted(found, key=lambda one: one.age)
+
+    def known_sets(self, cluster: str, namespace: str) -> list[MachineSet]:
+        """The MachineSets of a namespace, perhaps a moment old. For mappings, not for decisions."""
+        found = [self._sets.get(ref) for ref in self._sets.refs(_Namespace(cluster, namespace))]
+        return [one.set for one in found if one]
+
+
+def _machine(ref: ObjectRef, found: Object) -> _Machine:
+    return _Machine(_Namespace(ref.cluster, ref.namespace), facts.machine(found))
+
+
+def _set(ref: ObjectRef, found: Object) -> _Set:
+    return _Set(_Namespace(ref.cluster, ref.namespace), MachineSet(found))

@@ -1,0 +1,1 @@
+"""MachineSets keep as many Machines as they ask for."""
