@@ -6,7 +6,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from windowbox.errors import Missing, PermanentError, TransientError, Waiting
+from windowbox.errors import Missing, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES
 from workers.exposure import specs, wanted
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
@@ -74,7 +74,9 @@ class ExposureActuator(Actuator):
             async with self._provider(run) as target:
                 await target.remove(SERVICES, namespace, service)
                 await _remove_slices(target, namespace, run.ref.name)
-        except PermanentError as error:
+        except (Superseded, Waiting):
+            raise
+        except WindowboxError as error:
             logger.warning("%s: forced to go, so what it made is left behind: %s", run.ref, error)
 
     async def _make(

@@ -304,6 +304,18 @@ async def test_a_forced_deletion_ends_without_credentials(world: KindWorld) -> N
     await client.until_gone(EXPOSURES, "root")
 
 
+@rule("B.6")
+async def test_a_forced_deletion_ends_though_the_provider_is_away(world: KindWorld) -> None:
+    client, there = await made(world)
+    await exposed(client, there)
+    nobody = world.kubeconfig().replace(world.plane.url.encode(), b"https://127.0.0.1:1")
+    await client.secret(CLOUDPROVIDER, kubeconfig=nobody)
+    await client.cluster(metadata={"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}})
+    await world.quiet()
+    await client.delete(EXPOSURES, "root")
+    await client.until_gone(EXPOSURES, "root")
+
+
 @rule("O-7")
 async def test_an_exposure_is_never_handed_over(world: KindWorld) -> None:
     client, there = await made(world)
