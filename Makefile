@@ -62,6 +62,7 @@ chaos: programs ## Break things under load and see everything converge
 generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.models.crds
 	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
+	$(BIN)/python -m bus.permissions clustered > deploy/nats/roles-clustered.conf
 	$(BIN)/python -m windowbox.rbac > deploy/rbac.yaml
 	$(BIN)/python -m windowbox.commands.settings_page
 	$(BIN)/python -m windowbox.commands.kinds_page

@@ -3,12 +3,14 @@
 They keep each role to its part. They are no wall against code bent on breaking out: whoever asks JetStream
 for a message chooses the subject of the answer, and the server does not look whether it may be used.
 
-`python -m bus.permissions` prints them for a deployment.
+`python -m bus.permissions` prints them for a deployment with one server, and with the argument `clustered`
+for one with three.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
@@ -59,12 +61,15 @@ def _last(stream: str, subject: str) -> list[str]:
     return [*_api(f"DIRECT.GET.{stream}.{subject}"), *_asking_leader(stream)]
 
 
+_LEADER = "$JS.API.STREAM.MSG.GET."
+
+
 def _asking_leader(stream: str) -> list[str]:
-    """To get a message from the leader of a stream, as is needed where there are several servers.
+    """To get a message from the leader of a stream. Only where there are several servers.
 
     Which message is asked for, the subject does not tell: whoever may ask for one may ask for all.
     """
-    return _api(f"STREAM.MSG.GET.{stream}")
+    return [f"{_LEADER}{stream}"]
 
 
 def _leases(*names: str) -> list[str]:
@@ -201,19 +206,28 @@ PERMISSIONS: dict[Role, Permissions] = {
 }
 
 
-def users(passwords: dict[str, str]) -> list[dict[str, object]]:
+def users(passwords: dict[str, str], *, clustered: bool = False) -> list[dict[str, object]]:
     """The roles that have a password, as users in nats-server's configuration."""
     return [
-        {"user": role, "password": passwords[role], "permissions": permissions}
+        {"user": role, "password": passwords[role], "permissions": _for_servers(permissions, clustered)}
         for role, permissions in PERMISSIONS.items()
         if role in passwords
     ]
 
 
-def configuration() -> str:
+def _for_servers(permissions: Permissions, clustered: bool) -> Permissions:
+    """Where there is one server, each message is asked for by its subject, if the role needs no more."""
+    if clustered:
+        return permissions
+    publish = permissions["publish"]
+    allowed = [subject for subject in publish["allow"] if not subject.startswith(_LEADER)]
+    return {**permissions, "publish": {**publish, "allow": allowed}}
+
+
+def configuration(*, clustered: bool = False) -> str:
     """The users as a part of nats-server's configuration, each with its password from the environment."""
     variables: dict[str, str] = {role: f"$NATS_{role.upper()}_PASSWORD" for role in PERMISSIONS}
-    text = json.dumps({"users": users(variables)}, indent=2)
+    text = json.dumps({"users": users(variables, clustered=clustered)}, indent=2)
     for variable in variables.values():
         # Only without quotes it is a variable.
         text = text.replace(f'"{variable}"', variable)
@@ -221,4 +235,4 @@ def configuration() -> str:
 
 
 if __name__ == "__main__":
-    print(configuration(), end="")
+    print(configuration(clustered="clustered" in sys.argv[1:]), end="")

@@ -119,6 +119,8 @@ async def test_compose_serves_a_cluster_with_several_workers(deployment: Deploym
 
 def test_the_users_of_the_bus_are_those_of_the_program() -> None:
     assert (ROOT / "deploy/nats/roles.conf").read_text() == permissions.configuration()
+    clustered = permissions.configuration(clustered=True)
+    assert (ROOT / "deploy/nats/roles-clustered.conf").read_text() == clustered
 
 
 def test_scalable_services_have_no_fixed_name_or_port() -> None:

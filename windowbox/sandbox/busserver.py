@@ -102,7 +102,7 @@ def nats_server(
                 "http": f"127.0.0.1:{listening.monitor}",
                 "max_payload": _LARGEST_MESSAGE,
                 "jetstream": {"store_dir": str(folder), "sync_interval": sync_interval},
-                "authorization": {"users": permissions.users(secret)},
+                "authorization": {"users": permissions.users(secret, clustered=bool(routes))},
                 **_cluster(listening, routes),
             },
             indent=2,

@@ -11,7 +11,7 @@ from bus import consumers, intents, presence, queries, streams, subjects
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, Result, StatusIntent, Wish
-from bus.permissions import Role
+from bus.permissions import Role, users
 from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.queue import Queue
 from bus.registry import Member, Registry
@@ -167,6 +167,48 @@ async def test_a_role_cannot_publish_what_is_not_its_part(
         await speaker.client.publish(subject, b"")
 
         assert f'for publish to "{subject.lower()}"' in await speaker.refusal()
+
+
+STREAMS = [str(stream["name"]) for stream in streams.streams(1)]
+READ_AS_A_WHOLE: dict[Role, set[str]] = {
+    "watcher": {"OBJECTS", "KV_clusters", "KV_leases"},
+    "worker": {"OBJECTS", "TRIGGERS", "LATER", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
+    "edge": {"OBJECTS", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
+    "patcher": {"TRIGGERS", "LATER", "KV_clusters", "KV_leases"},
+}
+"""By consumers. Of other streams, a role reads only the subjects that are its part."""
+BY_SEQUENCE = {("worker", "OBJECTS"), ("worker", "TRIGGERS"), ("patcher", "TRIGGERS")}
+"""Who gets single messages by sequence, which names no subject: parts of what the role reads as a whole."""
+
+
+@pytest.mark.parametrize("role", READ_AS_A_WHOLE)
+async def test_a_role_cannot_read_streams_that_are_not_its_part(shared: RoleServer, role: Role) -> None:
+    closed = [stream for stream in STREAMS if stream not in READ_AS_A_WHOLE[role]]
+    forbidden = [f"$JS.API.STREAM.MSG.GET.{stream}" for stream in STREAMS]
+    forbidden += [f"$JS.API.DIRECT.GET.{stream}" for stream in STREAMS if (role, stream) not in BY_SEQUENCE]
+    for stream in closed:
+        forbidden += [
+            f"$JS.API.DIRECT.GET.{stream}.foreign.subject",
+            f"$JS.API.CONSUMER.CREATE.{stream}",
+            f"$JS.API.CONSUMER.CREATE.{stream}.reader",
+            f"$JS.API.CONSUMER.CREATE.{stream}.reader.foreign.subject",
+            f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.reader",
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.reader",
+            f"$JS.API.STREAM.SNAPSHOT.{stream}",
+        ]
+    async with shared.speaking(role) as speaker:
+        for subject in forbidden:
+            await speaker.client.publish(subject, b"")
+            assert f'for publish to "{subject.lower()}"' in await speaker.refusal()
+
+
+@pytest.mark.parametrize(
+    ("clustered", "who"), [(False, {"operator"}), (True, {*READ_AS_A_WHOLE, "operator"})]
+)
+def test_leaders_are_asked_only_where_there_are_several_servers(clustered: bool, who: set[str]) -> None:
+    found = users(dict.fromkeys(get_args(Role), "secret"), clustered=clustered)
+    rights = {str(user["user"]): str(user["permissions"]) for user in found}
+    assert {role for role, may in rights.items() if "STREAM.MSG.GET" in may or "$JS.API.>" in may} == who
 
 
 @pytest.mark.parametrize("role", ["worker", "patcher"])
