@@ -122,6 +122,11 @@ class Observer:
             yield observer
             watching.cancel()
 
+    @property
+    def seen(self) -> dict[str, float]:
+        """When each object was done, or gone."""
+        return self._seen
+
     def expect(self, *, gone: bool = False) -> None:
         """Reset; from now on record objects that are done or, with `gone`, deleted."""
         self._seen, self._gone = {}, gone

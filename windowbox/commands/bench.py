@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
     if ctx.invoked_subcommand is None:
-        for measurement in (dnsrecords, bus, scale, loadbalancer, extensions):
+        for measurement in (dnsrecords, bus, scale, loadbalancer, extensions, machines):
             ctx.invoke(measurement)
 
 
@@ -145,6 +145,23 @@ def extensions(count: int, singles: int, output: str) -> None:
         _dump(figures)
     else:
         tables.show(*extensions_figures.shown(figures))
+
+
+@bench.command(short_help="Machines, which become nodes.")
+@click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many at once.")
+@click.option(
+    "--singles", type=click.IntRange(1), default=10, show_default=True, help="How many one after the other."
+)
+@output_option
+def machines(count: int, singles: int, output: str) -> None:
+    """Machines: one by one, many at once, and their end. Kubelets are simulated."""
+    from bench import machines, tables
+
+    figures = _run(machines.run(count, singles, _say))
+    if output == "json":
+        _dump(figures)
+    else:
+        tables.show(*machines.shown(figures))
 
 
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:

@@ -67,13 +67,13 @@ class Joining:
 
     async def _tell(self, run: MachineRun, change: Change, node: Object | None) -> None:
         conditions = _conditions(node) if node is not None else None
-        good = change.phase == Phase.RUNNING
         if change.phase == Phase.FAILED and run.phase == Phase.PENDING:
             change = _with_last_words(change, str(run.machine.last_operation.get("description") or ""))
-        event = EventIntent(
-            type="Normal" if good else "Warning",
-            reason={Phase.RUNNING: "Joined", Phase.UNKNOWN: "Unhealthy"}.get(change.phase, "Failed"),
-            note=change.description,
+        # That it has joined is what everybody expects: its status says so, and no Event costs another write.
+        event = (
+            None
+            if change.phase == Phase.RUNNING
+            else EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
         )
         await run.report(statuses.changed(change, run.now, conditions), event)
 

@@ -1,0 +1,107 @@
+"""Which Pods leave a node, and how."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from tests.unit.machine.samples import NOW, TIMEOUTS, ago, node, spelled
+from windowbox.models.objects import Object
+from workers.machine import drain
+from workers.machine.drain import Mode
+from workers.machine.specs import Timeouts
+
+NORMAL, FORCED = Mode(False, False), Mode(True, True)
+
+
+def guest(
+    name: str, *, claim: bool = False, priority: int = 0, phase: str = "Running", **metadata: Any
+) -> Object:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}] if claim else []
+    spec = {"volumes": volumes, "priority": priority}
+    return Object({"metadata": {"name": name, **metadata}, "spec": spec, "status": {"phase": phase}})
+
+
+def names(pods: Any) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+@rule("B12-R5")
+def test_pods_that_come_with_every_node_stay() -> None:
+    of_set: dict[str, Any] = {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}
+    of_other: dict[str, Any] = {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]}
+    mirror: dict[str, Any] = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+    pods = [
+        guest("plain"),
+        guest("daemon", **of_set),
+        guest("static", **mirror),
+        guest("owned", **of_other),
+        guest("done", phase="Succeeded"),
+    ]
+    assert names(drain.candidates(pods)) == ["plain", "owned"]
+
+
+@rule("B12-R6")
+def test_pods_with_volumes_leave_one_after_the_other() -> None:
+    pods = [
+        guest("a"),
+        guest("high", claim=True, priority=9),
+        guest("low", claim=True, priority=1),
+        guest("b"),
+    ]
+    step = drain.step(pods, NORMAL, evicting=True)
+    assert names(step.evict) == ["a", "b", "low"]
+    assert names(step.waiting) == ["high"]
+    leaving = guest("low", claim=True, deletionTimestamp="x")
+    step = drain.step([leaving, guest("high", claim=True)], NORMAL, evicting=True)
+    assert names(step.evict) == []
+    assert names(step.waiting) == ["low", "high"]
+
+
+@rule("B12-R2", "B12-R7")
+def test_pods_are_deleted_by_force_or_when_nobody_lets_them_go() -> None:
+    leaving = guest("x", deletionTimestamp="x")
+    assert names(drain.step([guest("a"), leaving], FORCED, evicting=True).delete) == ["a", "x"]
+    late = drain.step([guest("a"), leaving], NORMAL, evicting=False)
+    assert (names(late.delete), names(late.waiting)) == (["a"], ["x"])
+    assert drain.step([], NORMAL, evicting=True).done
+
+
+def sick(type: str, status: str, seconds: float) -> Object:
+    condition = {"type": type, "status": status, "lastTransitionTime": spelled(ago(seconds))}
+    return Object({"metadata": {"name": "n"}, "status": {"conditions": [condition]}})
+
+
+@pytest.mark.parametrize(
+    ("labels", "found", "asked", "forced"),
+    [
+        pytest.param({}, node(Ready="True"), 60, False, id="B12-R1+normal"),
+        pytest.param({"force-deletion": "True"}, None, 1, True, id="B12-R1+label"),
+        pytest.param({"force-deletion": "false"}, None, 1, False, id="B12-R1+other-label"),
+        pytest.param({}, None, 7201, True, id="B12-R1+timeout"),
+        pytest.param({}, sick("Ready", "Unknown", 301), 1, True, id="B12-R1+not-ready"),
+        pytest.param({}, sick("Ready", "Unknown", 299), 1, False, id="B12-R1+not-ready-for-long"),
+        pytest.param({}, sick("Ready", "True", 9999), 1, False, id="B12-R1+ready"),
+        pytest.param({}, sick("ReadonlyFilesystem", "True", 301), 1, True, id="B12-R1+read-only"),
+    ],
+)
+def test_some_drains_are_forced(labels: Any, found: Object | None, asked: float, forced: bool) -> None:
+    machine = Object({"metadata": {"labels": labels}})
+    assert drain.mode(machine, found, TIMEOUTS, ago(asked), NOW).forced is forced
+
+
+@pytest.mark.parametrize(
+    ("timeout", "tries", "retries"),
+    [
+        pytest.param(3600.0, 30, 30, id="B12-R2"),
+        pytest.param(600.0, 360, 30, id="B12-R2+timeout"),
+        pytest.param(7200.0, 360, 360, id="B12-R2+default"),
+    ],
+)
+def test_evictions_are_tried_so_often(timeout: float, tries: int, retries: int) -> None:
+    timeouts = Timeouts(1.0, None, timeout, tries, ())
+    assert drain.retries(timeouts) == retries
+    assert drain.evicted_until(NOW, timeouts) == NOW + timedelta(seconds=20 * retries)

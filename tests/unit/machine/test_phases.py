@@ -1,0 +1,124 @@
+"""Phases of Machines, as a table of what a node and the time make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.machine.samples import NOW, TIMEOUTS, ago, node
+from windowbox.models.machines import Phase
+from windowbox.models.objects import Object
+from workers.machine import phases
+from workers.machine.phases import MachineState
+from workers.machine.specs import Timeouts
+
+CRITICAL = {"key": "node.gardener.cloud/critical-components-not-ready", "effect": "NoSchedule"}
+GOOD, BAD = node(Ready="True"), node(Ready="False")
+CONDITIONS = [{"type": "Ready", "status": "True"}]
+
+
+def state(phase: str, *, age: float = 60, since: float = 60, **more: Any) -> MachineState:
+    return MachineState("a", phase, ago(age), ago(since), **more)
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "after"),
+    [
+        pytest.param(state("Pending"), GOOD, "Running", id="B9"),
+        pytest.param(state("Pending"), node(), None, id="B9-R2+no-conditions"),
+        pytest.param(state("Pending"), node(DiskPressure="False"), "Running", id="B9-R2+ready-is-not-there"),
+        pytest.param(state("Pending"), BAD, None, id="B9+pending-and-not-ready"),
+        pytest.param(state("Pending"), node(Ready="True", taints=[CRITICAL]), None, id="B9-R3"),
+        pytest.param(state("Unknown"), node(Ready="True", taints=[CRITICAL]), "Running", id="B9-R3+unknown"),
+        pytest.param(state("Failed"), GOOD, "Running", id="B9-R8"),
+        pytest.param(state("InPlaceUpdating"), GOOD, None, id="B9+updating"),
+        pytest.param(state("Running"), GOOD, None, id="B9+runs"),
+        pytest.param(state("Running"), BAD, "Unknown", id="B9+unhealthy"),
+        pytest.param(state("Running"), node(Ready="True", KernelDeadlock="True"), "Unknown", id="B9-R2"),
+        pytest.param(state("Running"), node(Ready="True", DiskPressure="True"), None, id="B9-R2+not-named"),
+        pytest.param(state("Running", conditions=CONDITIONS), None, "Unknown", id="B9+node-missing"),
+        pytest.param(state("Running"), None, None, id="B9+never-had-a-node"),
+        pytest.param(state("Pending", age=1201), None, "Failed", id="B9-R7"),
+        pytest.param(state("Pending", age=1199), None, None, id="B9-R7+in-time"),
+        pytest.param(state("Pending", age=1201), GOOD, "Running", id="B9-R7+joined-late"),
+        pytest.param(state("Unknown", since=601), BAD, "Failed", id="B9-R4"),
+        pytest.param(state("Unknown", since=599), BAD, None, id="B9-R4+in-time"),
+        pytest.param(state("Unknown", age=5000, since=601), None, "Failed", id="B9-R4+node-missing"),
+    ],
+)
+def test_the_phase_follows_from_node_and_time(
+    before: MachineState, found: Object | None, after: str | None
+) -> None:
+    change = phases.verdict(before, found, TIMEOUTS, NOW).change
+    assert (change.phase if change else None) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "seconds"),
+    [
+        pytest.param(state("Pending", age=200), None, 1000, id="B9-R5+pending"),
+        pytest.param(state("Unknown", since=100), BAD, 500, id="B9-R5+unknown"),
+        pytest.param(state("Running"), BAD, 600, id="B9-R9+unknown-from-now-on"),
+    ],
+)
+def test_the_next_look_is_at_the_deadline(before: MachineState, found: Object | None, seconds: float) -> None:
+    deadline = phases.verdict(before, found, TIMEOUTS, NOW).deadline
+    assert deadline
+    assert (deadline - NOW).total_seconds() == seconds
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "operation", "words"),
+    [
+        pytest.param(
+            state("Pending", operation="Create", operation_state="Processing"),
+            GOOD,
+            ("Create", "Successful"),
+            "Machine a successfully joined the cluster",
+            id="B9+first",
+        ),
+        pytest.param(
+            state("Unknown", operation="HealthCheck", operation_state="Processing"),
+            GOOD,
+            ("HealthCheck", "Successful"),
+            "Machine a successfully re-joined the cluster",
+            id="B9+again",
+        ),
+        pytest.param(
+            state("Running", operation="Create", operation_state="Successful"),
+            BAD,
+            ("HealthCheck", "Processing"),
+            "Machine a is unhealthy - changing MachinePhase to Unknown. "
+            "Node conditions: Ready is False (R: m)",
+            id="B9+words",
+        ),
+        pytest.param(
+            state("Pending", age=1300, operation="Create"),
+            None,
+            ("Create", "Failed"),
+            "Machine a failed to join the cluster in 20 minutes.",
+            id="B9+late",
+        ),
+        pytest.param(
+            state("Unknown", since=700, operation="HealthCheck"),
+            BAD,
+            ("HealthCheck", "Failed"),
+            "Machine a health checks failing since last 10 minutes. Updating machine phase to Failed. "
+            "Node Conditions: Ready is False (R: m)",
+            id="B9+given-up",
+        ),
+    ],
+)
+def test_each_change_says_why(
+    before: MachineState, found: Object | None, operation: tuple[str, str], words: str
+) -> None:
+    change = phases.verdict(before, found, TIMEOUTS, NOW).change
+    assert change
+    assert ((change.type, change.state), change.description) == (operation, words)
+
+
+def test_an_unhealthy_machine_without_a_timeout_stays() -> None:
+    forever = Timeouts(1200.0, None, 7200.0, 360, ())
+    found = phases.verdict(state(Phase.UNKNOWN, since=1e6), BAD, forever, NOW)
+    assert found == phases.Verdict()

@@ -1,0 +1,283 @@
+"""The objects that are made for a Machine, and their names."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from tests.unit.machine.samples import NOW, machine, machine_class
+from windowbox.errors import Malformed
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.objects import Object
+from workers.machine import errors, names, specs, userdata, wanted
+
+AP = "shoot--local--demo-small-z1-75d8f-x2k9w"
+HOME = "shoot--local--demo"
+
+
+def example() -> specs.MachinePlan:
+    """AP1.3 and AP1.5."""
+    found = machine_class(
+        metadata={"name": "shoot--local--demo-small-z1-7dbbe", "namespace": HOME},
+        providerSpec={
+            "image": "registry.local.gardener.cloud:5001/node:v1.0.0",
+            "ipPoolNameV4": "shoot-machine-pods-shoot--local--demo-ipv4",
+            "namespace": "infra-shoot--local--demo",
+        },
+    )
+    return specs.plan(Object({"metadata": {"name": AP, "namespace": HOME}}), found)
+
+
+@rule("AP1.6", "L6", "L40")
+def test_the_pod_is_that_of_the_example() -> None:
+    found = wanted.pod(example(), docker_socket=True)
+    assert found["metadata"] == {
+        "name": f"machine-{AP}",
+        "namespace": "infra-shoot--local--demo",
+        "labels": {"app": "machine", "machine": AP, "machine-provider": "local"},
+        "annotations": {
+            "machine.windowbox/owner": f"{HOME}/{AP}",
+            "cni.projectcalico.org/ipv4pools": '["shoot-machine-pods-shoot--local--demo-ipv4"]',
+        },
+    }
+    assert found["spec"] == {
+        "dnsPolicy": "Default",
+        "containers": [
+            {
+                "name": "node",
+                "image": "registry.local.gardener.cloud:5001/node:v1.0.0",
+                "imagePullPolicy": "IfNotPresent",
+                "securityContext": {"privileged": True},
+                "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "ports": [{"name": "vpn-shoot", "containerPort": 30123, "protocol": "TCP"}],
+                "readinessProbe": {
+                    "exec": {
+                        "command": [
+                            "sh",
+                            "-c",
+                            "/usr/bin/kubectl --kubeconfig /var/lib/kubelet/kubeconfig-real "
+                            "get no $NODE_NAME",
+                        ]
+                    }
+                },
+                "volumeMounts": [
+                    {"name": "userdata", "mountPath": "/etc/machine"},
+                    {"name": "containerd", "mountPath": "/var/lib/containerd"},
+                    {"name": "run", "mountPath": "/run"},
+                    {"name": "docker-socket", "mountPath": "/var/run/docker.sock"},
+                    {"name": "modules", "mountPath": "/lib/modules", "readOnly": True},
+                ],
+            }
+        ],
+        "volumes": [
+            # Executed by root, and read by nobody else: Gardener's own has 511.
+            {"name": "userdata", "secret": {"secretName": f"machine-{AP}-userdata", "defaultMode": 320}},
+            {"name": "containerd", "emptyDir": {}},
+            {"name": "run", "emptyDir": {"medium": "Memory"}},
+            {"name": "docker-socket", "hostPath": {"path": "/var/run/docker.sock", "type": "Socket"}},
+            {"name": "modules", "hostPath": {"path": "/lib/modules"}},
+        ],
+    }
+    without = wanted.pod(example(), docker_socket=False)["spec"]
+    assert "docker-socket" not in str(without)
+
+
+@rule("L7", "L8", "L10")
+def test_resources_zone_and_volumes_come_from_the_class() -> None:
+    amounts = {"cpu": "2", "memory": "4Gi"}
+    spec = {
+        "image": "i",
+        "zone": "local-a",
+        "resources": {"requests": amounts, "limits": amounts},
+        "volumes": [{"name": "root", "size": "20Gi"}, {"name": "logs", "size": "5Gi"}],
+    }
+    plan = specs.plan(machine(), machine_class(providerSpec=spec))
+    found = wanted.pod(plan, docker_socket=False)["spec"]
+    assert found["nodeSelector"] == {"topology.kubernetes.io/zone": "local-a"}
+    [node] = found["containers"]
+    assert node["resources"] == {"requests": amounts, "limits": amounts}
+    volumes = {one["name"]: one for one in found["volumes"]}
+    assert volumes["containerd"]["emptyDir"] == {"sizeLimit": "20Gi"}
+    assert volumes["data-logs"]["emptyDir"] == {"sizeLimit": "5Gi"}
+    assert {"name": "data-logs", "mountPath": "/mnt/volumes/logs"} in node["volumeMounts"]
+
+
+@rule("AP1.6", "B4-R2", "B4-R3")
+def test_secret_and_service_are_those_of_the_example() -> None:
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": f"machine-{AP}",
+        "uid": "pod-uid",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    assert wanted.user_data(example(), "pod-uid", b"script") == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": f"machine-{AP}-userdata",
+            "namespace": "infra-shoot--local--demo",
+            "ownerReferences": [owner],
+        },
+        "data": {"userdata": base64.b64encode(b"script").decode()},
+    }
+    labels = {"app": "machine", "machine": AP, "machine-provider": "local"}
+    assert wanted.service(example(), "pod-uid") == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": f"machine-{AP}",
+            "namespace": "infra-shoot--local--demo",
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": labels,
+            "ports": [{"name": "ssh", "port": 22, "protocol": "TCP", "appProtocol": "ssh"}],
+        },
+    }
+
+
+@rule("AP1.7", "B8-R3")
+def test_the_token_is_that_of_the_example() -> None:
+    found = wanted.token(AP, "78326b", "4q8zt1m0w6c2rj9d", NOW)
+    assert (found["metadata"]["name"], found["metadata"]["namespace"]) == (
+        "bootstrap-token-78326b",
+        "kube-system",
+    )
+    assert found["type"] == "bootstrap.kubernetes.io/token"
+    decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+    assert decoded == {
+        "description": f'A bootstrap token for machine "{AP}" generated by MachineControllerManager.',
+        "token-id": "78326b",
+        "token-secret": "4q8zt1m0w6c2rj9d",
+        "expiration": "2026-08-21T10:00:00Z",
+        "usage-bootstrap-authentication": "true",
+        "usage-bootstrap-signing": "true",
+        "auth-extra-groups": "",
+    }
+
+
+@rule("L27", "B4-R8")
+@pytest.mark.parametrize("length", [54, 55, 56, 61, 200])
+def test_names_fit_a_service_and_stay_apart(length: int) -> None:
+    one, other = "a" * length, "a" * (length - 1) + "b"
+    assert names.pod(one) == names.pod(one)
+    assert names.pod(one) != names.pod(other)
+    assert len(names.pod(one)) <= 63
+    assert names.pod(one).startswith("machine-aaaa")
+    assert (names.pod(one) == f"machine-{one}") == (length <= 55)
+
+
+@rule("L39", "B8-R8")
+def test_token_ids_do_not_collide() -> None:
+    ids = {names.token_id(f"uid-{number}") for number in range(20_000)}
+    # Of three letters there are 19,683 ids; 20,000 of ours are apart but for a rare accident.
+    assert len(ids) > 19_990
+    assert all((len(one) == 6 and one.isalnum() and one.islower()) or one.isdigit() for one in ids)
+
+
+@pytest.mark.parametrize(
+    ("content", "token", "filled"),
+    [
+        pytest.param(b"a <<BOOTSTRAP_TOKEN>> <<BOOTSTRAP_TOKEN>>", "i.s", b"a i.s i.s", id="B8-R4"),
+        pytest.param(b"%3C%3CBOOTSTRAP_TOKEN%3E%3E", "i.s", b"i.s", id="B8-R4+encoded"),
+        pytest.param(
+            b"<<BOOTSTRAP_TOKEN>>%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+            "i.s",
+            b"i.s%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+            id="B8-R4+both",
+        ),
+        pytest.param(b"<<MACHINE_NAME>>", "i.s", b"m", id="B8-R5"),
+        pytest.param(b"%3C%3CMACHINE_NAME%3E%3E", None, b"m", id="B8-R5+encoded"),
+        pytest.param(b"<<BOOTSTRAP_TOKEN>>", None, b"<<BOOTSTRAP_TOKEN>>", id="B8-R6"),
+        pytest.param(b"\xff\x00", "i.s", b"\xff\x00", id="B8-R5+none"),
+    ],
+)
+def test_placeholders_are_filled(content: bytes, token: str | None, filled: bytes) -> None:
+    assert userdata.filled(content, "m", token) == filled
+
+
+@rule("B2-R1", "B8-R1")
+def test_user_data_has_to_be_there() -> None:
+    with pytest.raises(Malformed, match="Secret a/b has no key 'userData': put"):
+        userdata.of({"other": b""}, "Secret a/b")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param({"provider": "aws"}, "provider is 'aws': set it to local", id="B2-R3"),
+        pytest.param({"providerSpec": None}, "providerSpec is missing: give it an object", id="L13+spec"),
+        pytest.param({"providerSpec": ...}, "providerSpec is missing", id="L13+no-spec"),
+        pytest.param({"providerSpec": []}, "providerSpec is []", id="L13+list"),
+        pytest.param({"providerSpec": {}}, "providerSpec.image is missing", id="B2"),
+        pytest.param({"providerSpec": {"image": ""}}, "providerSpec.image is ''", id="A8-R8"),
+        pytest.param(
+            {"providerSpec": {"image": "i", "namespace": "../x"}}, "namespace is '../x'", id="B2+namespace"
+        ),
+        pytest.param({"providerSpec": {"image": "i" * 5000}}, "image is 'iiii", id="B2+long"),
+        pytest.param(
+            {"providerSpec": {"image": "i", "resources": {"requests": {"cpu": "many"}}}},
+            "resources.requests.cpu is 'many'",
+            id="B2+resources",
+        ),
+        pytest.param({"providerSpec": {"image": "i", "volumes": {}}}, "volumes is {}", id="B2+volumes"),
+        pytest.param({"credentialsSecretRef": None}, "credentialsSecretRef is missing", id="L13+credentials"),
+        pytest.param({"secretRef": {"name": 5}}, "secretRef.name is 5", id="L13+secret"),
+        pytest.param({"nodeTemplate": None}, "nodeTemplate is missing", id="L13+template"),
+        pytest.param(
+            {"nodeTemplate": {"capacity": {"cpu": "1", "memory": "1"}}}, "capacity has no gpu", id="B1"
+        ),
+    ],
+)
+def test_a_class_that_cannot_be_says_what_is_wrong(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(Malformed) as told:
+        specs.plan(machine(), machine_class(**fields))
+    assert words in str(told.value)
+    assert len(str(told.value)) < 300
+    assert errors.code(told.value) == "InvalidArgument"
+
+
+@rule("B2-R2")
+def test_unknown_fields_of_a_provider_spec_are_ignored() -> None:
+    spec = {"apiVersion": "x", "image": "i", "zap": {"a": [1]}}
+    assert specs.plan(machine(), machine_class(providerSpec=spec)).namespace == "shoot--l--d"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("20m", 1200.0),
+        ("1h30m", 5400.0),
+        ("1h0m0s", 3600.0),
+        ("1.5s", 1.5),
+        ("20", None),
+        ("", None),
+        ("x", None),
+    ],
+)
+def test_durations_are_those_of_go(text: str, seconds: float | None) -> None:
+    assert specs.duration(text) == seconds
+
+
+@rule("B9-R4")
+def test_the_fields_of_a_machine_come_before_settings() -> None:
+    settings = MachineSettings()
+    own = machine(
+        creationTimeout="5m",
+        healthTimeout="1m",
+        drainTimeout="nonsense",
+        maxEvictRetries=7,
+        nodeConditions="A, B",
+    )
+    assert specs.timeouts(own, settings) == specs.Timeouts(300.0, 60.0, 7200.0, 7, ("A", "B"))
+    plain = specs.timeouts(machine(disableHealthTimeout=True), settings)
+    assert (plain.creation, plain.health, plain.evict_retries) == (1200.0, None, 360)
