@@ -126,7 +126,7 @@ _IMPLIED: Mapping[str, Mapping[str, bool]] = {
 
 
 class Wish(Message):
-    """A request to reconcile an object. A newer wish replaces an older one."""
+    """A request to reconcile an object."""
 
     reason: Reason
     attempt: int = 0
@@ -147,8 +147,11 @@ class Wish(Message):
     def __or__(self, newer: Wish) -> Wish:
         """A wish for what either asks for, told with the newer one's reason."""
         flags = ("insist", "changed", "verify", "drift", "overdue", "reported")
-        both = {flag: getattr(self, flag) or getattr(newer, flag) for flag in flags}
-        return self.model_copy(update={"reason": newer.reason, **both})
+        both: dict[str, Any] = {flag: getattr(self, flag) or getattr(newer, flag) for flag in flags}
+        both["attempt"] = max(self.attempt, newer.attempt)
+        if newer.changed:  # what has failed before may succeed now
+            both |= {"attempt": newer.attempt, "reported": newer.reported}
+        return newer.model_copy(update=both)
 
     @model_validator(mode="before")
     @classmethod

@@ -94,7 +94,11 @@ def _keeping(bucket: str) -> list[str]:
 
 def _wishing(pool: str) -> list[str]:
     """To have an object of a pool looked at."""
-    return [subjects.wish(pool, ">"), subjects.item(pool, ">")]
+    return [
+        subjects.wish(pool, ">"),
+        subjects.item(pool, ">"),
+        *_last(streams.TRIGGERS, subjects.wish(pool, ">")),
+    ]
 
 
 def _pool(pool: str) -> list[str]:
@@ -102,7 +106,6 @@ def _pool(pool: str) -> list[str]:
     return [
         *_wishing(pool),
         *(spelled(pool, ">") for spelled in (subjects.later, subjects.run, subjects.start)),
-        *_last(streams.TRIGGERS, subjects.wish(pool, ">")),
         *_last(streams.LATER, subjects.later(pool, ">")),
         *_last(streams.JOURNAL, subjects.start(pool, ">")),
         *_last(streams.JOURNAL, subjects.run(pool, ">")),

@@ -328,7 +328,7 @@ class Pool:
     async def _requeue_superseded(self) -> None:
         for key in list(self._superseded):
             try:
-                await self.queue.requeue(key, Wish(reason=Reason.LATE_REPORT))
+                await self.queue.wish(key, Wish(reason=Reason.LATE_REPORT))
             except WindowboxError:
                 return
             self._superseded.discard(key)

@@ -25,6 +25,7 @@ _OVERDUE = 5.0
 """Seconds after its time until a schedule counts as forgotten by the server."""
 _LAG = 0.005
 _LOOKS = 1000
+_RACES = 20
 
 
 class Depth(NamedTuple):
@@ -44,9 +45,23 @@ class Queue:
     pool: str
 
     async def wish(self, key: str, wish: Wish) -> None:
-        """Have the object looked at. When this returns, the wish will be fulfilled, whatever dies."""
+        """Have the object reconciled, or requeued. The wish is fulfilled then, whatever dies.
+
+        A wish that is there already, even if it is just being fulfilled, becomes one for both: it may ask for
+        more, such as a comparison with what was made.
+        """
+        subject, both = subjects.wish(self.pool, key), wish
+        expected: int | None = 0  # most often there is none, so nobody looks first
         headers = {TRACE: tracing.current() or tracing.fresh()}
-        await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, repeat=True)
+        for left in reversed(range(_RACES)):
+            try:
+                await self.bus.publish(subject, both.encoded(), headers, expect_last=expected, repeat=True)
+                break
+            except WrongSequence:
+                last = await self.bus.last(streams.TRIGGERS, subject)
+                both = Wish.decoded(last.data) | wish if last else wish
+                # Rather lose a reason than wait for a server of a cluster that cannot make up its mind.
+                expected = (last.sequence if last else 0) if left > 1 else None
         await self.enqueue(key)
 
     async def remind(self, key: str, wish: Wish) -> None:
@@ -54,22 +69,6 @@ class Queue:
         headers = {TRACE: tracing.current() or tracing.fresh()}
         with contextlib.suppress(WrongSequence):
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
-        await self.enqueue(key)
-
-    async def requeue(self, key: str, wish: Wish) -> None:
-        """Have the object reconciled after now, even if the wish that is there is just being fulfilled.
-
-        What that wish asks for is asked for again.
-        """
-        subject = subjects.wish(self.pool, key)
-        headers = {TRACE: tracing.current() or tracing.fresh()}
-        while True:
-            last = await self.bus.last(streams.TRIGGERS, subject)
-            both = Wish.decoded(last.data) | wish if last else wish
-            with contextlib.suppress(WrongSequence):
-                expected = last.sequence if last else 0
-                await self.bus.publish(subject, both.encoded(), headers, expect_last=expected)
-                break
         await self.enqueue(key)
 
     async def enqueue(self, key: str) -> None:

@@ -104,7 +104,7 @@ class IngressRuns:
         """Do what is not undone over and over. Returns what is, with the seconds to leave it alone."""
         # A record is counted as long as its Ingress asks for the same: whoever changes that never waits.
         keys = {name: _conflict_key(state, name) for action in actions if (name := plans.written(action))}
-        if not wish.drift or not keys:
+        if not wish.drift or wish.changed or not keys:
             await self._apply_all(actions, state, recorder)
             return {}
         backed_off = await self._conflicts.noted_each(keys, recorder)

@@ -172,7 +172,7 @@ class LifeCycle:
         requested = (
             run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
         )
-        if not wish.drift or wish.insist or requested:
+        if not wish.drift or wish.insist or wish.changed or requested:
             return 0.0
         return await self._conflicts.noted(run.ref, run.recorder)
 

@@ -69,3 +69,9 @@ def test_an_older_version_understands_todays_wish() -> None:
 def test_a_wish_on_top_of_another_loses_nothing() -> None:
     both = Wish(reason=Reason.EVENT, attempt=3, insist=True) | Wish(reason=Reason.LATE_REPORT)
     assert both == Wish(reason=Reason.LATE_REPORT, attempt=3, insist=True, changed=True, verify=True)
+
+
+def test_a_change_starts_the_backoff_anew() -> None:
+    failed = Wish(reason=Reason.RETRY, attempt=3)
+    assert failed | Wish(reason=Reason.EVENT) == Wish(reason=Reason.EVENT)
+    assert failed | Wish(reason=Reason.DRIFT) == Wish(reason=Reason.DRIFT, attempt=3, reported=True)

@@ -104,7 +104,7 @@ class AddressUpkeep:
             try:
                 for ref in sorted(servable - woken):
                     # Not `remind`: the wish that is there may be of a run that has just found no address.
-                    await self._queue.requeue(subjects.key(ref), Wish(reason=Reason.ADDRESS))
+                    await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
             except WindowboxError as error:
                 failures += 1
                 logger.info("addresses: %s", error)
