@@ -256,6 +256,9 @@ class WorkerActuator(Actuator):
         )
         await deletion.remove_classes(target, namespace, before.classes - plan.classes, plan.classes)
         if unwanted and await self._at_work(target, namespace):
+            if failed := health.failures(unwanted):
+                name, reason = failed[0]
+                raise TransientError(f"machine {name} failed: {reason}", retry_after=_REQUEUE_FAILED)
             names = ", ".join(sorted(one.name for one in unwanted))
             waiting = Waiting(f"Waiting until undesired machine deployments are deleted: {names}")
             waiting.status = status

@@ -29,6 +29,8 @@ class SimulatedMCM:
     """While set, machines that are not wanted any more stay."""
     failed: dict[str, str] = field(default_factory=dict)
     """Machines that have failed, with the reason."""
+    failed_when_deleted: str = ""
+    """Why machines cannot be deleted, while set."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -89,7 +91,11 @@ class SimulatedMCM:
         await self._report(deployment, max(wanted, len(machines) if self.kept_asleep else 0))
 
     async def _remove(self, deployment: Object, sets: list[Object], machines: list[Object]) -> None:
-        if self.held:
+        if self.failed_when_deleted:
+            self.failed["m-1"] = self.failed_when_deleted
+            await self._report(deployment, 1)
+            self.failed.clear()
+        if self.held or self.failed_when_deleted:
             return
         for one in machines:
             await self.kube.remove(MACHINES, self.namespace, one.name)

@@ -56,7 +56,7 @@ async def state(shoot: Client) -> dict[str, Any]:
     return {"state": base64.b64encode(packed).decode()}
 
 
-@rule("A5-R3", "A15-R4", "A2-R11")
+@rule("A5-R3", "A5-R4", "A15-R4", "A2-R1", "A2-R11")
 async def test_machines_survive_that_their_worker_moves_to_another_seed(world: KindWorld) -> None:
     small = pool(minimum=1, maximum=8, zones=["a", "b"])
     shoot = await shoot_with(world, small)
@@ -86,6 +86,10 @@ async def test_machines_survive_that_their_worker_moves_to_another_seed(world: K
     await world.quiet()
     await create(shoot, small, operation="wait-for-state")
     await shoot.merge(WORKERS, NAME, {"status": {"state": kept}}, part="status")
+    await world.quiet()
+    found = await shoot.get(WORKERS, NAME)
+    assert found
+    assert (dict(found.status), found.finalizers) == ({"state": kept}, ())
     await shoot.ask(WORKERS, NAME, "restore")
     await shoot.until(MACHINE_DEPLOYMENTS, name, lambda found: found is not None)
     assert await names(shoot, MACHINES) == machines

@@ -16,9 +16,13 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
+from windowbox.models.extensions import FORCE_DELETION
+from windowbox.models.kindsettings import KindSettings
+from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     CLUSTERS,
+    DEPLOYMENTS,
     MACHINE_CLASSES,
     MACHINE_DEPLOYMENTS,
     MACHINE_SETS,
@@ -82,7 +86,7 @@ async def test_a_worker_gets_its_machines_and_goes(world: KindWorld) -> None:
     assert await names(shoot, SECRETS, **CLASS_SECRETS) == []
 
 
-@rule("A4-R2", "A13-R1", "A9-R1")
+@rule("A4-R2", "A4-R3", "A13-R1", "A13-R3", "A9-R1")
 async def test_what_is_not_wanted_any_more_goes_once_the_rest_is_there(world: KindWorld) -> None:
     small, old = pool(minimum=1, maximum=4), pool("old")
     shoot = await shoot_with(world, small, old)
@@ -99,7 +103,13 @@ async def test_what_is_not_wanted_any_more_goes_once_the_rest_is_there(world: Ki
         await shoot.until(WORKERS, NAME, says("Processing", "0/3 desired machine(s) available"))
         assert f"{shoot.namespace}-old-z1" in await names(shoot, MACHINE_DEPLOYMENTS)
         assert former in await names(shoot, MACHINE_CLASSES)
-        mcm.held = False
+        foreign = {"provider": "other", "providerSpec": {}, "metadata": {"name": "foreign"}}
+        head = {"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass"}
+        await shoot.kube.create(MACHINE_CLASSES, shoot.namespace, head | foreign)
+        mcm.held, mcm.failed_when_deleted = False, "disk is busy"
+        mcm.wake()
+        await shoot.until(WORKERS, NAME, says("Error", "machine m-1 failed: disk is busy"))
+        mcm.failed_when_deleted = ""
         mcm.wake()
         await shoot.until_ready(WORKERS, NAME)
         assert await names(shoot, MACHINE_DEPLOYMENTS) == [f"{shoot.namespace}-small-z1"]
@@ -128,7 +138,7 @@ async def test_done_again_nothing_is_written_but_the_answer(world: KindWorld) ->
     }  # fmt: skip
 
 
-@rule("A18-R4", "A11-R1")
+@rule("A18-R4", "A11-R1", "A11-R10")
 async def test_failed_machines_are_told_at_once_and_forgotten_when_they_are_gone(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
@@ -200,7 +210,7 @@ async def test_user_data_that_is_missing_is_named_and_waited_for(world: KindWorl
     await shoot.until(WORKERS, NAME, says("Processing", "machine set"))
 
 
-@rule("A5-R1")
+@rule("A5-R1", "L15")
 async def test_a_worker_without_pools_goes_at_once(world: KindWorld) -> None:
     shoot = await shoot_with(world)
     await create(shoot)
@@ -209,6 +219,7 @@ async def test_a_worker_without_pools_goes_at_once(world: KindWorld) -> None:
     await shoot.until_gone(WORKERS, NAME)
 
 
+@rule("L16")
 async def test_a_worker_goes_though_its_image_is_unknown_and_its_user_data_gone(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
@@ -250,6 +261,47 @@ async def test_credentials_are_waited_for_until_they_are_released(world: KindWor
     await shoot.until(WORKERS, NAME, says("Processing", "has not yet been acquired or released"))
     await shoot.merge(SECRETS, "cloudprovider", {"metadata": {"finalizers": None}})
     await shoot.until_gone(WORKERS, NAME)
+
+
+@rule("A2-R8")
+async def test_a_worker_that_is_deleted_by_force_leaves_its_machines_to_others(world: KindWorld) -> None:
+    small = pool()
+    shoot = await shoot_with(world, small)
+    await create(shoot, small)
+    await shoot.until(WORKERS, NAME, says("Processing", "machine set"))
+    await shoot.cluster(metadata={"annotations": {FORCE_DELETION: "true"}})
+    await world.quiet()
+    await shoot.delete(WORKERS, NAME)
+    await shoot.until_gone(WORKERS, NAME)
+    assert len(await names(shoot, MACHINE_DEPLOYMENTS)) == 1
+
+
+@rule("A15-R7", "A11-R2")
+async def test_machine_controller_manager_sleeps_with_the_shoot(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    settings = KindSettings(machines=MachineSettings(mode="driver"))
+    async with kind_world(plane, nats, "worker", kinds=settings) as world:
+        shoot = await shoot_with(world, spec={"hibernation": {"enabled": True}})
+        labels = {"role": "machine-controller-manager"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+        body = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "machine-controller-manager"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        }
+        await shoot.kube.create(DEPLOYMENTS, shoot.namespace, body)
+        await create(shoot)
+        for hibernated in (True, False):
+            await shoot.cluster(spec={"hibernation": {"enabled": hibernated}})
+            await shoot.ask(WORKERS, NAME, "reconcile" if hibernated else "restore")
+            wanted = 0 if hibernated else 1
+            await shoot.until(
+                DEPLOYMENTS,
+                "machine-controller-manager",
+                lambda found, wanted=wanted: bool(found and found.spec["replicas"] == wanted),  # type: ignore[misc]
+            )
 
 
 async def test_what_somebody_changes_is_put_right(world: KindWorld) -> None:

@@ -51,6 +51,13 @@ def test_limits_are_those_of_the_zone() -> None:
     assert [deployments.replicas(group, nine, **flags) for group in (first, second)] == [3, 2]
 
 
+@rule("A9-R2")
+def test_a_pool_of_fixed_size_beside_one_that_is_scaled_keeps_its_size() -> None:
+    [group] = example.groups(worker(pool(minimum=2, maximum=2)))
+    flags = {"hibernated": False, "scaled": True, "awake": False}
+    assert [deployments.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
+
+
 def test_what_others_have_set_stays() -> None:
     before = found(paused=True, progressDeadlineSeconds=5, rollbackTo={"revision": 1})
     before = Object(

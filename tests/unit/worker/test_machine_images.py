@@ -47,7 +47,7 @@ def found(profile: dict[str, Any], status: dict[str, Any] | None = None) -> str:
 @pytest.mark.parametrize(
     ("profile", "image"),
     [
-        pytest.param(example.profile(), example.IMAGE, id="A8-R2-without-capabilities"),
+        pytest.param(example.profile(), example.IMAGE, id="A8-R1+A8-R2-without-capabilities"),
         pytest.param(flavored(flavor("one")), "one", id="A8-R3-a-flavor-for-all"),
         pytest.param(
             flavored(flavor("arm", architecture=["arm64"]), flavor("amd", architecture=["amd64"])),

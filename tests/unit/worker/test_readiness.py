@@ -118,7 +118,7 @@ CREATE = "waiting for the machine-controller-manager to create the"
         pytest.param(
             {"replicas": 4}, before(machine_set(group())),
             Pending("Waiting until all old machines are drained and terminated. Waiting for 2 machine(s)..."),
-            id="A11-R9-old-machines-are-drained",
+            id="A11-R9+L19-old-machines-are-drained",
         ),
     ],
 )  # fmt: skip

@@ -145,7 +145,7 @@ def test_strategies(strategy: str | None, expected: dict[str, Any]) -> None:
             {"machineType": "huge"}, "machineType of pool 'small'.*'huge'.*add the type", id="A6-R9-type"
         ),
         pytest.param(
-            {"nodeTemplate": None}, "nodeTemplate of pool 'small'.*not set", id="A6-R9-node-template"
+            {"nodeTemplate": None}, "nodeTemplate of pool 'small'.*not set", id="A6-R9+L13-node-template"
         ),
         pytest.param({"nodeAgentSecretName": None}, "nodeAgentSecretName of pool", id="A7-R1-agent"),
         pytest.param({"machineImage": None}, "machineImage of pool", id="image"),
