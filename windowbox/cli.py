@@ -37,6 +37,8 @@ COMMANDS: dict[str, dict[str, Entry]] = {
             "windowbox.commands.kubeconfig:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."
         ),
         "logs": Entry("windowbox.commands.sandbox:logs", "The log of a process of the sandbox."),
+        "shoot": Entry("windowbox.commands.shoots.command:shoot", "Clusters with machines of the sandbox."),
+        "machine": Entry("windowbox.commands.machines:machine", "Console logs of those machines."),
         "doctor": Entry("windowbox.commands.doctor:doctor", "Check this machine, the sandbox and servers."),
         "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers and Bastions."),
     },

@@ -7,6 +7,15 @@ are limitations of the Go program that are lifted.
 from __future__ import annotations
 
 SECTIONS: dict[str, dict[str, str]] = {
+    "Worker": {
+        "A4-R1": "the status names MachineDeployments before machines are ready",
+        "A6-R8": "shares of zones",
+        "A7-R1": "hashes of pools",
+        "A7-R2": "what their hash depends on",
+        "A7-R4": "hashes of pools that are updated in place",
+        "A11-R9": "what it waits for",
+        "A18-R5": "EveryNodeReady",
+    },
     "Machine": {
         "B3-R3": "what is deleted with a Pod",
         "B4-R1": "owners of Secret and Service",
@@ -80,10 +89,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "L3": "why a Pod is stuck",
         "L4": "adoption without Secret and Service",
         "L13": "fields that are missing",
-        "L15": "deletion of a Worker without pools",
-        "L16": "deletion without image and user data",
-        "L19": "old machines that are drained",
-        "L22": "errors without codes",
         "L27": "names that are too long for a Service",
         "L33": "roll-outs that wait for slow deletions",
         "L37": "machines that are updated go first",

@@ -1,4 +1,4 @@
-"""A sandbox with nodes and windowbox's processes, and in it the control plane of a Shoot without machines."""
+"""A sandbox with nodes and windowbox's processes, and in it a Shoot with a machine."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from windowbox.sandbox.machines import image
 from windowbox.sandbox.progress import Progress
 from windowbox.sandbox.shoots import creation, deletion, records
 from windowbox.sandbox.shoots.creation import Sandbox
-from windowbox.sandbox.shoots.objects import Images
 from windowbox.sandbox.shoots.records import Shoot
+
+NAME = "one"
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A Shoot, and the images of its machines."""
+class ShootWorld:
+    """A Shoot, and the sandbox that it is in."""
 
     sandbox: Sandbox
     shoot: Shoot
-    images: Images
 
     @property
     def api(self) -> ApiServer:
+        """The API server of the Shoot."""
         return from_kubeconfig(records.kubeconfig(self.sandbox.folder, self.shoot.name))
 
     def kubectl(self, *arguments: str) -> str:
@@ -43,16 +44,17 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
 def sandbox(nodes: NodeWorld) -> Sandbox:
     if reason := image.impossible():
         pytest.skip(f"no machines: {reason}")
-    look = nodes.sandbox.look_at_shoots
-    return Sandbox(nodes.sandbox.folder, lambda: void(nodes.loop.call_soon_threadsafe(look)))
+
+    def notify() -> None:
+        nodes.loop.call_soon_threadsafe(nodes.sandbox.look_at_shoots)
+
+    return Sandbox(nodes.sandbox.folder, notify)
 
 
 @pytest.fixture(scope="package")
-def prepared(sandbox: Sandbox) -> Iterator[Prepared]:
-    shoot, images = creation.prepare(sandbox, "hand", Progress(print), lambda what: None)
-    yield Prepared(sandbox, shoot, images)
-    deletion.delete(sandbox, "hand", lambda what, seconds: None)
-
-
-def void(ignored: object) -> None:
-    """For callbacks that answer nothing."""
+def world(sandbox: Sandbox) -> Iterator[ShootWorld]:
+    """Its one machine is made of a Worker, as all are, and has joined."""
+    shoot = creation.create(sandbox, NAME, 1, Progress(print), lambda what, seconds: None)
+    yield ShootWorld(sandbox, shoot)
+    if NAME in records.all_names(sandbox.folder):
+        deletion.delete(sandbox, NAME, lambda what, seconds: None)

@@ -32,7 +32,7 @@ def rotation(**rotated: Any) -> dict[str, Any]:
     return {"status": {"credentials": {"rotation": rotated}}}
 
 
-@rule("A7", "A7-R2")
+@rule("A7-R2")
 def test_the_name_of_the_secret_of_a_rolling_pool_is_all_that_counts() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
     agent = f"gardener-node-agent-small-{hashes.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
@@ -49,11 +49,11 @@ RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "me
 @pytest.mark.parametrize(
     ("asked", "shoot", "in_place", "of_class"),
     [
-        pytest.param(big(), {}, "158f7ddcc5c0a83f", "47eee", id="A7-plain"),
-        pytest.param(big("2.0.0"), {}, "3cc9b817dc69cc34", "de6a7", id="A7-another-image"),
+        pytest.param(big(), {}, "158f7ddcc5c0a83f", "47eee", id="A7-R4-plain"),
+        pytest.param(big("2.0.0"), {}, "3cc9b817dc69cc34", "de6a7", id="A7-R4-another-image"),
         pytest.param(
             big(**RESERVED), rotation(certificateAuthorities={"lastInitiationTime": ROTATED}),
-            "81f469a84c315844", "b29d8", id="A7-rotated-and-with-reserves",
+            "81f469a84c315844", "b29d8", id="A7-R4-rotated-and-with-reserves",
         ),
     ],
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_what_of_a_kubelet_configuration_counts(config: dict[str, Any] | None, p
     assert hashes.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
 
 
-@rule("A7-R1", "L22")
+@rule("A7-R1")
 def test_a_pool_without_the_name_of_its_secret_is_an_error() -> None:
     with pytest.raises(Malformed, match='missing node-agent secret name for worker pool "small"') as raised:
         hashes.class_hash(pool("small"))

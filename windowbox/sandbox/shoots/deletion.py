@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import time
-import urllib.error
-import urllib.request
 
 from windowbox.errors import Refused, Unreachable
 from windowbox.sandbox import ranges
 from windowbox.sandbox.nodes import network, routes
 from windowbox.sandbox.nodes.addresses import Network
-from windowbox.sandbox.shoots import objects, records, waiting
+from windowbox.sandbox.shoots import etcd, objects, records, traces, waiting
 from windowbox.sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
 from windowbox.sandbox.shoots.records import Shoot
 
 _LOOK_AGAIN = 0.05
 _PATIENCE = 180.0
 _SERVERS_PATIENCE = 60.0
-_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def delete(sandbox: Sandbox, name: str, say: Say) -> None:
@@ -38,6 +33,7 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
     say("its control plane has ended", time.monotonic() - began)
     for namespace in (shoot.technical_id, shoot.machines):
         _wait_gone(sandbox, "/api/v1/namespaces", namespace)
+    _wait_gone(sandbox, traces.POOLS, traces.pool(shoot))  # it belongs to the namespace of the machines
     say("its namespaces are gone", time.monotonic() - began)
     records.remove(sandbox.folder, name)
 
@@ -51,7 +47,7 @@ def remove_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
         if time.monotonic() > limit:
             raise Unreachable(f"the processes of shoot {shoot.name} have not ended: see `windowbox status`")
         time.sleep(_LOOK_AGAIN)
-    _wipe(sandbox.state.ports["etcd"], shoot.etcd_prefix)
+    etcd.wipe(sandbox.state.ports["etcd"], shoot.etcd_prefix)
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     inside: list[Network] = [own.services_v4, own.services_v6, own.pods]
     routes.reopen(sandbox.claim, inside)
@@ -74,19 +70,3 @@ def _begin(sandbox: Sandbox, path: str, name: str) -> None:
 def _wait_gone(sandbox: Sandbox, path: str, name: str) -> None:
     what = f"{path.rpartition('/')[2]} {name} is not gone"
     waiting.until_gone(sandbox.api, path, name, what, patience=_PATIENCE)
-
-
-def _wipe(port: int, prefix: str) -> None:
-    """Remove all keys of a prefix from etcd."""
-    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    body = {
-        "key": base64.b64encode(prefix.encode()).decode(),
-        "range_end": base64.b64encode(end.encode()).decode(),
-    }
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v3/kv/deleterange", data=json.dumps(body).encode(), method="POST"
-    )
-    try:
-        _WITHOUT_PROXY.open(request, timeout=30).close()
-    except (OSError, urllib.error.URLError) as error:
-        raise Unreachable(f"etcd keeps the data of {prefix}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import platform
 from dataclasses import dataclass
 from typing import Any
@@ -131,7 +132,7 @@ def worker(shoot: Shoot, count: int, image_version: str, user_data: str) -> dict
         "machineType": _MACHINE_TYPE,
         "machineImage": {"name": "local", "version": image_version},
         "architecture": _architecture(),
-        "nodeAgentSecretName": contents.SECRET,
+        "nodeAgentSecretName": _node_agent_secret(image_version),
         "userDataSecretRef": {"name": user_data, "key": "cloud_config"},
         "kubernetesVersion": PROGRAMS["kubelet"].version,
         "nodeTemplate": {"capacity": {"cpu": "1", "gpu": "0", "memory": "8Gi"}},
@@ -155,6 +156,12 @@ def _extension(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any
         },
         "spec": {"type": "local", **spec},
     }
+
+
+def _node_agent_secret(image_version: str) -> str:
+    """A name that changes with all that has machines replaced, as Gardener chooses it."""
+    inputs = f"{PROGRAMS['kubelet'].version} {_MACHINE_TYPE} {image_version}"
+    return f"gardener-node-agent-{POOL}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
 
 
 def _provider(shoot: Shoot) -> dict[str, str]:

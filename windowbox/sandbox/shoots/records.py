@@ -79,6 +79,11 @@ def names(sandbox: Path) -> list[str]:
     return sorted(path.parent.name for path in sandbox.glob("shoots/*/shoot.json"))
 
 
+def all_names(sandbox: Path) -> list[str]:
+    """Also those whose deletion was interrupted."""
+    return sorted(path.name for path in sandbox.glob("shoots/*"))
+
+
 def read(sandbox: Path, name: str) -> Shoot:
     """The Shoot `name`; Missing if there is none."""
     path = _file(sandbox, name)

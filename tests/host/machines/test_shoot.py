@@ -1,0 +1,134 @@
+"""From a Worker to nodes that have really joined, and back: the whole way, on real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.host.machines.conftest import NAME, ShootWorld
+from tests.support import echoclient
+from tests.support.rules import rule
+from windowbox.cli import cli
+from windowbox.errors import Refused
+from windowbox.sandbox import ranges
+from windowbox.sandbox.nodes import iproute, routes
+from windowbox.sandbox.nodes.images import ECHO
+from windowbox.sandbox.progress import Progress
+from windowbox.sandbox.shoots import creation, deletion, etcd, objects, records, traces, waiting
+
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+@rule("B4-R4", "B8-R5")
+def test_a_machine_joins_by_its_user_data(world: ShootWorld) -> None:
+    [node] = world.api.read("/api/v1/nodes")["items"]
+    name, namespace = node["metadata"]["name"], world.shoot.machines
+    pod = world.sandbox.api.read(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": pod["status"]["podIP"]}
+    assert world.api.read("/apis/certificates.k8s.io/v1/certificatesigningrequests")["items"]
+    machine = name.removeprefix("machine-")
+    machines = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{world.shoot.technical_id}/machines"
+    found = world.sandbox.api.read(f"{machines}/{machine}")
+    assert found["status"]["currentStatus"]["phase"] == "Running"
+    assert found["metadata"]["labels"]["node"] == name
+
+
+@rule("B4")
+def test_a_machine_pod_becomes_ready_with_its_node(world: ShootWorld) -> None:
+    [node] = world.api.read("/api/v1/nodes")["items"]
+    pods = f"/api/v1/namespaces/{world.shoot.machines}/pods"
+    waiting.until(
+        world.sandbox.api, pods, node["metadata"]["name"],
+        lambda pod: bool(pod["status"]["containerStatuses"][0]["ready"]), "it is not ready", patience=60,
+    )  # fmt: skip
+
+
+def test_pods_of_a_shoot_are_reached_through_a_load_balancer(world: ShootWorld) -> None:
+    world.kubectl(
+        "create", "deployment", "web", f"--image={ECHO}", "--", "/echo", "--tcp=8080", "--http=10200"
+    )
+    world.kubectl("expose", "deployment", "web", "--type=LoadBalancer", "--port=80", "--target-port=8080")
+    world.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    service = waiting.until(
+        world.api, SERVICES, "web", lambda one: bool(_address_of(one)), "web has no address", patience=60
+    )
+    answer = echoclient.until(lambda: echoclient.tcp(_address_of(service), 80, b"hello"))
+    assert answer.said == b"hello"
+
+
+def test_this_host_reaches_pods_of_a_shoot(world: ShootWorld) -> None:
+    """By the route to their node: API servers on it dial them, for webhooks."""
+    [pod] = world.api.read("/api/v1/namespaces/default/pods?labelSelector=app=web")["items"]
+    assert echoclient.until(lambda: echoclient.tcp(pod["status"]["podIP"], 8080, b"hello")).said == b"hello"
+    assert world.kubectl("logs", pod["metadata"]["name"]) == ""  # by the API server, from the kubelet
+
+
+def test_this_host_reaches_services_of_a_shoot(world: ShootWorld) -> None:
+    address = world.api.read(f"{SERVICES}/web")["spec"]["clusterIP"]
+    assert echoclient.until(lambda: echoclient.tcp(address, 80, b"hello")).said == b"hello"
+
+
+def test_a_name_is_taken_once(world: ShootWorld) -> None:
+    with pytest.raises(Refused, match="windowbox shoot delete one"):
+        creation.create(world.sandbox, NAME, 1, Progress(print), lambda what, seconds: None)
+
+
+def test_commands_show_shoots_and_consoles(world: ShootWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = world.sandbox.folder
+    monkeypatch.setenv("WINDOWBOX_HOME", str(folder.parent))
+    assert "1 of 1" in _said("shoot", "list", "--name", folder.name)
+    path = _said("shoot", "kubeconfig", NAME, "--name", folder.name).strip()
+    assert path == str(records.kubeconfig(folder, NAME))
+    [machine] = [one for one in _said("machine", "logs", "--name", folder.name).split() if NAME in one]
+    assert "node-agent-simulator: Pods get addresses" in _said(
+        "machine", "logs", machine, "--name", folder.name
+    )
+
+
+def test_another_image_replaces_machines(world: ShootWorld) -> None:
+    [former] = world.api.read("/api/v1/nodes")["items"]
+    echoclient.until(_that(lambda: former["spec"]["podCIDR"] in _routes()))
+    creation.write_worker(world.sandbox, world.shoot, 1, creation.VERSIONS[-1])
+    creation.wait_succeeded(world.sandbox.api, world.shoot, "workers", objects.WORKER)
+    [latter] = world.api.read("/api/v1/nodes")["items"]
+    assert latter["metadata"]["name"] != former["metadata"]["name"]
+    echoclient.until(_that(lambda: latter["spec"]["podCIDR"] in _routes()))
+    assert former["spec"]["podCIDR"] not in _routes()
+
+
+def test_a_deleted_shoot_leaves_no_trace(world: ShootWorld) -> None:
+    port, prefix = world.sandbox.state.ports["etcd"], world.shoot.etcd_prefix
+    assert etcd.count(port, prefix)
+    own = ranges.kept(records.folder(world.sandbox.folder, NAME), [])
+    assert own.pods in routes.known()
+    deletion.delete(world.sandbox, NAME, lambda what, seconds: None)
+    assert traces.of(world.sandbox, world.shoot) == []
+    assert not {str(own.pods), str(own.services_v4), str(own.services_v6)} & _routes()
+
+
+def _said(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def _routes() -> set[str]:
+    return {str(route["dst"]) for route in iproute.asked("-4", "route", "show", "proto", "142")}
+
+
+def _that(holds: Callable[[], bool]) -> Callable[[], None]:
+    """For what no event announces."""
+
+    def check() -> None:
+        if not holds():
+            raise OSError("not yet")
+
+    return check
+
+
+def _address_of(service: dict[str, Any]) -> str:
+    ingress = (service.get("status", {}).get("loadBalancer") or {}).get("ingress") or [{}]
+    return str(ingress[0].get("ip") or "")

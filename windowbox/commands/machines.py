@@ -1,0 +1,36 @@
+"""`windowbox machine`: what machines of the sandbox said on their consoles."""
+
+from __future__ import annotations
+
+import click
+
+from windowbox.commands.sandbox import name_option
+
+
+@click.group()
+def machine() -> None:
+    """Machines of Shoots in the sandbox."""
+
+
+@machine.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox machine logs                          which are kept\n"
+    "  windowbox machine logs shoot--local--one-small-local-7d9f4-x2x5k"
+)
+@click.argument("machine_name", metavar="MACHINE", required=False)
+@name_option
+def logs(machine_name: str | None, name: str | None) -> None:
+    """Print the console log of MACHINE: user data, units, node agent; without MACHINE, list the logs.
+
+    It is kept for a day after the machine is gone.
+    """
+    from windowbox.sandbox import state as states
+    from windowbox.sandbox.shoots import consoles
+
+    folder = states.folder(name).absolute() / "machines"
+    if machine_name is None:
+        for one in consoles.machines(folder):
+            click.echo(one.removeprefix("machine-"))
+        return
+    for line in consoles.lines(folder, machine_name):
+        click.echo(line)

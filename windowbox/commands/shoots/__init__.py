@@ -1,0 +1,1 @@
+"""`windowbox shoot`: clusters whose nodes are machines of the sandbox."""
