@@ -34,15 +34,18 @@ def demo(name: str | None, download: bool) -> None:
 
     First DNS records; then, where real nodes are possible (Linux, as root), a load balancer in front of
     three Pods, of which one loses its machine, and a port that is added while clients go on; last an
-    Infrastructure and a Bastion, which bring back what is deleted by hand, and go without a trace. The
-    sandbox is left running, for you to play with. A second run shows the same again.
+    Infrastructure and a Bastion, which bring back what is deleted by hand, and go without a trace; and a
+    Shoot with two machines that are real nodes, and are replaced while clients go on. The sandbox is left
+    running, for you to play with. A second run shows the same again.
 
     Programs that are not on this machine are built, once; DNS records are shown as soon as they can be.
     """
     from windowbox.commands.balancers import demo
     from windowbox.commands.kinds import demo as kinds
+    from windowbox.commands.shoots import demo as shoots
     from windowbox.sandbox import environment
     from windowbox.sandbox import state as states
+    from windowbox.sandbox.shoots import creation
 
     folder = states.folder(name)
     state = _started(folder, download)
@@ -52,6 +55,10 @@ def demo(name: str | None, download: bool) -> None:
     else:
         demo.left_out(_no_nodes(state))
     asyncio.run(kinds.show(kubeconfig, folder, state))
+    if state.options.nodes:
+        shoots.show(creation.detached(folder, state))
+    else:
+        shoots.left_out(_no_nodes(state))
     option = f" --name {name}" if name else ""
     click.echo(
         f"\nTry next:\n{_activation()}"

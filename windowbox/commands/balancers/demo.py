@@ -84,8 +84,8 @@ async def show(kubeconfig: Path, state: State) -> None:
     async with kube.from_file(kubeconfig) as cluster:
         demo = Demo(cluster, state)
         click.echo(f"\nApplying {EXAMPLE.relative_to(EXAMPLE.parents[1])}, on {' and '.join(nodes)}")
-        await _deploy(demo, manifests)
-        address = await _balance(demo, manifests[-1])
+        await deploy(demo, manifests)
+        address = await balance(demo, manifests[-1])
         await _greet(address)
         if len(nodes) > 1:
             await _break(demo, nodes[-1], address)
@@ -102,7 +102,7 @@ def left_out(reason: str) -> None:
     )
 
 
-async def _deploy(demo: Demo, manifests: list[dict[str, Any]]) -> None:
+async def deploy(demo: Demo, manifests: list[dict[str, Any]]) -> None:
     began = time.perf_counter()
     for manifest in manifests[:-1]:
         await demo.apply(manifest)
@@ -110,7 +110,7 @@ async def _deploy(demo: Demo, manifests: list[dict[str, Any]]) -> None:
     _say(f"Deployment demo/echo: {found.status['readyReplicas']} Pods ready", time.perf_counter() - began)
 
 
-async def _balance(demo: Demo, manifest: dict[str, Any]) -> str:
+async def balance(demo: Demo, manifest: dict[str, Any]) -> str:
     began = time.perf_counter()
     made = await demo.apply(manifest)
     new = not statuses.addresses(made)
@@ -164,7 +164,7 @@ async def _break(demo: Demo, node: str, address: str) -> None:
         await tally.until_greeted_by(node, before)
         _say(f"{node} is back: its Pods answer again after", time.perf_counter() - began)
     slowest = max(one.seconds for one in tally.greetings)
-    _count(tally, f"meanwhile; the slowest took {_span(slowest)}")
+    count(tally, f"meanwhile; the slowest took {_span(slowest)}")
 
 
 async def _change(demo: Demo, address: str) -> None:
@@ -181,7 +181,7 @@ async def _change(demo: Demo, address: str) -> None:
         await _ports(demo, [])
         _say(f"port {_NEW_PORT} taken away again after", time.perf_counter() - began)
         await tally.until_more(_RATE)
-    _count(tally, f"meanwhile; of {_LASTING} that were open all the time, {tally.broken} broke")
+    count(tally, f"meanwhile; of {_LASTING} that were open all the time, {tally.broken} broke")
 
 
 async def _ports(demo: Demo, more: list[dict[str, Any]]) -> None:
@@ -205,7 +205,7 @@ def _is_ready(deployment: Object) -> bool:
     ) == deployment.spec["replicas"] == status.get("updatedReplicas")
 
 
-def _count(tally: traffic.Tally, more: str) -> None:
+def count(tally: traffic.Tally, more: str) -> None:
     text = f"{len(tally.greetings)} connections made, {len(tally.failed)} failed {more}"
     click.echo("      " + click.style(text, fg="yellow" if tally.failed or tally.broken else "green"))
 
