@@ -9,7 +9,7 @@ from windowbox.kinds import Served
 from workers.handler import ReconcilingHandler
 from workers.machine.mapping import MachineMapping
 from workers.machine.runs import MachineRuns
-from workers.machine.shoots import Shoots
+from workers.machine.shoots import JoinWatch, Shoots
 from workers.machine.views import MachineViews
 from workers.serving import Common, Parts
 
@@ -23,8 +23,10 @@ async def assembled(common: Common, row: Served) -> Parts:
     shoots = Shoots(common.registry, common.targets, views)
     runs = MachineRuns(bus, common.targets, shoots, views, common.kinds.machines)
     handler = ReconcilingHandler(bus, common.clusters, runs, views.complete)
+    queue = Queue(bus, row.pool)
+    joins = JoinWatch(common.registry, views, queue)
     return Parts(
         pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
-        router=Router(bus, Queue(bus, row.pool), MachineMapping(views)),
-        tasks=views.tasks,
+        router=Router(bus, queue, MachineMapping(views)),
+        tasks={**views.tasks, "shoots that join": joins.run},
     )

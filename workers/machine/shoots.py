@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 
+from bus import subjects
+from bus.messages import Reason, Wish
+from bus.queue import Queue
 from bus.registry import Registry
-from windowbox.errors import TransientError
-from windowbox.models.refs import NAMESPACES, ObjectRef
+from windowbox.errors import TransientError, WindowboxError
+from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
 from workers.machine.views import TARGET, MachineViews
 from workers.membership.joinannotations import KUBECONFIG
 from workers.owned.targets import TargetCluster, TargetClusters
@@ -38,8 +43,7 @@ class Shoots:
             return None
         raise NotJoined(
             f"the Shoot's API server is not known yet: annotate Namespace {home.namespace} with "
-            f"{KUBECONFIG}, or with {TARGET}: none if its machines join no Shoot",
-            retry_after=1.0,
+            f"{KUBECONFIG}, or with {TARGET}: none if its machines join no Shoot"
         )
 
     async def target(self, home: ObjectRef, recorder: Recorder) -> TargetCluster | None:
@@ -50,3 +54,33 @@ class Shoots:
 
         cluster = str(await recorder.call("shoot", home.namespace, act))
         return self.targets.member(cluster, recorder) if cluster else None
+
+
+@dataclass(frozen=True)
+class JoinWatch:
+    """Has those Machines looked at that wait for their Shoot, when it joins: no object tells of that."""
+
+    registry: Registry
+    views: MachineViews
+    queue: Queue
+
+    async def run(self) -> None:
+        changed = asyncio.Event()
+        stop = self.registry.on_change(changed.set)
+        known: set[str] = set()
+        try:
+            await self.views.complete()
+            while True:
+                changed.clear()
+                members = set(self.registry.members)
+                for cluster in members - known:
+                    with contextlib.suppress(WindowboxError):  # they look again by themselves, only later
+                        await self._wish(cluster)
+                known = members
+                await changed.wait()
+        finally:
+            stop()
+
+    async def _wish(self, cluster: str) -> None:
+        for machine in self.views.waiting_in(RUNTIME, cluster):
+            await self.queue.wish(subjects.key(machine), Wish(reason=Reason.EVENT))

@@ -97,6 +97,11 @@ class MachineViews:
         """The Machines of a MachineDeployment in the namespace of `ref`."""
         return self._found("deployment", ref.cluster, ref.namespace, name)
 
+    def waiting_in(self, cluster: str, namespace: str) -> list[ObjectRef]:
+        """The Machines of a namespace that have not been made yet."""
+        found = self._found("home", cluster, namespace)
+        return [one.ref for one in found if one.phase in (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)]
+
     def classes_with(self, secret: ObjectRef) -> list[ObjectRef]:
         """The MachineClasses that refer to a Secret of their namespace."""
         return self._classes.refs((secret.cluster, secret.namespace, secret.name))
@@ -126,6 +131,7 @@ def _machine_indexes(one: MachineFacts) -> set[Index]:
         ("node", names.pod(one.name)),
         ("class", one.cluster, one.namespace, one.class_name),
         ("deployment", one.cluster, one.namespace, one.deployment),
+        ("home", one.cluster, one.namespace),
     }
 
 

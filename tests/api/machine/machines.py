@@ -20,7 +20,6 @@ from windowbox.models.refs import (
     MACHINES,
     NAMESPACES,
     NODES,
-    RUNTIME,
     SECRETS,
     Resource,
 )
@@ -113,21 +112,23 @@ async def machines(world: KindWorld, *, joined: bool = True, **simulated: Any) -
     infra = f"infra-{shoot.namespace}"
     await world.kube.create(NAMESPACES, "", {"metadata": {"name": infra}})
     await shoot.secret("userdata", userData=USER_DATA)
-    if joined:
-        await shoot.secret("gardener", kubeconfig=world.kubeconfig("target"))
-        async with connected(Access(world.nats.url, name="join")) as bus:
-            member = Member(
-                id=shoot.namespace,
-                secret=SecretKey(namespace=shoot.namespace, name="gardener"),
-                kinds=(NODES.id,),
-            )
-            await Registry(bus).join(member)
     simulator = MachineSimulator(world.kube, world.kube, infra, **simulated)
     made = Machines(world, shoot, simulator)
+    if joined:
+        await join(made)
     await made.machine_class()
     async with running(simulator.run()):
         yield made
         await _clean_up(made)
+
+
+async def join(made: Machines) -> None:
+    """Let the cluster of the Shoot take part."""
+    shoot = made.shoot
+    await shoot.secret("gardener", kubeconfig=made.world.kubeconfig("target"))
+    async with connected(Access(made.world.nats.url, name="join")) as bus:
+        secret = SecretKey(namespace=shoot.namespace, name="gardener")
+        await Registry(bus).join(Member(id=shoot.namespace, secret=secret, kinds=(NODES.id,)))
 
 
 async def _clean_up(made: Machines) -> None:
@@ -145,6 +146,3 @@ async def _clean_up(made: Machines) -> None:
         return not (await api.page(MACHINES._replace(within=home))).items
 
     await eventually(all_gone)
-
-
-RUNTIME_CLUSTER = RUNTIME

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.api.machine.machines import EVENTS, description, machines, phase_of
+from tests.api.machine.machines import EVENTS, description, join, machines, phase_of
 from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -104,6 +104,15 @@ async def test_a_machine_waits_until_its_shoot_is_known_or_marked_as_none(world:
         assert found.status["addresses"] == addresses
         await made.delete("lone")
         await made.shoot.until_gone(MACHINES, "lone")
+
+
+@rule("B8-R2")
+async def test_a_machine_is_made_as_soon_as_its_shoot_joins(world: KindWorld) -> None:
+    async with machines(world, joined=False) as made:
+        await made.machine("early")
+        await made.until_told("early", "the Shoot's API server is not known yet")
+        await join(made)
+        await made.until("early", "Running")
 
 
 @rule("B4-R7", "L4")
