@@ -129,6 +129,7 @@ class Deletion:
         """What is being done. The phase is Terminating from the first word on."""
         change = Change(Phase.TERMINATING, OperationType.DELETE, OperationState.PROCESSING, text)
         patch = statuses.changed(change, run.now)
+        patch["currentStatus"]["preserveExpiryTime"] = None
         if run.phase == Phase.TERMINATING:
             patch["currentStatus"] = dict(statuses.current(run.machine))
         await run.report(patch)

@@ -28,16 +28,19 @@ class Evictions:
     shoot: TargetCluster
     run: MachineRun
     node: Object
+    keep: bool = False
+    """The node stays: nobody is told that it goes, and it takes Pods again later."""
 
     async def step(self, chosen: Mode, *, evicting: bool) -> list[str]:
         """Go one step on. Returns, in words, what is left to be waited for."""
         # First no more Pods, then a look at those that are there.
-        if not self.node.spec.get("unschedulable"):
+        if not self.keep and not self.node.spec.get("unschedulable"):
             await self.shoot.strategic_merge(NODES, "", self.node.name, {"spec": {"unschedulable": True}})
         step = drain.step(drain.candidates(await self._pods()), chosen, evicting=evicting)
         if step.done:
             return []
-        await self._tell_node()
+        if not self.keep:
+            await self._tell_node()
         blocked = []
         for pod in step.evict[:_AT_ONCE]:
             if (why := await self._evict(pod)) is not None:

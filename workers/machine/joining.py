@@ -17,6 +17,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import CERTIFICATE_REQUESTS, MACHINES, NODES, SECRETS
 from workers.machine import names, nodes, nodesync, phases, reasons, specs, statuses
 from workers.machine.phases import Change, Verdict
+from workers.machine.preserving import Preserving
 from workers.machine.reasons import Facts, Request
 from workers.machine.run import MachineRun
 from workers.machine.views import MachineViews, counts_against_permit
@@ -57,9 +58,12 @@ class Joining:
             await self._tell_conditions(run, node)
         if node is not None:
             await self._sync(run, shoot, node)
+        preserving = Preserving(self.targets, self.settings)
+        again = None if run.phase == Phase.PENDING else await preserving.run(run, shoot, node)
         if run.phase == Phase.PENDING:
             return await self._waiting(run, shoot, pod, node, found)
-        return _until(found.deadline, run.now)
+        deadlines = [one for one in (found.deadline, again) if one is not None]
+        return _until(min(deadlines, default=None), run.now)
 
     async def _node(self, run: MachineRun, shoot: TargetCluster) -> Object | None:
         name = str(run.machine.labels.get(machinekeys.NODE) or names.pod(run.ref.name))

@@ -15,6 +15,8 @@ from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
+from windowbox.models.machinekeys import LAST_PRESERVE
+from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS, SERVICES
 from workers.machine import names
 
@@ -197,3 +199,38 @@ async def test_a_node_that_is_deleted_takes_its_machine_along(made: Machines) ->
     await made.until("left", "Running")
     await made.world.kube.remove(NODES, "", "machine-left")
     await made.shoot.until_gone(MACHINES, "left")
+
+
+@rule("C12-R2", "C12-R4", "C12-R8")
+async def test_a_failed_machine_is_preserved_until_nobody_asks_for_it(made: Machines) -> None:
+    await made.machine("kept", healthTimeout="1s")
+    await made.until("kept", "Running")
+    key = "node.machine.sapcloud.io/preserve"
+    await made.world.kube.merge(
+        NODES, "", "machine-kept", {"metadata": {"annotations": {key: "when-failed"}}}
+    )
+    await made.shoot.until(MACHINES, "kept", lambda one: bool(one and one.annotations.get(LAST_PRESERVE)))
+    await made.simulator.node("machine-kept", Ready="Unknown")
+    failed = await made.shoot.until(MACHINES, "kept", lambda one: bool(expiry(one)))
+    assert phase_of(failed) == "Failed"
+
+    def held(node: Object | None) -> bool:
+        said = [
+            one["reason"] for one in (node.status["conditions"] if node else ()) if one["type"] == "Preserved"
+        ]
+        return said == ["Preserved by user."]
+
+    node = await made.until_node("machine-kept", held)
+    assert node.annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] == "true"
+    taint = {"key": "node.machine.sapcloud.io/preserved", "effect": "NoSchedule"}
+    assert taint in node.spec["taints"]
+    await made.world.kube.merge(NODES, "", "machine-kept", {"metadata": {"annotations": {key: "false"}}})
+    await made.shoot.until(MACHINES, "kept", lambda one: not expiry(one))
+    node = await made.until_node(
+        "machine-kept", lambda one: bool(one and taint not in one.spec.get("taints", []))
+    )
+    assert "cluster-autoscaler.kubernetes.io/scale-down-disabled" not in node.annotations
+
+
+def expiry(machine: Object | None) -> str:
+    return str((machine.status["currentStatus"].get("preserveExpiryTime") or "") if machine else "")

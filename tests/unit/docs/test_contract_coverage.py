@@ -89,7 +89,7 @@ def test_rules_of_machines_are_those_of_the_contract() -> None:
         pytest.skip("the contract to compare with is not here")
     text = (CONTRACT / "worker-machine.md").read_text()
     named = {
-        *re.findall(r"^\* \*\*([A-D]\d+-R\d+)\*\*", text, re.MULTILINE),
+        *re.findall(r"^(?:\*|\d+\.) \*\*([A-D]\d+-R\d+)\*\*", text, re.MULTILINE),
         *re.findall(r"^## ([A-D]\d+)\. ", text, re.MULTILINE),
         *re.findall(r"^\| (L\d+) \|", text, re.MULTILINE),
     }

@@ -49,11 +49,11 @@ RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "me
 @pytest.mark.parametrize(
     ("asked", "shoot", "in_place", "of_class"),
     [
-        pytest.param(big(), {}, "158f7ddcc5c0a83f", "47eee", id="A7-R4-plain"),
-        pytest.param(big("2.0.0"), {}, "3cc9b817dc69cc34", "de6a7", id="A7-R4-another-image"),
+        pytest.param(big(), {}, "158f7ddcc5c0a83f", "47eee", id="A7-plain"),
+        pytest.param(big("2.0.0"), {}, "3cc9b817dc69cc34", "de6a7", id="A7-another-image"),
         pytest.param(
             big(**RESERVED), rotation(certificateAuthorities={"lastInitiationTime": ROTATED}),
-            "81f469a84c315844", "b29d8", id="A7-R4-rotated-and-with-reserves",
+            "81f469a84c315844", "b29d8", id="A7-rotated-and-with-reserves",
         ),
     ],
 )  # fmt: skip
