@@ -96,6 +96,11 @@ def latencies(figures: BalancerFigures) -> list[RenderableType]:
     ]
 
 
+def measured_tables(title: str, found: Sequence[Measured]) -> list[RenderableType]:
+    """One table, and what went wrong."""
+    return [_measured(f"{title}; milliseconds, aims for p50", found), *_failures(found)]
+
+
 def scale_tables(found: Sequence[ScaleResult]) -> list[RenderableType]:
     table = table_of(
         "Many load balancers on one edge (idle: Envoy and windowbox, % of a core)", "Services",

@@ -92,6 +92,7 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
 )
 @click.option("--simulated", is_flag=True, help="Simulated nodes, also where real ones could be had.")
 @click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
+@click.option("--kills", is_flag=True, help="Envoy is killed instead, also on a busy machine.")
 @click.option(
     "--services",
     type=click.IntRange(1),
@@ -109,13 +110,29 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
 )
 @output_option
 def loadbalancer(
-    times: int, simulated: bool, crowded: bool, services: tuple[int, ...], idle: float, output: str
+    times: int,
+    simulated: bool,
+    crowded: bool,
+    kills: bool,
+    services: tuple[int, ...],
+    idle: float,
+    output: str,
 ) -> None:
     """Load balancers from the API to clients, and what those who are connected notice of changes."""
-    from bench import loadbalancers, loadbalancers_figures, loadbalancers_scale, tables
+    from bench import (
+        loadbalancers,
+        loadbalancers_figures,
+        loadbalancers_kills,
+        loadbalancers_scale,
+        tables,
+    )
 
-    if crowded:
-        figures_json: Any
+    figures_json: Any
+    if kills:
+        back = _run(loadbalancers_kills.run(times, _say))
+        shown = loadbalancers_figures.measured_tables("From Envoy's end to a client served", back)
+        figures_json = [dataclasses.asdict(each) for each in back]
+    elif crowded:
         found = _run(loadbalancers_scale.run(services, times, idle, _say))
         shown, figures_json = (
             loadbalancers_figures.scale_tables(found),
