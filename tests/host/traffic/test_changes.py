@@ -62,6 +62,23 @@ def test_an_added_address_goes_with_its_service(traffic: World) -> None:
     echoclient.until(partial(_is_absent, v6))
 
 
+def test_an_added_address_stays_while_a_connection_is_open(traffic: World) -> None:
+    with contextlib.ExitStack() as stack:
+        with traffic.service(ipFamilies=["IPv6"]) as service:
+            echoclient.until(partial(clients.tcp, service.address, 80))
+            held = stack.enter_context(clients.connected(service.address, 80))
+            clients.greeted(held)
+        traffic.gone(service.name)
+        for act in (traffic.nodes.sandbox.stop, traffic.nodes.sandbox.start):
+            traffic.nodes.call(act("worker-1"))
+        with traffic.service() as other:  # served by another owner of the edge
+            echoclient.until(partial(clients.tcp, other.address, 80))
+            clients.goes_on(held)
+            assert addresses.present(f"{service.address}/128")
+    with traffic.service():
+        echoclient.until(partial(_is_absent, service.address))
+
+
 @rule("LB-7-typechange", "LB-2-wiped")
 def test_an_address_waits_for_a_service_that_changed_its_type(traffic: World) -> None:
     with traffic.service() as service, traffic.service():
