@@ -11,7 +11,7 @@ import pytest
 from bus.messages import Reason, Wish
 from tests.support.lbobjects import service
 from tests.support.rules import rule
-from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
+from windowbox.errors import Forbidden, Missing, Refused, Unreachable, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
@@ -146,3 +146,11 @@ async def test_that_it_is_gone_already_is_nobodys_error(runs: ServiceRuns) -> No
     world = World(LEFT, {"patch": Missing("default/web is gone")})
     outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])
+
+
+async def test_what_is_forbidden_by_a_starting_server_is_tried_again_soon(runs: ServiceRuns) -> None:
+    """It has not read who may do what yet, while the runs before found it away."""
+    world = World(LEFT, {"patch": Forbidden("patch status of default/web: forbidden")})
+    outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=9), world)
+    assert outcome.requeue is not None
+    assert outcome.requeue.after == 20

@@ -9,7 +9,7 @@ from typing import Any
 
 from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Missing, PermanentError, TransientError, WindowboxError
+from windowbox.errors import Forbidden, Missing, PermanentError, TransientError, WindowboxError
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
@@ -27,6 +27,8 @@ from workers.recorder import Recorder
 _RETRY = Wish(reason=Reason.RETRY, insist=True)
 _REBUILDING = 20.0
 """Seconds after which a report says that the address store is still being rebuilt."""
+_LONGEST = 300.0
+"""Seconds until the next attempt after many have failed."""
 _RECHECK = 60.0
 """Seconds after which a Service that waits for an address asks again, should no event have requeued it."""
 
@@ -108,7 +110,9 @@ class ServiceRuns:
         except PermanentError as error:
             failed = eventmessages.sync_failed("ensure" if self._is_ours(found) else "delete", str(error))
             await self._report(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
-            return _again(Result.FAILED, wish, error, first=5.0)
+            # An API server that has just come back may say for a moment that we are not allowed to.
+            first, longest = (0.1, 20.0) if isinstance(error, Forbidden) else (5.0, _LONGEST)
+            return _again(Result.FAILED, wish, error, first, longest)
         await self._addresses.release_expired(ref, seen.now, recorder)
         if reported and seen.memo.get("gone") and not wish.changed:
             # Its last status was written long since, and no event tells when such a Service goes.
@@ -343,9 +347,11 @@ def _obstacles(demand: Demand, state: EdgeState) -> list[EventIntent]:
     return new_events
 
 
-def _again(result: Result, wish: Wish, error: WindowboxError, first: float) -> Outcome:
+def _again(
+    result: Result, wish: Wish, error: WindowboxError, first: float, longest: float = _LONGEST
+) -> Outcome:
     attempt = wish.attempt + 1
-    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=300.0)
+    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=longest)
     return Outcome(
         result, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), after), str(error)
     )
