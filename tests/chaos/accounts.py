@@ -51,12 +51,17 @@ class Accounts:
         return await load.unsettled(self.kube, self.hasty.records.wanted)
 
     async def names(self) -> list[str]:
-        """The zone has the names of all DNSRecords, and no others."""
+        """The zone has the names of all DNSRecords, each with its owner's mark, and no others."""
         wanted = dict(self.zone)
+        there = dict(await asyncio.to_thread(transferred, self.server))
         async for record in found(self.kube, DNSRECORDS):
-            key = record.spec["name"], record.spec["recordType"]
-            wanted[key] = frozenset(record.spec["values"])
-        there = await asyncio.to_thread(transferred, self.server)
+            name, kind = record.spec["name"], record.spec["recordType"]
+            wanted[name, kind] = frozenset(record.spec["values"])
+            mark = f"_windowbox-{kind.lower()}.{name}", "TXT"
+            if any("owner=" in text for text in there.get(mark, ())):
+                wanted[mark] = there[mark]
+            else:
+                wanted[mark] = frozenset({"a mark of the owner"})
         return [
             f"{key} leads to {sorted(there.get(key, ()))}, not {sorted(wanted.get(key, ()))}"
             for key in sorted(wanted.keys() | there.keys())

@@ -120,8 +120,7 @@ class Hasty:
         self.shoots = [f"shoot--hasty--{number}" for number in range(clients)]
         self.changes = 0
         """How many the API has taken."""
-        self._may_act = asyncio.Event()
-        self._may_act.set()
+        self._infrastructures_rest = False
         self._busy = 0
         self._kube, self._kubeconfig = kube, kubeconfig
         self._seed, self._share = seed, changes // clients
@@ -134,15 +133,15 @@ class Hasty:
                 group.create_task(self._act(shoot, random.Random(self._seed + number), seconds))
 
     @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """No client begins anything meanwhile. What they are late for comes afterwards, back to back."""
-        self._may_act.clear()
+    async def without_infrastructures(self) -> AsyncIterator[None]:
+        """No Infrastructure is created, changed or deleted meanwhile."""
+        self._infrastructures_rest = True
         try:
             while self._busy:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # the last of them ends
             yield
         finally:
-            self._may_act.set()
+            self._infrastructures_rest = False
 
     async def _act(self, shoot: str, chance: random.Random, seconds: float) -> None:
         await shoots.prepare(self._kube, self._kubeconfig, shoot)
@@ -154,14 +153,13 @@ class Hasty:
         while done < self._share:
             # Who is late, because the API was away, does not wait.
             await asyncio.sleep(begun + seconds * done / self._share - loop.time())
-            await self._may_act.wait()
-            self._busy += 1
-            owned, name = chance.choice(things)
+            owned, name = chance.choice(things[1:] if self._infrastructures_rest else things)
+            self._busy += owned is self.infrastructures
             for _ in range(chance.choice(_AT_ONCE)):
                 await self._step(owned, name, chance)
                 done += 1
                 await asyncio.sleep(chance.uniform(0, _APART))  # the next meets the run at every stage
-            self._busy -= 1
+            self._busy -= owned is self.infrastructures
 
     async def _step(self, owned: Owned, name: str, chance: random.Random) -> None:
         if name not in owned:

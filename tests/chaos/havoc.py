@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 Happening = Callable[[], Awaitable[None]]
 
 _OURS = ("watcher", "worker", "patcher")
+_PATIENCE = 600.0
+"""Seconds until a server that was killed is back: on a machine that others use, too, that takes its time."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Havoc:
 
     async def _crash(self, name: str) -> None:
         await self._kill(name)
-        await self.sandbox.ready(name)
+        await self.sandbox.ready(name, patience=_PATIENCE)
 
     async def _restart_bus(self) -> None:
         """One server, that is the whole bus or a third of it."""
@@ -92,7 +94,7 @@ class Havoc:
         logger.warning("havoc: the API server goes, etcd is compacted, the API server comes back")
         await self.sandbox.stop("kube-apiserver")
         await asyncio.to_thread(compact, self.sandbox.state.ports["etcd"])
-        await self.sandbox.start("kube-apiserver")
+        await self.sandbox.start("kube-apiserver", patience=_PATIENCE)
 
     async def _kill_api(self) -> None:
         logger.warning("havoc: etcd is compacted")
@@ -103,7 +105,7 @@ class Havoc:
         logger.warning("havoc: named is away for %s s", self.plan.dns_away)
         await self.sandbox.stop("named")
         await asyncio.sleep(self.plan.dns_away)  # the fault that is made
-        await self.sandbox.start("named")
+        await self.sandbox.start("named", patience=_PATIENCE)
 
     async def _wipe_bus(self) -> None:
         async with self.lull():

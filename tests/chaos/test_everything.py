@@ -35,7 +35,7 @@ from tests.support.running import eventually
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import WindowboxError
-from windowbox.models.refs import NAMESPACES
+from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, RUNTIME
 from windowbox.sandbox import kubeconfigs, processes
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.supervisor import Supervisor
@@ -84,19 +84,20 @@ class World:
 
     @asynccontextmanager
     async def lull(self) -> AsyncIterator[None]:
-        """Nothing is left by objects that are gone: nobody but the bus knows of it until it is removed."""
-        async with self.hasty.held():
+        """No namespace is left by an Infrastructure that is gone: nobody but the bus knows of it."""
+        async with self.hasty.without_infrastructures():
             with contextlib.suppress(TimeoutError):
                 await eventually(self._without_orphans, patience=30)
             yield
 
     async def _without_orphans(self) -> bool:
+        all_of_them = subjects.without("object", subjects.seen_kind(RUNTIME, INFRASTRUCTURES.id))
+        wish = subjects.wish("infrastructure", ">")
         with contextlib.suppress(WindowboxError):
             async with connected(self.journal.access) as bus:
-                found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])
-                kept = [StatusIntent.model_validate_json(stored.data).orphans async for stored in found]
-                unseen = await bus.api(f"STREAM.INFO.{streams.TRIGGERS}")
-                return not any(kept) and not unseen["state"]["messages"]
+                found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(all_of_them)])
+                orphans = [StatusIntent.model_validate_json(stored.data).orphans async for stored in found]
+                return not any(orphans) and await bus.first(streams.TRIGGERS, wish) is None
         return False
 
     async def unsettled(self, bus: Bus) -> list[str]:
@@ -135,6 +136,7 @@ async def _world(folder: Path) -> AsyncIterator[World]:
     port = processes.free_port()
     options = Options(
         workers=2, watchers=2, patchers=2, simulated_nodes=2, nats_servers=buses.SERVERS,
+        dns_ownership="chaos",
         # Addresses of its own, as the port is.
         ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.0/25",),
     )  # fmt: skip

@@ -32,5 +32,7 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """How often NATS writes to disk what it acknowledged: a duration, or `always`."""
     dns_key: bool = True
     """Take updates of the zone only if they are signed. Gardener's own set-up takes them from anybody."""
+    dns_ownership: str = ""
+    """Mark records in the zone as those of this owner; by default they are not marked."""
     ports: dict[str, int] = Field(default_factory=dict)
     """Fixed ports by the name of the child; the system chooses the others."""

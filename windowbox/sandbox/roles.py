@@ -37,6 +37,7 @@ class Surroundings:
     """The addresses of load balancers."""
     plan: Plan | None = None
     """The addresses of nodes, if there are any."""
+    dns_ownership: str = ""
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -129,4 +130,6 @@ def _zone(around: Surroundings) -> dict[str, Any]:
     zone: dict[str, Any] = {"name": zoneserver.ZONE, "servers": [f"127.0.0.1:{around.dns_port}"]}
     if around.dns_key:
         zone["key"] = around.dns_key.settings()
+    if around.dns_ownership:
+        zone["ownership"] = around.dns_ownership
     return zone

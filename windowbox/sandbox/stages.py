@@ -68,6 +68,7 @@ def stages(
         passwords=busserver.passwords(folder / "nats" / "passwords.json"),
         dns_port=ports["named"],
         dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
+        dns_ownership=options.dns_ownership,
         prefixes=options.addresses or _addresses(ports, reach),
         plan=site.plan if site else None,
     )

@@ -8,11 +8,12 @@ import random
 import time
 from collections.abc import AsyncIterator
 
+from bus import streams
 from bus.connection import Bus
 from bus.messages import Reason, Wish
 from bus.queue import Queue
 from tests.servers.bus.handlers import POOL, key
-from tests.servers.bus.test_pool import at_rest
+from tests.servers.bus.test_pool import at_rest, waiting
 from tests.servers.bus.workers import Workers
 from tests.support.running import stopped
 from windowbox.errors import WindowboxError
@@ -33,6 +34,7 @@ class Wishing:
         """Nobody begins to wish any more."""
         self._what = what
         self._crew = crew
+        self._bus = bus
         self._queue = Queue(bus, POOL)
         self._waited: list[float] = []
 
@@ -44,7 +46,7 @@ class Wishing:
             yield
             self.over = True
             _, late = await asyncio.wait(wishes, timeout=patience)
-            assert not late, f"{len(late)} wishes are not fulfilled after {patience} s"
+            assert not late, f"{len(late)} wishes are not fulfilled after {patience} s: {await self._left()}"
         finally:
             await stopped(*wishes)
 
@@ -60,6 +62,15 @@ class Wishing:
                 await asyncio.sleep(0.01)
             self._waited.append(time.monotonic() - wished)
             await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
+
+    async def _left(self) -> str:
+        """What the queue is like, for those who have to find out why."""
+        told = [
+            f"{stream}: {await waiting(self._bus, stream)}" for stream in (streams.TRIGGERS, streams.WORK)
+        ]
+        consumer = await self._bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{POOL}")
+        stream = await self._bus.api(f"STREAM.INFO.{streams.WORK}")
+        return f"{told}, {consumer}, {stream['state']}"
 
     async def _wish(self, name: str) -> None:
         while True:
