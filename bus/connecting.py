@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _VIOLATION = re.compile(r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE)
 _UNKNOWN = "authorization violation"
+_CLOSED = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
+"""We have ended the connection, and the server was still speaking: nobody distrusts anybody."""
 _FORBIDDEN = (
     "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
     "or bring the rights in the server's configuration up to date"
@@ -103,7 +105,7 @@ def _untrusted(error: Exception) -> str:
                 f"shows a certificate that is refused here ({error.verify_message}): correct nats.ca, "
                 "or give the server one that is valid for its name in nats.url"
             )
-        case ssl.SSLError():
+        case ssl.SSLError() if error.reason != _CLOSED:
             return f"refuses TLS with us ({error.reason}): give it what it trusts by nats.cert and nats.key"
     return ""
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import nats.errors
 import pytest
 import uvloop
 
@@ -163,6 +164,21 @@ async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
         shutil.copytree(kept, tls.folder, dirs_exist_ok=True)
         server.start()
         await eventually(lambda: is_connected(bus))
+
+
+async def test_a_connection_that_we_end_while_the_server_speaks_is_not_mistrusted(
+    server: NatsServer, tls: Tls, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = trusting(server.url, tls)
+    async with connected(access) as listener, connected(access) as speaker:
+        heard = await listener.client.subscribe("speech")
+        await listener.client.flush(30)
+        for _ in range(100):
+            await speaker.client.publish("speech", b"x" * 100_000)
+        await heard.next_msg(timeout=30)
+        await listener.client._process_op_err(nats.errors.StaleConnectionError())
+        await eventually(lambda: is_connected(listener))
+    assert "refuses TLS" not in caplog.text
 
 
 @pytest.mark.parametrize("policy", [asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy])
