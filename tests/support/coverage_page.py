@@ -11,7 +11,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.support import rules_list, rules_list_dns, rules_list_kinds, rules_list_lb, rules_list_machines
+from tests.support import (
+    rules_list,
+    rules_list_dns,
+    rules_list_kinds,
+    rules_list_lb,
+    rules_list_machines,
+    rules_list_worker,
+)
 from tests.support.coverage_reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +26,7 @@ PAGE = ROOT / "docs" / "contract-coverage.md"
 SECTIONS = (
     rules_list.SECTIONS
     | rules_list_kinds.SECTIONS
+    | rules_list_worker.SECTIONS
     | rules_list_machines.SECTIONS
     | rules_list_dns.SECTIONS
     | rules_list_lb.SECTIONS
@@ -31,7 +39,7 @@ Coverage = dict[str, dict[str, int]]
 # A rule stands at the beginning of a case's id, after "+", or after "-" where pytest joined two ids.
 _NAMED = re.compile(
     r"(?:^|(?<=[+-]))"
-    r"((?:BA|BB|BE|DN|HB|IG|SE|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+|[A-D]\d+(?:-R\d+)?|L\d+"
+    r"((?:BA|BB|BE|DN|HB|IG|SE|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+|AP1\.\d|[A-D]\d+(?:-R\d+)?|L\d+"
     r"|2\.19-(?:[a-z]+-)?[a-z]+|LB-\d+-[a-z0-9]+)"
     r"(?=$|[+-])"
 )

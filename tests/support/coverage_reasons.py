@@ -13,6 +13,9 @@ _GO = "describes the Go program; nothing that could be relied on"
 _BIND = "describes BIND; nothing for windowbox to do"
 _FIGURE = "a measured figure, not a behaviour"
 
+_LIFE_CYCLE = "so by its making: all kinds have their runs from one life cycle"
+_GARDENLET = "about gardenlet"
+
 REASONS: dict[str, str] = {
     "S-6": _OTHER_KINDS,
     **dict.fromkeys(("C-5", "C-10", "F-7", "A.6", "B.18", "B.19"), _CONTROL_PLANE),
@@ -45,4 +48,19 @@ REASONS: dict[str, str] = {
     "LB-3-deletefailed": "Events of a deleted Service are impossible; its load balancer is removed",
     "LB-5-serial": "so by its making: the edge controller alone configures Envoy, serially",
     "LB-9-range": "left out: addresses are those outside, which need no counterparts inside",
+    **dict.fromkeys(("A2-R2", "A2-R3", "A2-R4", "A2-R5", "A2-R6", "A2-R7", "A2-R9"), _LIFE_CYCLE),
+    **dict.fromkeys(("A3-R1", "A3-R2", "A3-R3", "A3-R4", "A3-R5", "A4-R4"), _LIFE_CYCLE),
+    "A2-R10": "not copied: errors carry Gardener's codes (L22)",
+    "A3-R7": "not copied: machines that are updated in place start a run (A3-R6)",
+    "A3-R8": "so by its making: kinds that a cluster does not have are not watched",
+    **dict.fromkeys(("A6-R10", "A10-R2", "A10-R3", "A14-R3", "A15-R1", "A15-R5", "A15-R6"), _GARDENLET),
+    "A11-R8": "says that something is not done",
+    "A12-R1": "left out: a missing MachineSet is waited for, and the status says so",
+    "A12-R2": "left out: to delete Pods by label needs a right on all Pods, and cures no slow program",
+    "A13-R2": "see B13",
+    **dict.fromkeys(("A16-R1", "A18-R1", "A18-R2", "A18-R6", "A18-R7"), _GO),
+    **dict.fromkeys(
+        ("A16-R2", "A16-R3", "A16-R4"),
+        "left out: the client cannot execute commands in Pods; images tell their version themselves",
+    ),
 }

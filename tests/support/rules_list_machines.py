@@ -7,15 +7,6 @@ are limitations of the Go program that are lifted.
 from __future__ import annotations
 
 SECTIONS: dict[str, dict[str, str]] = {
-    "Worker": {
-        "A4-R1": "the status names MachineDeployments before machines are ready",
-        "A6-R8": "shares of zones",
-        "A7-R1": "hashes of pools",
-        "A7-R2": "what their hash depends on",
-        "A7": "hashes of pools that are updated in place",
-        "A11-R9": "what it waits for",
-        "A18-R5": "EveryNodeReady",
-    },
     "Machine": {
         "B1": "fields of a class",
         "B2": "providerSpec",
@@ -116,6 +107,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "L8": "zones",
         "L10": "volumes",
         "L13": "fields that are missing",
+        "L15": "deletion of a Worker without pools",
+        "L16": "deletion without image and user data",
+        "L19": "old machines that are drained",
+        "L22": "errors without codes",
         "L27": "names that are too long for a Service",
         "L33": "roll-outs that wait for slow deletions",
         "L37": "machines that are updated go first",

@@ -100,6 +100,23 @@ class TargetCluster:
         raw = await self.recorder.call("look", str(self.ref(resource, namespace, name)), act)
         return Object(raw) if raw else None
 
+    async def newer(
+        self, resource: Resource, namespace: str, name: str, *, than: Object | None
+    ) -> Object | None:
+        """The object as the API has it; of one that the bus knows, nothing more is noted."""
+
+        async def act() -> Any:
+            kube = await self.connection.api()
+            found = await kube.find(resource, namespace, name)
+            if found and than and found.resource_version == than.resource_version:
+                return {"version": found.resource_version}
+            return {"object": _without_managed_fields(found) if found else None}
+
+        answer = await self.recorder.call("look", str(self.ref(resource, namespace, name)), act)
+        if "object" not in answer:
+            return than
+        return Object(answer["object"]) if answer["object"] else None
+
     async def ensure(self, resource: Resource, wanted: Manifest) -> str:
         """See to it that the object is there and as wanted; nothing is written if it is. Returns its uid.
 

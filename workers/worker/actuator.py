@@ -20,7 +20,7 @@ from windowbox.models.refs import (
     ObjectRef,
 )
 from workers import clock
-from workers.lifecycle import statuses
+from workers.lifecycle import shoots, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.owned import manifests
 from workers.owned.targets import TargetCluster, TargetClusters, in_batches
@@ -114,15 +114,25 @@ class WorkerActuator(Actuator):
         return await observed.observe(self._bus, run.recorder, run.ref.cluster, run.ref.namespace)
 
     async def _plan(self, run: Run) -> Plan:
-        shoot = shoot_of(run)
-        cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
-        if cluster is None:
-            raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
+        cluster = await self._cluster(run)
+        shoot = shoots.facts(cluster)
+        if not shoot.technical_id:
+            shoot = shoot_of(run)
         profile = cloudprofile.profile(cluster.spec)
         spec = specs.checked(run.object, profile)
         at = wanted.site(run.object, spec, shoot, with_resources=self._settings.resources)
         groups = wanted.groups(run.object, spec, at, profile, cluster.spec.get("shoot") or {})
         return Plan(at, profile, groups, shoot.hibernation_enabled)
+
+    async def _cluster(self, run: Run) -> Object:
+        """The Cluster as the API has it. gardenlet changes it just before it asks for a run: what the bus has
+        may be a moment old, and a Shoot would fall asleep again that has just been woken up."""
+        name, target = run.ref.namespace, self._targets.own_cluster(run)
+        known = await target.cached(CLUSTERS, "", name)
+        newer = await target.newer(CLUSTERS, "", name, than=known)
+        if newer is None:
+            raise TransientError(f"the Cluster {name} is not there yet")
+        return newer
 
     async def _ensure(
         self, run: Run, plan: Plan, before: Observed, restoration: Restoration | None
@@ -246,6 +256,9 @@ class WorkerActuator(Actuator):
         )
         await deletion.remove_classes(target, namespace, before.classes - plan.classes, plan.classes)
         if unwanted and await self._at_work(target, namespace):
+            if failed := health.failures(unwanted):
+                name, reason = failed[0]
+                raise TransientError(f"machine {name} failed: {reason}", retry_after=_REQUEUE_FAILED)
             names = ", ".join(sorted(one.name for one in unwanted))
             waiting = Waiting(f"Waiting until undesired machine deployments are deleted: {names}")
             waiting.status = status

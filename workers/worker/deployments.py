@@ -107,7 +107,7 @@ def _spec(group: Group, at: Site, replicas: int) -> dict[str, Any]:
         "strategy": group.strategy,
         "template": _template(group, at),
     }
-    if group.preserved is not None:
+    if group.preserved:
         spec["autoPreserveFailedMachineMax"] = group.preserved
     return spec
 

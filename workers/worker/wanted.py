@@ -49,7 +49,7 @@ class Group:
     class_name: str
     minimum: int
     maximum: int
-    preserved: int | None
+    preserved: int
     """How many failed machines are kept at most."""
     image: UsedImage
     in_place_hash: str = ""
@@ -104,7 +104,7 @@ def _of_pool(
     suffix = hashes.class_hash(pool, in_place)
     image = images.found(pool, profile, worker)
     settings = pool.machine_controller_manager
-    preserved = settings.auto_preserve_failed_machine_max if settings else None
+    preserved = (settings.auto_preserve_failed_machine_max if settings else None) or 0
     for index, zone in enumerate(named):
         name = f"{at.technical_id}-{pool.name}-z{index + 1}"
         if len(name) > specs.LONGEST_NAME:
@@ -119,7 +119,7 @@ def _of_pool(
             class_name=f"{name}-{suffix}",
             minimum=zones.share(index, pool.minimum, len(named)),
             maximum=zones.share(index, pool.maximum, len(named)),
-            preserved=None if preserved is None else zones.share(index, preserved, len(named)),
+            preserved=zones.share(index, preserved, len(named)),
             image=image,
             in_place_hash=in_place,
         )
@@ -159,7 +159,7 @@ def machine_class(group: Group, at: Site) -> Manifest:
 def _provider_spec(group: Group, at: Site) -> dict[str, Any]:
     spec: dict[str, Any] = {"image": group.image.image}
     for family in at.ip_families:
-        spec[f"ipPoolName{family.removeprefix('IP')}"] = ownerindex.machine_ip_pool(at.technical_id, family)
+        spec[f"ipPoolNameV{family.removeprefix('IPv')}"] = ownerindex.machine_ip_pool(at.technical_id, family)
     spec["namespace"] = ownerindex.infrastructure_namespace(at.technical_id)
     if at.with_resources:
         spec |= _of_machine_type(group)

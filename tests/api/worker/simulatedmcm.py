@@ -24,9 +24,13 @@ class SimulatedMCM:
     kube: Kube
     namespace: str
     held: bool = False
-    """While held, new machines do not become available."""
+    """While held, new machines do not become available, and old ones do not go."""
+    kept_asleep: bool = False
+    """While set, machines that are not wanted any more stay."""
     failed: dict[str, str] = field(default_factory=dict)
     """Machines that have failed, with the reason."""
+    failed_when_deleted: str = ""
+    """Why machines cannot be deleted, while set."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -77,16 +81,21 @@ class SimulatedMCM:
             name = f"{deployment.name}-{class_name[-5:]}-{number}"
             if not any(one.name == name for one in machines):
                 await self._create_machine(deployment, name)
-        for one in machines:
+        surplus = () if self.kept_asleep else machines
+        for one in surplus:
             if (
                 not one.name.startswith(f"{deployment.name}-{class_name[-5:]}-")
                 or int(one.name[-1]) >= wanted
             ):
                 await self.kube.remove(MACHINES, self.namespace, one.name)
-        await self._report(deployment, wanted)
+        await self._report(deployment, max(wanted, len(machines) if self.kept_asleep else 0))
 
     async def _remove(self, deployment: Object, sets: list[Object], machines: list[Object]) -> None:
-        if self.held:
+        if self.failed_when_deleted:
+            self.failed["m-1"] = self.failed_when_deleted
+            await self._report(deployment, 1)
+            self.failed.clear()
+        if self.held or self.failed_when_deleted:
             return
         for one in machines:
             await self.kube.remove(MACHINES, self.namespace, one.name)

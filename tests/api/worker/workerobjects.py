@@ -1,12 +1,8 @@
-"""Workers as gardenlet makes them, and the example of the contract."""
+"""Workers as gardenlet makes them, for tests with an API server."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
-import yaml
 
 from tests.api.bastion.bastions import cloud_profile
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
@@ -16,34 +12,6 @@ from windowbox.models.refs import WORKERS, Resource
 NAME = "demo"
 IMAGE = "registry.local/node:v1.0.0"
 SCRIPT = b"#!/bin/bash\necho <<MACHINE_NAME>>\n"
-
-
-def example(heading: str) -> list[Any]:
-    """The YAML documents of a part of appendix 1 of the contract."""
-    contract = Path(__file__).parents[4] / "shared" / "contract" / "worker-machine.md"
-    if not contract.exists():
-        pytest.skip("the contract is not beside the repository")
-    text = contract.read_text()
-    part = text[text.index(f"\n### {heading} ") + 1 :]
-    blocks = part[: part.index("\n#", 1)].split("```yaml\n")[1:]
-    return [found for block in blocks for found in yaml.safe_load_all(block.split("```")[0]) if found]
-
-
-def pool(name: str = "small", **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "machineType": "local",
-        "minimum": 1,
-        "maximum": 1,
-        "maxSurge": 1,
-        "maxUnavailable": 0,
-        "machineImage": {"name": "local", "version": "1.0.0"},
-        "kubernetesVersion": "1.35.4",
-        "nodeAgentSecretName": f"gardener-node-agent-{name}-0123456789abcdef",
-        "userDataSecretRef": {"name": f"osc-{name}", "key": "cloud_config"},
-        "nodeTemplate": {"capacity": {"cpu": "1", "gpu": "0", "memory": "8Gi"}},
-        **more,
-    }
 
 
 def spec(shoot: Client, *pools: dict[str, Any]) -> dict[str, Any]:

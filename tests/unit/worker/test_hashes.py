@@ -32,7 +32,7 @@ def rotation(**rotated: Any) -> dict[str, Any]:
     return {"status": {"credentials": {"rotation": rotated}}}
 
 
-@rule("A7-R2")
+@rule("A7", "A7-R2")
 def test_the_name_of_the_secret_of_a_rolling_pool_is_all_that_counts() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
     agent = f"gardener-node-agent-small-{hashes.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
@@ -95,7 +95,7 @@ def test_what_of_a_kubelet_configuration_counts(config: dict[str, Any] | None, p
     assert hashes.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
 
 
-@rule("A7-R1")
+@rule("A7-R1", "L22")
 def test_a_pool_without_the_name_of_its_secret_is_an_error() -> None:
     with pytest.raises(Malformed, match='missing node-agent secret name for worker pool "small"') as raised:
         hashes.class_hash(pool("small"))

@@ -1,0 +1,92 @@
+"""The complete example of a Worker in the contract, and Workers made up for tests."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from windowbox.models import cloudprofile
+from windowbox.models.cloudprofile import CloudProfileSpec
+from windowbox.models.objects import Object
+from windowbox.models.worker import WorkerSpec
+from workers.lifecycle.shoots import ShootFacts
+from workers.worker import specs, wanted
+from workers.worker.wanted import Group, Site
+
+TECHNICAL_ID = "shoot--local--demo"
+IMAGE = "registry.local/node:v1.0.0"
+_CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "worker-machine.md"
+
+
+def example(heading: str) -> list[Any]:
+    """The YAML documents of a part of appendix 1 of the contract."""
+    if not _CONTRACT.exists():
+        pytest.skip("the contract is not beside the repository")
+    text = _CONTRACT.read_text()
+    part = text[text.index(f"\n### {heading} ") + 1 :]
+    blocks = part[: part.index("\n#", 1)].split("```yaml\n")[1:]
+    return [found for block in blocks for found in yaml.safe_load_all(block.split("```")[0]) if found]
+
+
+def profile(*versions: tuple[str, str], **more: Any) -> dict[str, Any]:
+    """The spec of a CloudProfile with these versions of the image `local`."""
+    listed = [{"version": name, "image": image} for name, image in versions or (("1.0.0", IMAGE),)]
+    config = {
+        "apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1",
+        "kind": "CloudProfileConfig",
+        "machineImages": [{"name": "local", "versions": listed}],
+    }
+    return {"machineTypes": [{"name": "local", "cpu": "1"}], "providerConfig": config, **more}
+
+
+def parsed(spec: dict[str, Any]) -> CloudProfileSpec:
+    return cloudprofile.profile({"cloudProfile": {"spec": spec}})
+
+
+def pool(name: str = "small", **more: Any) -> dict[str, Any]:
+    required = {
+        "name": name,
+        "machineType": "local",
+        "minimum": 1,
+        "maximum": 1,
+        "maxSurge": 1,
+        "maxUnavailable": 0,
+        "machineImage": {"name": "local", "version": "1.0.0"},
+        "kubernetesVersion": "1.35.4",
+        "nodeAgentSecretName": f"gardener-node-agent-{name}",
+        "userDataSecretRef": {"name": f"osc-{name}", "key": "cloud_config"},
+        "nodeTemplate": {"capacity": {"cpu": "1", "gpu": "0", "memory": "8Gi"}},
+    }
+    return {name: value for name, value in {**required, **more}.items() if value is not None}
+
+
+def worker(*pools: dict[str, Any], status: dict[str, Any] | None = None, **metadata: Any) -> Object:
+    secret = {"name": "cloudprovider", "namespace": TECHNICAL_ID}
+    return Object(
+        {
+            "metadata": {"name": "demo", "namespace": TECHNICAL_ID, **metadata},
+            "spec": {"type": "local", "region": "local", "secretRef": secret, "pools": list(pools)},
+            "status": copy.deepcopy(status or {}),
+        }
+    )
+
+
+def spec(of: Object, known: dict[str, Any] | None = None) -> WorkerSpec:
+    return specs.checked(of, parsed(known or profile()))
+
+
+def site(of: Object, *families: str, resources: bool = False) -> Site:
+    shoot = ShootFacts(technical_id=TECHNICAL_ID, ip_families=families or ("IPv4",))
+    return wanted.site(of, WorkerSpec.model_validate(of.spec), shoot, with_resources=resources)
+
+
+def groups(
+    of: Object, known: dict[str, Any] | None = None, shoot: dict[str, Any] | None = None
+) -> list[Group]:
+    """What a Worker asks for."""
+    known = known or profile()
+    return wanted.groups(of, spec(of, known), site(of), parsed(known), shoot or {})

@@ -1,0 +1,44 @@
+"""Which changes of machines concern their Worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
+from workers.owned import predicates
+
+UPDATING = {"type": "InPlaceUpdate", "reason": "SelectedForUpdate"}
+PROGRESS = {"type": "Progressing", "status": "True"}
+
+
+def changed(**parts: Any) -> Object:
+    return Object({"metadata": {}, "spec": {}, "status": {}, **parts})
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "matters"),
+    [
+        pytest.param(MACHINES, {"status": {"conditions": [UPDATING]}}, True, id="A3-R6-updated-in-place"),
+        pytest.param(MACHINES, {"status": {"currentStatus": {"phase": "Running"}}}, False, id="phase"),
+        pytest.param(MACHINES, {"spec": {"providerID": "x"}}, False, id="provider-id"),
+        pytest.param(MACHINE_SETS, {"status": {"replicas": 1}}, True, id="machines-of-a-set"),
+        pytest.param(MACHINE_SETS, {"status": {"readyReplicas": 1}}, False, id="ready-machines-of-a-set"),
+        pytest.param(MACHINE_DEPLOYMENTS, {"status": {"readyReplicas": 1}}, True, id="numbers"),
+        pytest.param(MACHINE_DEPLOYMENTS, {"status": {"conditions": [PROGRESS]}}, True, id="condition"),
+        pytest.param(MACHINE_DEPLOYMENTS, {"spec": {"replicas": 1}}, True, id="replicas"),
+    ],
+)
+def test_changes_that_matter(kind: Resource, after: dict[str, Any], matters: bool) -> None:
+    before = predicates.essence(kind.id, changed())
+    assert (predicates.essence(kind.id, changed(**after)) != before) is matters
+
+
+def test_the_time_of_a_condition_does_not_matter() -> None:
+    one, other = (
+        changed(status={"conditions": [{**PROGRESS, "lastUpdateTime": time}]}) for time in ("now", "then")
+    )
+    of_kind = MACHINE_DEPLOYMENTS.id
+    assert predicates.essence(of_kind, one) == predicates.essence(of_kind, other)

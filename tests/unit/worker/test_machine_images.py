@@ -1,0 +1,129 @@
+"""Which container image machines run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import workerexample as example
+from tests.support.rules import rule
+from tests.support.workerexample import pool, worker
+from windowbox.errors import Malformed
+from windowbox.models.worker import UsedImage, WorkerPool
+from workers.worker import images
+
+CAPABILITIES = [
+    {"name": "architecture", "values": ["amd64", "arm64"]},
+    {"name": "boot", "values": ["secure", "plain"]},
+]
+POOL = WorkerPool.model_validate(pool())
+
+
+def flavored(*flavors: dict[str, Any], machine: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A CloudProfile with capabilities, whose image `local` has these flavors."""
+    made = example.profile(
+        machineCapabilities=CAPABILITIES,
+        machineTypes=[{"name": "local", **({"capabilities": machine} if machine else {})}],
+    )
+    version = {"version": "1.0.0", "capabilityFlavors": list(flavors)}
+    made["providerConfig"]["machineImages"] = [{"name": "local", "versions": [version]}]
+    return made
+
+
+def flavor(image: str, **capabilities: list[str]) -> dict[str, Any]:
+    return {"image": image, **({"capabilities": capabilities} if capabilities else {})}
+
+
+def remembered(*used: dict[str, Any], **more: Any) -> dict[str, Any]:
+    head = {"apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1", "kind": "WorkerStatus"}
+    return {"providerStatus": {**head, "machineImages": list(used), **more}}
+
+
+def found(profile: dict[str, Any], status: dict[str, Any] | None = None) -> str:
+    return images.found(POOL, example.parsed(profile), worker(pool(), status=status)).image
+
+
+@pytest.mark.parametrize(
+    ("profile", "image"),
+    [
+        pytest.param(example.profile(), example.IMAGE, id="A8-R1+A8-R2-without-capabilities"),
+        pytest.param(flavored(flavor("one")), "one", id="A8-R3-a-flavor-for-all"),
+        pytest.param(
+            flavored(flavor("arm", architecture=["arm64"]), flavor("amd", architecture=["amd64"])),
+            "amd",
+            id="A8-R4-what-is-preferred",
+        ),
+        pytest.param(
+            flavored(
+                flavor("arm", architecture=["arm64"]),
+                flavor("amd", architecture=["amd64"]),
+                machine={"architecture": ["arm64"]},
+            ),
+            "arm",
+            id="A8-R3-what-the-machine-can",
+        ),
+        pytest.param(
+            flavored(flavor("plain", boot=["plain"]), flavor("secure", boot=["secure"])),
+            "secure",
+            id="A8-R4-by-the-second-capability",
+        ),
+    ],
+)
+def test_the_image_of_a_cloud_profile(profile: dict[str, Any], image: str) -> None:
+    assert found(profile) == image
+
+
+USED = {"name": "local", "version": "1.0.0", "image": "former"}
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param(example.profile(("2.0.0", "new")), id="A8-R5-version-is-gone"),
+        pytest.param({"machineTypes": [{"name": "local"}]}, id="A8-R9-no-configuration"),
+        pytest.param(example.profile(("1.0.0", "")), id="A8-R8-empty-image"),
+        pytest.param(flavored(flavor("a"), flavor("b")), id="A8-R4-not-unique"),
+        pytest.param(
+            flavored(flavor("arm", architecture=["arm64"]), machine={"architecture": ["amd64"]}),
+            id="A8-R3-no-flavor-fits",
+        ),
+    ],
+)
+def test_an_image_that_was_used_before_stays_known(profile: dict[str, Any]) -> None:
+    assert found(profile, remembered(USED)) == "former"
+    with pytest.raises(Malformed, match=r"local/1\.0\.0 neither in") as raised:
+        found(profile)
+    assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
+
+
+@rule("A8-R5")
+def test_of_former_images_only_one_that_fits_is_used() -> None:
+    profile = flavored(machine={"architecture": ["amd64"]})
+    arm = {**USED, "image": "arm", "capabilities": {"architecture": ["arm64"]}}
+    assert found(profile, remembered(arm, USED)) == "former"
+
+
+@rule("A8-R9")
+def test_what_cannot_be_decoded_is_an_error() -> None:
+    profile = example.profile()
+    profile["providerConfig"]["typo"] = 1
+    with pytest.raises(Malformed, match="of the CloudProfile: typo is unknown"):
+        found(profile, remembered(USED))
+    with pytest.raises(
+        Malformed, match=r"could not decode worker status of worker 'shoot--local--demo/demo'.*typo"
+    ):
+        found(example.profile(("2.0.0", "new")), remembered(USED, typo=1))
+
+
+@rule("A8-R7")
+def test_images_in_use_are_remembered_once() -> None:
+    one = UsedImage(name="a", version="1", image="x")
+    other = UsedImage(name="b", version="1", image="y")
+    told = images.status([one, other, one], example.parsed(example.profile()))
+    assert [image["name"] for image in told["machineImages"]] == ["a", "b"]
+    profile = example.parsed(flavored())
+    arm = UsedImage(name="a", version="1", image="z", capabilities={"architecture": ["arm64"]})
+    all_ = UsedImage(name="a", version="1", image="x", capabilities={"boot": ["plain", "secure"]})
+    told = images.status([one, arm, all_], profile)
+    assert [image["image"] for image in told["machineImages"]] == ["x", "z"]

@@ -1,0 +1,182 @@
+"""What Secrets, MachineClasses and MachineDeployments of a Worker look like."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from tests.support import workerexample as example
+from tests.support.rules import rule
+from tests.support.workerexample import pool, worker
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from workers.worker import deployments, wanted
+from workers.worker.wanted import Group
+
+NODE = "registry.local.gardener.cloud:5001/local-skaffold_gardener-extension-provider-local_node:v1.0.0"
+
+
+def of_contract() -> tuple[Object, list[Group]]:
+    [asked] = example.example("AP1.1")
+    return Object(asked), example.groups(Object(asked), example.profile(("1.0.0", NODE)))
+
+
+def bare(raw: dict[str, Any]) -> dict[str, Any]:
+    """Without what others write."""
+    metadata = {k: v for k, v in raw["metadata"].items() if k not in ("finalizers", "generation")}
+    annotations = {k: v for k, v in metadata.pop("annotations", {}).items() if "autoscaler" in k}
+    metadata |= {"annotations": annotations} if annotations else {}
+    return {name: value for name, value in raw.items() if name != "status"} | {"metadata": metadata}
+
+
+@rule("AP1.2", "A6-R4")
+def test_the_secrets_are_those_of_the_example() -> None:
+    asked, groups = of_contract()
+    secrets = example.example("AP1.2")
+    script = base64.b64decode(secrets[0]["data"]["userData"])
+    made = [wanted.secret(group, example.site(asked), script) for group in groups]
+    assert made == [bare(one) for one in secrets]
+
+
+@rule("AP1.3", "A6-R6", "A6-R1")
+def test_the_classes_are_those_of_the_example() -> None:
+    asked, groups = of_contract()
+    made = [wanted.machine_class(group, example.site(asked)) for group in groups]
+    assert made == [bare(one) for one in example.example("AP1.3")]
+
+
+@rule("AP1.4", "A6-R7", "A6-R8", "A10-R1")
+def test_the_deployments_are_those_of_the_example() -> None:
+    asked, groups = of_contract()
+    made = [deployments.deployment(group, example.site(asked), group.minimum) for group in groups]
+    assert made == [bare(one) for one in example.example("AP1.4")]
+
+
+@rule("AP1.4")
+def test_the_deployments_of_the_example_need_no_patch() -> None:
+    asked, groups = of_contract()
+    found = [Object(one) for one in example.example("AP1.4")]
+    at = example.site(asked)
+    assert [deployments.patch(one, g, at, g.minimum) for one, g in zip(found, groups, strict=True)] == [
+        {}
+    ] * 4
+
+
+@rule("A6-R2", "A6-R3")
+def test_zones_are_counted_by_their_order() -> None:
+    one, two = example.groups(worker(pool(zones=["b", "a"])))
+    assert (one.name, one.zone, two.name, two.zone) == (
+        f"{example.TECHNICAL_ID}-small-z1", "b", f"{example.TECHNICAL_ID}-small-z2", "a",
+    )  # fmt: skip
+    assert one.class_name[-5:] == two.class_name[-5:]
+    [region] = example.groups(worker(pool()))
+    assert region.zone == "local"
+
+
+@rule("A7-R3")
+def test_a_changed_capacity_changes_the_class_under_its_name() -> None:
+    asked = worker(pool())
+    large = worker(pool(nodeTemplate={"capacity": {"cpu": "8"}, "virtualCapacity": {"x": "1"}}))
+    [before], [after] = example.groups(asked), example.groups(large)
+    assert before.class_name == after.class_name
+    template = wanted.machine_class(after, example.site(large))["nodeTemplate"]
+    assert template["capacity"] == {"cpu": "8"}
+    assert template["virtualCapacity"] == {"x": "1"}
+
+
+@rule("A6-R6")
+def test_a_pool_of_addresses_is_named_for_each_family() -> None:
+    asked = worker(pool())
+    [group] = example.groups(asked)
+    spec = wanted.machine_class(group, example.site(asked, "IPv6", "IPv4"))["providerSpec"]
+    assert spec == {
+        "image": example.IMAGE,
+        "ipPoolNameV4": f"shoot-machine-pods-{example.TECHNICAL_ID}-ipv4",
+        "ipPoolNameV6": f"shoot-machine-pods-{example.TECHNICAL_ID}-ipv6",
+        "namespace": f"infra-{example.TECHNICAL_ID}",
+    }
+
+
+def test_resources_zone_and_volumes_are_given_where_a_setting_says_so() -> None:
+    disks = [{"name": "data", "size": "5Gi"}]
+    asked = worker(pool(volume={"size": "20Gi"}, dataVolumes=disks, zones=["a"]))
+    [group] = example.groups(asked)
+    assert set(wanted.machine_class(group, example.site(asked))["providerSpec"]) == {
+        "image", "ipPoolNameV4", "namespace",
+    }  # fmt: skip
+    spec = wanted.machine_class(group, example.site(asked, resources=True))["providerSpec"]
+    amounts = {"cpu": "1", "memory": "8Gi"}
+    assert spec["resources"] == {"requests": amounts, "limits": amounts}
+    assert spec["zone"] == "a"
+    assert spec["volumes"] == [{"name": "root", "size": "20Gi"}, {"name": "data", "size": "5Gi"}]
+
+
+@rule("A6-R7")
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        pytest.param(None, {"type": "RollingUpdate", "rollingUpdate": {}}, id="none"),
+        pytest.param("AutoRollingUpdate", {"type": "RollingUpdate", "rollingUpdate": {}}, id="rolling"),
+        pytest.param(
+            "AutoInPlaceUpdate",
+            {"type": "InPlaceUpdate", "inPlaceUpdate": {"orchestrationType": "Auto"}},
+            id="in-place",
+        ),
+        pytest.param(
+            "ManualInPlaceUpdate",
+            {"type": "InPlaceUpdate", "inPlaceUpdate": {"orchestrationType": "Manual"}},
+            id="manual",
+        ),
+    ],
+)
+def test_strategies(strategy: str | None, expected: dict[str, Any]) -> None:
+    [group] = example.groups(worker(pool(updateStrategy=strategy, maxSurge="25%", maxUnavailable=1)))
+    limits = {"maxSurge": "25%", "maxUnavailable": 1}
+    [inner] = [name for name in expected if name != "type"]
+    assert group.strategy == {**expected, inner: {**limits, **expected[inner]}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        pytest.param(
+            {"machineType": "huge"}, "machineType of pool 'small'.*'huge'.*add the type", id="A6-R9-type"
+        ),
+        pytest.param(
+            {"nodeTemplate": None}, "nodeTemplate of pool 'small'.*not set", id="A6-R9+L13-node-template"
+        ),
+        pytest.param({"nodeAgentSecretName": None}, "nodeAgentSecretName of pool", id="A7-R1-agent"),
+        pytest.param({"machineImage": None}, "machineImage of pool", id="image"),
+        pytest.param(
+            {"machineImage": {"name": "a", "version": "1"}}, "a/1 neither in", id="A8-R6-unknown-image"
+        ),
+        pytest.param({"minimum": 2}, "minimum and maximum of pool 'small'.*2 and 1", id="minimum"),
+        pytest.param({"maximum": 10001}, "10000", id="maximum"),
+        pytest.param({"zones": ["a"] * 33}, "zones of pool 'small'.*33", id="zones"),
+        pytest.param({"name": "Small"}, "name of pool 'Small'", id="name"),
+        pytest.param({"name": "s" * 60}, "longer than 63", id="long-name"),
+        pytest.param({"maxSurge": "lots"}, "maxSurge of pool 'small'.*'lots'", id="surge"),
+        pytest.param({"maxUnavailable": -1}, "maxUnavailable of pool 'small'", id="unavailable"),
+        pytest.param({"updateStrategy": "Never"}, "updateStrategy.*'Never'", id="strategy"),
+        pytest.param({"userDataSecretRef": {"name": "", "key": "a"}}, "userDataSecretRef", id="user-data"),
+        pytest.param({"maximum": "many"}, r"spec\.pools\.0\.maximum", id="type"),
+    ],
+)
+def test_what_cannot_be_made_is_a_problem_of_the_configuration(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(Malformed, match=words) as raised:
+        example.groups(worker(pool(**changed)))
+    assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        pytest.param(worker(pool(), pool()), "two pools of the name 'small'", id="twice"),
+        pytest.param(worker(*(pool(f"p{n}") for n in range(101))), "101 entries", id="too-many"),
+    ],
+)
+def test_pools_are_bounded_and_have_names_of_their_own(asked: Object, words: str) -> None:
+    with pytest.raises(Malformed, match=words):
+        example.groups(asked)
