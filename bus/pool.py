@@ -73,6 +73,8 @@ class DeliveryHold:
         self.limit = limit
         self.stalled = False
         """It was lost because this process stood still, not because it was cut off."""
+        self.busy = False
+        """Meanwhile this process was at work, not stopped or without a CPU."""
         self._renewed = time.monotonic()
 
     def renew(self, at: float | None = None) -> None:
@@ -107,7 +109,7 @@ class Pool:
         self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)
         self._superseded: set[str] = set()
-        self._woke = time.monotonic()
+        self._woke, self._used = time.monotonic(), time.process_time()
         # Every item shares one hold: either the process was alive in time for all of them, or for none.
         self._hold = DeliveryHold(ack_wait * 0.8)
 
@@ -207,11 +209,18 @@ class Pool:
         if item.hold.held() or not (item.hold.stalled or self._stood_still()):
             return False
         culprit = stalls.culprit(within=4 * self._ack_wait)
-        return not culprit.startswith("work.") or culprit == subjects.item(self._pool, item.key)
+        if culprit.startswith("work."):
+            return culprit == subjects.item(self._pool, item.key)
+        # Nobody saw what it did. It may have been stopped, or got no CPU time, on a busy machine.
+        return item.hold.busy or self._was_busy()
 
     def _stood_still(self) -> bool:
         """Whether the keeper has not been called for much longer than it sleeps."""
         return time.monotonic() - self._woke > self._ack_wait * 0.6
+
+    def _was_busy(self) -> bool:
+        """Whether it has used much CPU time since then."""
+        return time.process_time() - self._used > self._ack_wait * 0.5
 
     async def _run(self, item: Item, wish: Stored) -> None:
         started, clock = datetime.now(UTC), time.perf_counter()
@@ -274,9 +283,10 @@ class Pool:
     async def _keep(self) -> None:
         """Tell the server in time that we are still working on what we have."""
         while True:
-            stalled, self._woke = self._stood_still(), time.monotonic()
+            stalled, busy = self._stood_still(), self._was_busy()
+            self._woke, self._used = time.monotonic(), time.process_time()
             if not self._hold.held():
-                self._hold.stalled = stalled
+                self._hold.stalled, self._hold.busy = stalled, busy
                 self._abandon_items()
             sent = time.monotonic()
             deliveries = list(self._active.values())

@@ -139,6 +139,21 @@ async def test_an_item_that_blocks_its_workers_is_quarantined(bus: Bus, nats_url
 
 
 @rule("V-8", "B-7")
+async def test_an_item_whose_worker_is_frozen_is_not_quarantined(bus: Bus, nats_url: str) -> None:
+    async with workers(nats_url, ack_wait=0.5) as crew:
+        worker = await crew.start()
+        await Queue(bus, POOL).wish(key("gated"), EVENT)
+        for number in range(1, 5):
+            await crew.story.until("begin gated", times=number)
+            worker.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(1)  # frozen for longer than its items are kept for it
+            worker.send_signal(signal.SIGCONT)
+        await crew.story.until("begin gated", times=5)
+        crew.open_gate(worker)
+        await crew.story.until("end gated")
+        assert crew.story.times("aside gated") == 0
+
+
 async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: str) -> None:
     async with workers(nats_url, ack_wait=1.0) as crew:
         frozen = await crew.start()
