@@ -17,6 +17,8 @@ Conditions = list[dict[str, Any]]
 
 _SKEW = timedelta(minutes=5)
 """How far the clocks of client and worker may be apart before we stop believing the client's."""
+_LONGEST, _END = 2000, 500
+"""Characters of a description that quotes values of its object, and of its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def processing(operation: Operation, phrases: OperationTexts, now: datetime) -> 
 
 def waiting(operation: Operation, phrases: OperationTexts, what: str, now: datetime) -> Patch:
     """All that is ours has been done, and others are at it."""
-    description = f"{phrases.processing.rstrip('.')}: {what}"
+    description = _cut(f"{phrases.processing.rstrip('.')}: {what}")
     return {
         "lastOperation": _last_operation(operation, "Processing", 50, description, now),
         "lastError": None,
@@ -92,7 +94,7 @@ def failed(
     operation: Operation, phrases: OperationTexts, error: BaseException, generation: int, now: datetime
 ) -> Patch:
     headline = getattr(error, "headline", "") or phrases.error
-    description = _capitalized(f"{headline}: {text(error)}")
+    description = _cut(_capitalized(f"{headline}: {text(error)}"))
     # None takes away the codes of the error before this one, which a merge would otherwise keep.
     last_error = {
         "description": description,
@@ -120,6 +122,13 @@ def text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(text(member) for member in error.exceptions)
     return str(error) or type(error).__name__
+
+
+def _cut(description: str) -> str:
+    """A description of bounded length. The middle goes: a value stands there, the remedy is at the end."""
+    if len(description) <= _LONGEST:
+        return description
+    return f"{description[: _LONGEST - _END]} … {description[-_END:]}"
 
 
 def retry_delay(attempt: int, jitter: float = 0.0) -> float:

@@ -127,6 +127,16 @@ def test_reports_say_nothing_of_state_resources_and_provider_status() -> None:
 
 
 @rule("U-1")
+def test_a_long_value_leaves_the_remedy_to_be_read() -> None:
+    error = Malformed(f"spec.secretRef: Secret {'x' * 1_000_000} does not exist: create it")
+    patch = statuses.failed(Operation.CREATE, RECONCILING, error, 1, NOW)
+    said = patch["lastError"]["description"]
+    assert said == patch["lastOperation"]["description"]
+    assert said.startswith("Error reconciling DNSRecord: spec.secretRef: Secret xxx")
+    assert said.endswith("xxx does not exist: create it")
+    assert len(said) == 2003
+
+
 def test_errors_without_words_and_errors_of_several_are_told() -> None:
     assert statuses.text(TimeoutError()) == "TimeoutError"
     assert statuses.text(ExceptionGroup("all", [Refused("one"), TimeoutError()])) == "one; TimeoutError"
