@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -147,6 +148,32 @@ async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch
         # The next rounds look at what has come since.
         await announce(bus, "newer", "unfinished")
         await eventually(lambda: is_wished(bus, "left", "newer"))
+
+
+async def test_others_have_their_turns_between_the_large_objects_of_a_sweep(bus: Bus) -> None:
+    turns = 0
+    seen: list[int] = []
+
+    class Watching(All):
+        def unfinished(self, object: Object) -> bool:
+            seen.append(turns)
+            return False
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    for number in range(30):
+        await announce(bus, f"large-{number}", "x" * 100_000)
+    async with running(take_turns(), Router(bus, Queue(bus, POOL), Watching()).sweep(60)):
+        await eventually(lambda: _are(seen, 30))
+    assert len(set(seen)) == 30
+
+
+async def _are(seen: list[int], count: int) -> bool:
+    return len(seen) == count
 
 
 async def test_a_sweep_compares_what_the_bus_did_not_know_with_what_it_made(
