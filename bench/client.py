@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from windowbox.clients import apiresponses
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
@@ -51,9 +52,9 @@ class Client:
         self, method: str, path: str, body: object = None, accepted: tuple[int, ...] = (200, 201)
     ) -> Any:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        data = orjson.dumps(body) if body is not None else None
+        data = body if isinstance(body, bytes) else orjson.dumps(body) if body is not None else None
         async with self._session.request(method, path, data=data, headers={"Content-Type": kind}) as answer:
-            content = orjson.loads(await answer.read())
+            content = apiresponses.shallowly_decoded(path, await answer.read())
         if answer.status not in accepted:
             raise Refused(f"{method} {path}: {content.get('message')}")
         return content
@@ -98,8 +99,14 @@ class Client:
 class Observer:
     """Records when each object is done, or deleted."""
 
-    def __init__(self, resource: Resource, namespace: str, holds: Callable[[Object], bool]) -> None:
-        self._resource, self._namespace, self._holds = resource, namespace, holds
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str,
+        holds: Callable[[Object], bool],
+        only: Callable[[bytes], bool],
+    ) -> None:
+        self._resource, self._namespace, self._holds, self._only = resource, namespace, holds, only
         self._seen: dict[str, float] = {}
         self._missing: set[str] = set()
         self._complete = asyncio.Event()
@@ -113,9 +120,10 @@ class Observer:
         resource: Resource = DNSRECORDS,
         namespace: str = NAMESPACE,
         holds: Callable[[Object], bool] | None = None,
+        only: Callable[[bytes], bool] = bool,
     ) -> AsyncIterator[Observer]:
-        """Watch one kind, by default in all namespaces and until objects are done."""
-        observer = cls(resource, namespace, holds or done)
+        """Watch one kind, by default until objects are done. Lines that are not among `only` are not read."""
+        observer = cls(resource, namespace, holds or done, only)
         version = await client.version(resource, namespace)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(observer._watch(client, version), name="observer")
@@ -152,7 +160,7 @@ class Observer:
         while True:
             async for lines in client.events(version, self._resource, self._namespace):
                 now = time.perf_counter()
-                for event in map(orjson.loads, lines):
+                for event in map(orjson.loads, filter(self._only, lines)):
                     if event["type"] == "ERROR":
                         raise Refused(f"watch: {event['object'].get('message')}")
                     version = event["object"]["metadata"]["resourceVersion"]

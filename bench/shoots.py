@@ -34,7 +34,7 @@ class Shoots:
         """Create everything that an Infrastructure needs."""
         name = namespace(number)
         await self.client.request("POST", NAMESPACES.path(), _namespace(name))
-        await self.client.request("POST", CLUSTERS.path(), _cluster(name))
+        await self.client.request("POST", CLUSTERS.path(), cluster(name))
         await self.client.request("POST", SECRETS.path(name), _secret(name, self.kubeconfig))
 
     async def infrastructure(self, number: int) -> None:
@@ -76,7 +76,7 @@ def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def _cluster(name: str) -> dict[str, Any]:
+def cluster(name: str) -> dict[str, Any]:
     networking = {
         "type": "calico",
         "ipFamilies": ["IPv4"],
