@@ -22,13 +22,14 @@ _T = TypeVar("_T")
     "  windowbox bench dnsrecords -n 10000      many records\n"
     "  windowbox bench loadbalancer --scale     a thousand Services on one Envoy\n"
     "  windowbox bench extensions -n 50         fifty Infrastructures at once\n"
+    "  windowbox bench fairness                 beside a provider that answers late\n"
     "  windowbox bench bus -o json | jq .items_per_second",
 )
 @click.pass_context
 def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
     if ctx.invoked_subcommand is None:
-        for measurement in (dnsrecords, bus, scale, loadbalancer, extensions, machines):
+        for measurement in (dnsrecords, bus, scale, loadbalancer, extensions, machines, fairness, hostile):
             ctx.invoke(measurement)
 
 
@@ -179,6 +180,49 @@ def machines(count: int, singles: int, output: str) -> None:
         _dump(figures)
     else:
         tables.show(*machines.shown(figures))
+
+
+@bench.command(short_help="Neighbours of a provider that answers late.")
+@click.option("-n", "count", type=click.IntRange(1), default=50, show_default=True, help="Its objects.")
+@click.option(
+    "--delay", type=click.FloatRange(0), default=14.0, show_default=True, help="Seconds until it answers."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=100, show_default=True, help="Reconciles of each neighbour."
+)
+@output_option
+def fairness(count: int, delay: float, rounds: int, output: str) -> None:
+    """Reconciles of well-behaved objects, alone and beside those of a provider that answers late."""
+    from bench import fairness
+
+    _latencies("Neighbours of a slow provider", _run(fairness.run(count, delay, rounds, _say)), output)
+
+
+@bench.command(short_help="Neighbours of hostile objects.")
+@click.option("-n", "count", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Reconciles of each alone.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Another one makes others.")
+@output_option
+def hostile(count: int, rounds: int, seed: int, output: str) -> None:
+    """Reconciles of well-behaved objects, alone and beside hostile ones of all kinds."""
+    from bench import hostile
+
+    _latencies("Neighbours of hostile objects", _run(hostile.run(count, rounds, seed, _say)), output)
+
+
+def _latencies(title: str, found: list[Any], output: str) -> None:
+    from bench import neighbours, tables
+
+    if output == "json":
+        click.echo(json.dumps([dataclasses.asdict(each) for each in found], indent=2))
+    else:
+        tables.show(neighbours.shown(title, found))
 
 
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:
