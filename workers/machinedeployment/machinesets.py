@@ -98,6 +98,12 @@ def copied_annotations(state: State) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in _NOT_COPIED}
 
 
+def rolled_back_annotations(state: State, to: MachineSet) -> dict[str, str | None]:
+    """The changes that give a deployment the annotations that it had with this set."""
+    gone: dict[str, str | None] = dict.fromkeys(copied_annotations(state))
+    return gone | {name: value for name, value in to.annotations.items() if name not in _NOT_COPIED}
+
+
 def surplus(state: State) -> list[MachineSet]:
     """Old sets beyond the history that is kept, of those that have no machines left."""
     if state.spec.history is None:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from bus.connection import Bus
 from bus.messages import Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Conflict, Malformed, PermanentError, TransientError
+from windowbox.errors import Malformed, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
-from windowbox.models.machines import StrategyType
-from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, ObjectRef
+from windowbox.models.refs import MACHINE_SETS, ObjectRef
 from workers import clock
-from workers.machinedeployment import machinesets, rolling, scaling, status
-from workers.machinedeployment.rolling import Sizes
+from workers.machinedeployment import autoscaling, rollback, rollout, status
+from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
-from workers.machinedeployment.status import Condition
-from workers.machines import deployments, facts, templates
+from workers.machines import deployments, facts
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import RENEWAL, Fence
+from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
@@ -31,32 +27,6 @@ from workers.machines.views import MachineViews
 from workers.recorder import Recorder
 
 _LONGEST = 300.0
-
-
-@dataclass
-class DeploymentRun:
-    """A MachineDeployment as this run sees it, and what it reports."""
-
-    state: State
-    objects: MachineObjects
-    report: StatusReport
-    recorder: Recorder
-    now: datetime
-    conditions: list[Condition] = field(default_factory=list)
-    collisions: int = 0
-    changed: bool = False
-
-    @property
-    def object(self) -> Object:
-        return self.state.deployment
-
-    def replace(self, one: MachineSet) -> None:
-        """Go on with a newer version of a set."""
-        others = [other for other in self.state.sets if other.uid != one.uid]
-        self.state = State(
-            self.state.deployment, self.state.spec, tuple(oldest_first([*others, one])), self.state.machines
-        )
-        self.changed = True
 
 
 class MachineDeploymentRuns:
@@ -84,7 +54,8 @@ class MachineDeploymentRuns:
                 return Outcome(Result.BLOCKED, again, str(held))
             objects = MachineObjects(self._clusters, ref, recorder)
             state = State(found, deployments.checked(found))
-            run = DeploymentRun(state, objects, report, recorder, await clock.now(recorder))
+            nodes = Nodes(self._clusters, ref, recorder)
+            run = DeploymentRun(state, objects, nodes, report, recorder, await clock.now(recorder))
             return await self._reconcile(run)
         except Malformed as error:
             if not wish.reported:
@@ -113,7 +84,7 @@ class MachineDeploymentRuns:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
             return Outcome(Result.NOTHING_TO_DO)
         if not run.object.deleting:
-            await self._write(run, with_finalizer(run.object.metadata, keys.FINALIZER))
+            await rollout.write(run, with_finalizer(run.object.metadata, keys.FINALIZER))
         if not run.state.spec.selector:
             return await self._selecting_all(run)
         await self._load(run)
@@ -122,7 +93,15 @@ class MachineDeploymentRuns:
         run.collisions = facts.number(run.report.shown.get("collisionCount"))
         if condition := status.paused(run.state, run.report.shown):
             run.conditions.append(condition)
-        await self._advance(run)
+        machines = [one for found in run.state.machines.values() for one in found]
+        if chosen := autoscaling.chosen(run.object, machines, run.now):
+            await rollout.mark_chosen(run, chosen)
+        back = None if run.state.spec.paused else rollback.rollback(run.state)
+        if back:
+            await rollout.roll_back(run, back)
+            await run.report.end({})
+            return Outcome(Result.ENSURED, note=back.note)
+        await rollout.advance(run)
         return await self._finish(run)
 
     async def _load(self, run: DeploymentRun) -> None:
@@ -153,119 +132,6 @@ class MachineDeploymentRuns:
         patched = await run.objects.patch(MACHINE_SETS, one.name, patch, one.object.resource_version)
         return [MachineSet(patched)] if patched else []
 
-    async def _advance(self, run: DeploymentRun) -> None:
-        """One step: scale, or roll, never both."""
-        state = run.state
-        if state.spec.paused:
-            await self._scale(run, scaling.sizes(state), all_annotated=True)
-            await self._clean_up(run)
-        elif scaling.is_scaling(state):
-            await self._scale(run, scaling.sizes(state), all_annotated=True)
-        elif state.spec.strategy == StrategyType.RECREATE:
-            await self._recreate(run)
-        else:
-            await self._roll(run)
-
-    async def _roll(self, run: DeploymentRun) -> None:
-        new = await self._new_set(run, rolling.first_size(run.state))
-        if new is None:
-            return
-        scaled = await self._scale(run, rolling.step(run.state, new))
-        if not scaled and status.complete(run.state, status.counts(run.state)):
-            await self._clean_up(run)
-
-    async def _recreate(self, run: DeploymentRun) -> None:
-        """Old machines go first; the new set is made when none is left."""
-        if await self._scale(run, {one.name: 0 for one in run.state.old if one.wanted > 0}):
-            return
-        if any(run.state.machines.get(one.uid) or one.existing for one in run.state.old):
-            return
-        new = await self._new_set(run, run.state.spec.replicas)
-        if new and new.wanted != run.state.spec.replicas:
-            await self._scale(run, {new.name: run.state.spec.replicas})
-        elif status.complete(run.state, status.counts(run.state)):
-            await self._clean_up(run)
-
-    async def _new_set(self, run: DeploymentRun, replicas: int) -> MachineSet | None:
-        """The set of the template as it is now, up to date. None if it has to be looked at again."""
-        state, new = run.state, run.state.new
-        if new is None:
-            new = await self._make_set(run, replicas)
-        elif patch := machinesets.changes(state, new):
-            patched = await run.objects.patch(MACHINE_SETS, new.name, patch, new.object.resource_version)
-            if patched is None:
-                raise Conflict(f"MachineSet {new.name} is gone", retry_after=0.1)
-            run.replace(new := MachineSet(patched))
-        if new is None:
-            return None
-        if not status.condition(run.report.shown, status.PROGRESSING) and not run.conditions:
-            message = f'Found new machine set "{new.name}"'
-            run.conditions.append(Condition(status.PROGRESSING, "True", status.FOUND, message))
-        revision = str(machinesets.revision(run.state))
-        if run.object.annotations.get(keys.REVISION) != revision:
-            await self._write(run, {"annotations": {keys.REVISION: revision}})
-        return new
-
-    async def _make_set(self, run: DeploymentRun, replicas: int) -> MachineSet | None:
-        body = machinesets.made(run.state, replicas, run.collisions)
-        name = body["metadata"]["name"]
-        try:
-            new = MachineSet(await run.objects.create(MACHINE_SETS, body))
-        except Conflict:
-            return await self._existing(run, name)
-        except PermanentError as error:
-            message = f'Failed to create new machine set "{name}": {error}'
-            run.conditions.append(Condition(status.PROGRESSING, "False", status.CREATE_ERROR, message))
-            run.report.event("Warning", status.CREATE_ERROR, message)
-            return None
-        run.replace(new)
-        message = f'Created new machine set "{name}"'
-        run.conditions.append(Condition(status.PROGRESSING, "True", status.CREATED, message))
-        if replicas:
-            run.report.event("Normal", "ScalingMachineSet", f"Scaled up machine set {name} to {replicas}")
-        return new
-
-    async def _existing(self, run: DeploymentRun, name: str) -> MachineSet | None:
-        """A set of this name that the bus has not told of yet, unless it is another's."""
-        found = await run.objects.get(MACHINE_SETS, name)
-        if found is None:
-            raise Conflict(f"MachineSet {name} has just gone", retry_after=0.1)
-        one = MachineSet(found)
-        if one.owner == run.object.uid and templates.same(one.template, run.state.spec.template):
-            run.replace(one)
-            return one
-        run.collisions += 1
-        return None
-
-    async def _scale(self, run: DeploymentRun, sizes: Sizes, *, all_annotated: bool = False) -> bool:
-        """Give sets their new sizes. True if one has changed."""
-        scaled = False
-        annotations = scaling.noted(run.state)
-        for one in run.state.sets:
-            size = sizes.get(one.name)
-            if size is None or one.object.deleting:
-                continue
-            changed = {k: v for k, v in annotations.items() if one.annotations.get(k) != v}
-            if size == one.wanted and not (changed and all_annotated):
-                continue
-            patch = {"metadata": {"uid": one.uid, "annotations": changed}, "spec": {"replicas": size}}
-            patched = await run.objects.patch(MACHINE_SETS, one.name, patch, one.object.resource_version)
-            if patched is None:
-                raise Conflict(f"MachineSet {one.name} is gone", retry_after=0.1)
-            run.replace(MachineSet(patched))
-            if size != one.wanted:
-                scaled = True
-                way = "up" if size > one.wanted else "down"
-                run.report.event(
-                    "Normal", "ScalingMachineSet", f"Scaled {way} machine set {one.name} to {size}"
-                )
-        return scaled
-
-    async def _clean_up(self, run: DeploymentRun) -> None:
-        for one in machinesets.surplus(run.state):
-            await run.objects.delete(MACHINE_SETS, one.name, one.uid)
-            run.changed = True
-
     async def _delete(self, run: DeploymentRun) -> Outcome:
         """Delete the sets; when they are gone, so may it be."""
         sets: Sequence[MachineSet] = run.state.sets
@@ -275,7 +141,7 @@ class MachineDeploymentRuns:
             sets = [one for one in live if one.owner == run.object.uid]
         if not sets:
             left = [one for one in run.object.finalizers if one != keys.FINALIZER]
-            await self._write(run, {"finalizers": left})
+            await rollout.write(run, {"finalizers": left})
             return Outcome(Result.REMOVED)
         for one in sets:
             if not one.object.deleting:
@@ -289,18 +155,6 @@ class MachineDeploymentRuns:
             run.report.event("Warning", "SelectingAll", note)
         await run.report.end({"observedGeneration": run.object.generation})
         return Outcome(Result.REFUSED, note=note)
-
-    async def _write(self, run: DeploymentRun, metadata: dict[str, object]) -> None:
-        """Change the deployment's metadata, if there is anything to change."""
-        if not metadata:
-            return
-        patch = {"metadata": {"uid": run.object.uid, **metadata}}
-        version = run.object.resource_version
-        patched = await run.objects.patch(MACHINE_DEPLOYMENTS, run.object.name, patch, version)
-        if patched is None:
-            raise Conflict(f"MachineDeployment {run.object.name} is gone", retry_after=0.1)
-        run.state = State(patched, run.state.spec, run.state.sets, run.state.machines)
-        run.report.version = patched.resource_version
 
     async def _finish(self, run: DeploymentRun) -> Outcome:
         state, shown = run.state, run.report.shown

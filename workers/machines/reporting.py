@@ -55,12 +55,14 @@ class StatusReport:
             if not written and self._last:
                 await reports.remind(self._bus, self._ref, self._recorder)
             return not written
+        # What was reported before and is not written yet must not get lost.
+        patch = {**(self._last.patch if self._last else {}), **status}
         intent = StatusIntent(
             uid=self._found.uid,
-            patch=dict(status),
+            patch=patch,
             events=tuple(self.events),
             version=self.version,
-            shown=written and same(status, self.shown),
+            shown=same(patch, self._found.status),
             memo=kept,
         )
 

@@ -27,9 +27,13 @@ def limits(owner: MachineSet, wanted: int | None, surge: int, up: int, down: int
 
 
 def counted(owner: MachineSet, machines: Sequence[MachineFacts]) -> int:
-    """How many machines count: those that are owned and bear the labels of the template, deleted or not."""
+    """How many machines count: those that are owned, bear the labels of the template, and stay.
+
+    Gardener's own counts machines that are being deleted, too, so that a large set that shrinks is frozen,
+    and its Worker fails, until they are gone.
+    """
     labels = strings(mapping(mapping(owner.template.get("metadata")).get("labels")))
-    return sum(labels.items() <= dict(one.labels).items() for one in machines)
+    return sum(labels.items() <= dict(one.labels).items() for one in machines if not one.terminating)
 
 
 def is_frozen(owner: MachineSet, count: int, limit: Limits) -> bool:

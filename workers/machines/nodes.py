@@ -1,0 +1,99 @@
+"""Nodes of Machines, as MachineSets and MachineDeployments write to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import PermanentError, TransientError
+from windowbox.models.objects import Object
+from windowbox.models.refs import NODES, ObjectRef
+from workers.recorder import Recorder
+
+logger = logging.getLogger(__name__)
+
+_OWN = "kube-system"
+"""The control plane of a Shoot that hosts itself: its nodes are in the same cluster."""
+
+
+@dataclass(frozen=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+    def on(self, node: Object) -> bool:
+        return any(self._is(one) for one in taints(node))
+
+    def added(self, node: Object) -> list[Any]:
+        kept = [one for one in taints(node) if not self._is(one)]
+        return [*kept, {"key": self.key, "value": self.value, "effect": self.effect}]
+
+    def removed(self, node: Object) -> list[Any]:
+        return [one for one in taints(node) if not self._is(one)]
+
+    def _is(self, found: Mapping[str, Any]) -> bool:
+        return found.get("key") == self.key and found.get("effect") == self.effect
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of one control plane. A Shoot that has not joined has none."""
+
+    clusters: Clusters
+    home: ObjectRef
+    recorder: Recorder
+
+    @property
+    def cluster(self) -> str:
+        return self.home.cluster if self.home.namespace == _OWN else self.home.namespace
+
+    async def get(self, name: str) -> Object | None:
+        """The node as the bus knows it."""
+        return await self.recorder.read(ObjectRef(self.cluster, NODES.id, "", name)) if name else None
+
+    async def annotate(self, names: Sequence[str], annotations: Mapping[str, str | None]) -> None:
+        """Set annotations, or take away those that are None, where that is not so yet."""
+        for name in names:
+            node = await self.get(name)
+            if node is None:
+                continue
+            changed = {k: v for k, v in annotations.items() if node.annotations.get(k) != v}
+            if changed:
+                await self.patch(node, {"metadata": {"annotations": changed}})
+
+    async def taint(self, names: Sequence[str], taint: Taint) -> None:
+        for name in names:
+            node = await self.get(name)
+            if node and not taint.on(node):
+                await self.patch(node, {"spec": {"taints": taint.added(node)}})
+
+    async def untaint(self, names: Sequence[str], taint: Taint) -> None:
+        for name in names:
+            node = await self.get(name)
+            if node and taint.on(node):
+                await self.patch(node, {"spec": {"taints": taint.removed(node) or None}})
+
+    async def patch(self, node: Object, patch: dict[str, Any]) -> bool:
+        """Merge into the version that was read. What fails is only logged: machines matter more."""
+        metadata = {**patch.get("metadata", {}), "resourceVersion": node.resource_version}
+        whole = {**patch, "metadata": metadata}
+
+        async def act() -> bool:
+            try:
+                kube = await self.clusters.get(self.cluster)
+                await kube.merge(NODES, "", node.name, whole)
+            except (TransientError, PermanentError) as error:
+                logger.warning("node %s of %s: %s", node.name, self.home.namespace, error)
+                return False
+            return True
+
+        return bool(await self.recorder.call("node", {"name": node.name, **whole}, act, effect=True))
+
+
+def taints(node: Object) -> list[Mapping[str, Any]]:
+    found = node.spec.get("taints")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
