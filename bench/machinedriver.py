@@ -15,7 +15,7 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.extensions import spelled
 from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINES
+from windowbox.models.refs import MACHINES, NODES
 
 
 @dataclass
@@ -28,6 +28,12 @@ class SimulatedDriver:
     """Seconds from Pending to Running."""
     leaving: float = 0.0
     """Seconds for which a Machine that is deleted stays."""
+    joins: asyncio.Semaphore | None = None
+    """Who lets Machines become Running, one for each release; None: they do by themselves."""
+    leaves: asyncio.Semaphore | None = None
+    """Who lets Machines go, likewise."""
+    nodes: Kube | None = None
+    """The cluster in which nodes are made for them, if any."""
     fails: Callable[[Object], bool] = lambda machine: False
     """Which Machines become Failed instead of Running."""
     seen: list[Object] = field(default_factory=list)
@@ -96,9 +102,12 @@ class SimulatedDriver:
         elif phase == Phase.NEW:
             await self._set(machine, Phase.PENDING, OperationState.PROCESSING)
         elif phase == Phase.PENDING:
-            await asyncio.sleep(self.joining)
-            if self._versions.get(machine.uid) is machine:
+            await (self.joins.acquire() if self.joins else asyncio.sleep(self.joining))
+            machine = self._versions.get(machine.uid, machine)
+            if not machine.deleting:
                 failed = self.fails(machine)
+                if self.nodes and not failed:
+                    await self._make_node(machine, self.nodes)
                 state = OperationState.FAILED if failed else OperationState.SUCCESSFUL
                 await self._set(machine, Phase.FAILED if failed else Phase.RUNNING, state)
         else:
@@ -118,11 +127,20 @@ class SimulatedDriver:
     async def _leave(self, machine: Object) -> bool:
         if keys.FINALIZER not in machine.finalizers:
             return False
-        await asyncio.sleep(self.leaving)
+        if _phase(machine) != Phase.TERMINATING:
+            await self._set(machine, Phase.TERMINATING, OperationState.PROCESSING)
+        await (self.leaves.acquire() if self.leaves else asyncio.sleep(self.leaving))
+        if self.nodes:
+            await self.nodes.remove(NODES, "", f"machine-{machine.name}")
         patch = {"metadata": {"uid": machine.uid, "finalizers": []}}
         await self.kube.merge(MACHINES, machine.namespace, machine.name, patch)
         self._versions.pop(machine.uid, None)
         return False
+
+    async def _make_node(self, machine: Object, nodes: Kube) -> None:
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"machine-{machine.name}"}}
+        with contextlib.suppress(Conflict):
+            await nodes.create(NODES, "", body)
 
     async def _set(self, machine: Object, phase: Phase, state: OperationState) -> None:
         self._keep(await set_phase(self.kube, machine, phase, state))

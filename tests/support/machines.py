@@ -8,12 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.machinedriver import SimulatedDriver
+from bench.machinedriver import SimulatedDriver, set_phase
 from tests.support.kindworld import Client, KindWorld
 from tests.support.running import PATIENCE, running
 from windowbox.models import machinekeys as keys
+from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
+from workers.machines import facts
+
+_EVENTS = Resource("", "v1", "events", "Event")
 
 
 def deployment(
@@ -70,6 +74,33 @@ class MachineClient:
 
     async def sets(self) -> list[Object]:
         return await self.listed(MACHINE_SETS)
+
+    async def fail(self, machine: Object) -> None:
+        """Have a machine be Failed."""
+        await set_phase(self.shoot.kube, machine, Phase.FAILED, OperationState.FAILED)
+
+    async def intrude(self, owner: Object, name: str) -> None:
+        """Make a machine that a set did not ask for, but owns."""
+        template = owner.spec["template"]
+        body = {
+            "apiVersion": "machine.sapcloud.io/v1alpha1",
+            "kind": "Machine",
+            "metadata": {
+                "name": name,
+                "labels": template["metadata"]["labels"],
+                "ownerReferences": [facts.owner_reference(owner, "MachineSet")],
+            },
+            "spec": template["spec"],
+        }
+        await self.make(body, MACHINES)
+
+    async def events(self) -> set[str]:
+        """Reasons of all Events of the namespace."""
+        page = await self.shoot.kube.page(_EVENTS, namespace=self.shoot.namespace, limit=5000)
+        return {str(raw.get("reason")) for raw in page.items}
+
+    async def until_frozen(self, frozen: bool, name: str = "pool") -> Object:
+        return await self.until(lambda one: ("Frozen" in conditions(one)) is frozen, name)
 
     async def until(self, holds: Callable[[Object], bool], name: str = "pool") -> Object:
         """The MachineDeployment, once it meets this condition."""

@@ -63,6 +63,16 @@ PROGRAMS: dict[str, Program] = {
         ),
         Program("kwok", "0.8.0", (0, 7), module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", nodes=True),
         Program("windowbox-echo", "1.0.0", (1, 0), module="echo", package=".", nodes=True),
+        # Only tests compare with it. It tells no version, but its help tells its path, which has it.
+        Program(
+            "machine-controller-manager",
+            "0.62.1",
+            (0, 62),
+            ("--help",),
+            "machine-controller-manager",
+            "github.com/gardener/machine-controller-manager/cmd/machine-controller-manager",
+            nodes=True,
+        ),
         Program("named", "9.18", (9, 16), ("-v",)),
         Program("dig", "9.18", (9, 16), ("-v",)),
     )

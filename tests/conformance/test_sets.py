@@ -1,0 +1,286 @@
+"""MachineDeployments of windowbox and of Gardener's machine-controller-manager, step by step.
+
+Machines change only when a test says so. After each step both have to come to the state that is written
+here, and stay there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from tests.support.kindworld import KindWorld, kind_world
+from tests.support.machinecontrollermanager import manager
+from tests.support.machines import MachineClient, conditions, deployment, machine_client
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane
+from windowbox.models import machinekeys as keys
+from windowbox.models.objects import Object
+from windowbox.models.refs import HEARTBEATS, MACHINE_DEPLOYMENTS
+
+_STAYS = 0.5
+"""Seconds for which a state must not change any more: nothing tells that a controller has nothing to do."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """The same client at work for both controllers."""
+
+    ours: MachineClient
+    gardeners: MachineClient
+
+    async def do(self, act: Callable[[MachineClient], Awaitable[Any]]) -> None:
+        for one in (self.ours, self.gardeners):
+            await act(one)
+
+    async def become(self, joined: int = 0, left: int = 0, **wanted: Any) -> None:
+        """Let so many machines join and go; then both must show this state."""
+        for one in (self.ours, self.gardeners):
+            _release(one.driver.joins, joined)
+            _release(one.driver.leaves, left)
+        for name, one in (("windowbox", self.ours), ("Gardener's", self.gardeners)):
+            await _becomes(name, one, wanted)
+
+    async def stay(self, **wanted: Any) -> None:
+        """Both are in this state, and do nothing more."""
+        await asyncio.sleep(_STAYS)
+        for one in (self.ours, self.gardeners):
+            assert await state(one) == wanted
+
+
+def _release(gate: asyncio.Semaphore | None, times: int) -> None:
+    assert gate
+    for _ in range(times):
+        gate.release()
+
+
+async def _becomes(name: str, client: MachineClient, wanted: dict[str, Any]) -> None:
+    seen: dict[str, Any] = {}
+
+    async def look() -> bool:
+        seen.update(await state(client))
+        return seen == wanted
+
+    try:
+        await eventually(look)
+    except TimeoutError:
+        raise AssertionError(f"{name}: {seen}, but expected was {wanted}") from None
+
+
+async def state(client: MachineClient) -> dict[str, Any]:
+    """What a person would look at: numbers and conditions of the deployment, its sets and machines."""
+    found = await client.shoot.get(MACHINE_DEPLOYMENTS, "pool")
+    machines = Counter((_class(one), _phase(one)) for one in await client.machines())
+    return {
+        "status": _numbers(found, "replicas", "updatedReplicas", "availableReplicas", "unavailableReplicas"),
+        "conditions": conditions(found) if found else {},
+        "failed": len(found.status.get("failedMachines") or []) if found else 0,
+        "sets": {_class(one): _set(one) for one in await client.sets()},
+        "machines": {" ".join(key): count for key, count in sorted(machines.items())},
+    }
+
+
+def _set(found: Object) -> tuple[int, ...]:
+    """Wanted, there, ready and available."""
+    return (found.spec.get("replicas", 0), *_numbers(found, "replicas", "readyReplicas", "availableReplicas"))
+
+
+def _numbers(found: Object | None, *names: str) -> tuple[int, ...]:
+    return tuple((found.status.get(name) or 0) if found else 0 for name in names)
+
+
+def _class(found: Object) -> str:
+    spec = found.spec.get("template", {}).get("spec", found.spec)
+    return str(spec["class"]["name"])
+
+
+def _phase(found: Object) -> str:
+    return str((found.status.get("currentStatus") or {}).get("phase") or "new")
+
+
+GOOD = ("True", "MinimumReplicasAvailable")
+BAD = ("False", "MinimumReplicasUnavailable")
+UPDATED = ("True", "MachineSetUpdated")
+COMPLETE = ("True", "NewMachineSetAvailable")
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    async with kind_world(plane, nats, "machinedeployment", "machineset") as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def both(world: KindWorld, tmp_path: Path) -> AsyncIterator[Both]:
+    async with AsyncExitStack() as stack:
+        ours, gardeners = [await stack.enter_async_context(_client(world)) for _ in range(2)]
+        stack.enter_context(manager(tmp_path, world.plane.kubeconfig, gardeners.shoot.namespace))
+        lease = HEARTBEATS._replace(named="")
+        await gardeners.shoot.until(lease, "machine-controller-manager", lambda found: found is not None)
+        yield Both(ours, gardeners)
+
+
+@asynccontextmanager
+async def _client(world: KindWorld) -> AsyncIterator[MachineClient]:
+    joins, leaves = asyncio.Semaphore(0), asyncio.Semaphore(0)
+    async with machine_client(world, joins=joins, leaves=leaves) as made:
+        yield made
+
+
+async def _complete(both: Both, replicas: int, **spec: Any) -> None:
+    await both.do(lambda one: one.make(deployment(replicas=replicas, **spec)))
+    await both.become(joined=replicas, **_whole(replicas))
+
+
+def _whole(replicas: int, of: str = "small") -> dict[str, Any]:
+    return {
+        "status": (replicas, replicas, replicas, 0),
+        "conditions": {"Available": GOOD, "Progressing": COMPLETE},
+        "failed": 0,
+        "sets": {of: (replicas,) * 4},
+        "machines": {f"{of} Running": replicas},
+    }
+
+
+@rule("C7", "C8", "C9")
+async def test_machines_are_made(both: Both) -> None:
+    await both.do(lambda one: one.make(deployment(replicas=3)))
+    await both.become(
+        status=(3, 3, 0, 3),
+        conditions={"Available": BAD, "Progressing": UPDATED},
+        failed=0,
+        sets={"small": (3, 3, 0, 0)},
+        machines={"small Pending": 3},
+    )
+    await both.become(
+        joined=1,
+        status=(3, 3, 1, 2),
+        conditions={"Available": BAD, "Progressing": UPDATED},
+        failed=0,
+        sets={"small": (3, 3, 1, 1)},
+        machines={"small Pending": 2, "small Running": 1},
+    )
+    await both.become(joined=2, **_whole(3))
+    await both.stay(**_whole(3))
+
+
+@rule("C6-R2", "C7-R1")
+async def test_machines_are_scaled(both: Both) -> None:
+    await _complete(both, 2)
+    await both.do(lambda one: one.scale(4))
+    await both.become(
+        status=(4, 4, 2, 2),
+        conditions={"Available": BAD, "Progressing": COMPLETE},
+        failed=0,
+        sets={"small": (4, 4, 2, 2)},
+        machines={"small Pending": 2, "small Running": 2},
+    )
+    await both.become(joined=2, **_whole(4))
+    await both.do(lambda one: one.scale(2))
+    await both.become(
+        status=(4, 4, 2, 0),
+        conditions={"Available": GOOD, "Progressing": COMPLETE},
+        failed=0,
+        sets={"small": (2, 4, 2, 2)},
+        machines={"small Running": 2, "small Terminating": 2},
+    )
+    await both.become(left=2, **_whole(2))
+    await both.stay(**_whole(2))
+
+
+@rule("C5")
+async def test_machines_roll_without_surge(both: Both) -> None:
+    await _complete(both, 2, surge=0, unavailable=1)
+    await both.do(lambda one: one.roll("big"))
+    # windowbox does not wait for the old machine to be gone, Gardener's does.
+    await both.become(
+        left=1,
+        status=(2, 1, 1, 1),
+        conditions={"Available": GOOD, "Progressing": UPDATED},
+        failed=0,
+        sets={"small": (1, 1, 1, 1), "big": (1, 1, 0, 0)},
+        machines={"big Pending": 1, "small Running": 1},
+    )
+    await both.become(joined=2, left=1, **_whole(2, "big"))
+    await both.stay(**_whole(2, "big"))
+
+
+@rule("C7-R2", "C8")
+async def test_a_failed_machine_is_replaced(both: Both) -> None:
+    await _complete(both, 2)
+    for one in (both.ours, both.gardeners):
+        await one.fail((await one.machines())[0])
+    await both.become(
+        status=(3, 3, 1, 1),
+        conditions={"Available": BAD, "Progressing": COMPLETE},
+        failed=0,
+        sets={"small": (2, 3, 1, 1)},
+        machines={"small Pending": 1, "small Running": 1, "small Terminating": 1},
+    )
+    await both.become(joined=1, left=1, **_whole(2))
+    await both.stay(**_whole(2))
+
+
+@rule("C6-R7", "C6-R8")
+async def test_the_autoscaler_chooses_who_goes(both: Both) -> None:
+    await _complete(both, 3)
+    left = []
+    for one in (both.ours, both.gardeners):
+        chosen, *others = await one.machines()
+        left.append({other.name for other in others})
+        now = "2026-01-01T00:00:00Z"
+        annotations = {keys.TRIGGER_DELETION: f"{chosen.name}~{now}", keys.SCALER_TIME: now}
+        await one.change({"metadata": {"annotations": annotations}, "spec": {"replicas": 2}})
+    await both.become(left=1, **_whole(2))
+    assert [{one.name for one in await who.machines()} for who in (both.ours, both.gardeners)] == left
+
+
+@rule("C13-R1")
+async def test_a_paused_deployment_does_not_roll(both: Both) -> None:
+    await _complete(both, 1)
+    await both.do(lambda one: one.change({"spec": {"paused": True}}))
+    await both.do(lambda one: one.roll("big"))
+    paused = _whole(1) | {
+        "status": (1, 0, 1, 0),
+        "conditions": {"Available": GOOD, "Progressing": ("Unknown", "DeploymentPaused")},
+    }
+    await both.become(**paused)
+    await both.stay(**paused)
+
+
+@rule("C11-R2", "C11-R3", "C11-R6")
+async def test_too_many_machines_freeze(both: Both) -> None:
+    await _complete(both, 1)
+    await both.do(_intrude)
+    await both.do(lambda one: one.until_frozen(True))
+
+
+async def _intrude(client: MachineClient) -> None:
+    """More machines than there ought to be, made by somebody else, which the set adopts."""
+    [owner] = await client.sets()
+    for number in range(3):
+        await client.intrude(owner, f"intruder-{number}")
+
+
+@rule("C15-R4")
+async def test_one_controller_alone_serves_a_namespace(both: Both, world: KindWorld) -> None:
+    client = both.gardeners
+    await client.make(deployment(replicas=2))
+
+    async def look() -> bool:
+        return "NamespaceServedByOthers" in await client.events()
+
+    await eventually(look)
+    assert len(await client.sets()) == 1
+    assert len(await client.machines()) == 2
+    names = {one.metadata.get("generateName") for one in await client.machines()}
+    assert all(names)

@@ -1,0 +1,38 @@
+"""Gardener's machine-controller-manager, as a process that serves one namespace."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support import servers
+from windowbox.sandbox import binaries, processes
+
+PROGRAM = "machine-controller-manager"
+
+
+@contextlib.contextmanager
+def manager(folder: Path, kubeconfig: Path, namespace: str) -> Iterator[None]:
+    """MachineDeployments and MachineSets of a namespace are served, as in Gardener; there are no nodes."""
+    port = processes.free_port()
+    command = [
+        str(binaries.find(PROGRAM)),
+        f"--control-kubeconfig={kubeconfig}",
+        "--target-kubeconfig=none",
+        f"--namespace={namespace}",
+        "--address=127.0.0.1",
+        f"--port={port}",
+        "--kube-api-qps=100",
+        "--kube-api-burst=200",
+        "--concurrent-syncs=30",
+        "--machine-safety-overshooting-period=1s",
+        "--leader-elect=true",
+        "--leader-elect-resource-lock=leases",
+        "--v=3",
+    ]
+    server = processes.start(command, folder / f"{PROGRAM}-{namespace}.log")
+    try:
+        yield
+    finally:
+        servers.end(server)
