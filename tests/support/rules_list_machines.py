@@ -58,6 +58,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "B13-R1": "Pods without a machine",
         "B13-R5": "the provider Secret",
     },
+    "Example of a machine": {
+        "AP1.6": "Pod, Secret and Service",
+        "AP1.7": "bootstrap token",
+    },
     "MachineDeployment and MachineSet": {
         "C2": "the order of a MachineDeployment's run",
         "C3-R1": "how a MachineSet is named",

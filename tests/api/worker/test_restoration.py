@@ -22,7 +22,7 @@ from tests.support.workerexample import pool
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS
+from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS
 
 KEPT = ("name", "namespace", "labels", "annotations")
 
@@ -56,6 +56,17 @@ async def state(shoot: Client) -> dict[str, Any]:
     return {"state": base64.b64encode(packed).decode()}
 
 
+async def forget_machines(shoot: Client) -> None:
+    """Take a Worker and its machine objects away, as gardenlet does on the seed that is left."""
+    await shoot.kube.delete(WORKERS, shoot.namespace, NAME)
+    for kind in (MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES):
+        for one in await listed(shoot, kind):
+            with contextlib.suppress(WindowboxError):  # the garbage collector may have been faster
+                await shoot.delete(kind, one.name)
+                await shoot.merge(kind, one.name, {"metadata": {"finalizers": None}})
+    await shoot.until_gone(WORKERS, NAME)
+
+
 @rule("A5-R3", "A5-R4", "A15-R4", "A2-R1", "A2-R11")
 async def test_machines_survive_that_their_worker_moves_to_another_seed(world: KindWorld) -> None:
     small = pool(minimum=1, maximum=8, zones=["a", "b"])
@@ -76,13 +87,7 @@ async def test_machines_survive_that_their_worker_moves_to_another_seed(world: K
     assert await names(shoot, MACHINES) == machines
 
     # The other seed: the same namespace without anything that was there.
-    await shoot.kube.delete(WORKERS, shoot.namespace, NAME)
-    for kind in (MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES):
-        for one in await listed(shoot, kind):
-            with contextlib.suppress(WindowboxError):  # the garbage collector may have been faster
-                await shoot.merge(kind, one.name, {"metadata": {"finalizers": None}})
-                await shoot.delete(kind, one.name)
-    await shoot.until_gone(WORKERS, NAME)
+    await forget_machines(shoot)
     await world.quiet()
     await create(shoot, small, operation="wait-for-state")
     await shoot.merge(WORKERS, NAME, {"status": {"state": kept}}, part="status")

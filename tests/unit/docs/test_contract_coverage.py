@@ -8,7 +8,7 @@ import pytest
 from tests.support import coverage_page
 from tests.support.coverage_reasons import REASONS
 
-_OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+")
+_OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+|AP1\.\d")
 CONTRACT = Path(__file__).resolve().parents[4] / "shared" / "contract"
 
 
@@ -92,6 +92,7 @@ def test_rules_of_machines_are_those_of_the_contract() -> None:
         *re.findall(r"^(?:\*|\d+\.) \*\*([A-D]\d+-R\d+)\*\*", text, re.MULTILINE),
         *re.findall(r"^## ([A-D]\d+)\. ", text, re.MULTILINE),
         *re.findall(r"^\| (L\d+) \|", text, re.MULTILINE),
+        *re.findall(r"^### (AP1\.\d) ", text, re.MULTILINE),
     }
     assert {rule for rule in coverage_page.RULES if _OF_MACHINES.fullmatch(rule)} <= named
 
