@@ -141,7 +141,7 @@ async def _world(folder: Path) -> AsyncIterator[World]:
         ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.0/25",),
     )  # fmt: skip
     async with (
-        Supervisor.running(folder / "chaos", options) as sandbox,
+        Supervisor.running(folder / "chaos", options, patience=600 if LONG else 60) as sandbox,
         kube.from_file(Path(sandbox.environment()["KUBECONFIG"])) as api,
         connected(converging.access(sandbox)) as bus,
         asyncio.TaskGroup() as group,
