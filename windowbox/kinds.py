@@ -224,7 +224,7 @@ KINDS = (
     Served(
         resource=MACHINES,
         pool="machine",
-        about="a Pod that joins its Shoot as a node, with a Secret and a Service",
+        about="a Pod that joins its Shoot as a node: [machines.md](machines.md)",
         which="of classes with provider `local`",
         credentials="credentialsSecretRef",
         credentials_of=MACHINE_CLASSES,

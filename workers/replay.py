@@ -26,6 +26,8 @@ from workers.lifecycle.world import World
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
+from workers.machine.runs import MachineRuns
+from workers.machine.shoots import Shoots
 from workers.owned.targets import TargetClusters
 from workers.recorder import Recorder
 from workers.serving import Common, WorkSettings
@@ -34,7 +36,7 @@ T = TypeVar("T")
 
 _AT_ONCE = ("apply", "delete")
 
-POOLS = ("loadbalancer", "ingress", "heartbeat", *pools.EXTENSIONS)
+POOLS = ("loadbalancer", "ingress", "heartbeat", "machine", *pools.EXTENSIONS)
 """The pools whose runs can be done again."""
 
 
@@ -174,6 +176,7 @@ def _players(settings: Deciding) -> dict[str, Player]:
     return {
         "loadbalancer": service_runs(common),
         "ingress": _ingress_runs(common),
+        "machine": _machine_runs(common),
         "heartbeat": HeartbeatRuns(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }
@@ -206,6 +209,12 @@ def service_runs(common: Common, runs: type[ServiceRuns] = ServiceRuns) -> Servi
 def _ingress_runs(common: Common) -> IngressRuns:
     nowhere = cast(Any, _Nowhere())
     return IngressRuns(common.bus, common.clusters, common.world, common.targets, nowhere)
+
+
+def _machine_runs(common: Common) -> MachineRuns:
+    nowhere = cast(Any, _Nowhere())
+    shoots = Shoots(nowhere, common.targets, nowhere)
+    return MachineRuns(common.bus, common.targets, shoots, nowhere, common.kinds.machines)
 
 
 async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:

@@ -14,7 +14,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, SECRETS, ObjectRef, Resource
 from workers.lifecycle.kinds import Run
 from workers.machine import specs
-from workers.machine.views import MachineViews
+from workers.machine.views import MachineViews, require_listed
 from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
 
@@ -41,7 +41,7 @@ class Finalizers:
             return Outcome(Result.NOTHING_TO_DO)
         own = self._own(ref, found, recorder)
         if held:
-            self.views.require_machines(ref.cluster)
+            await require_listed(self.views, ref.cluster, recorder)
             if await _any(
                 own, MACHINES, ref.namespace, lambda one: specs.class_name_or_none(one) == ref.name
             ):
@@ -73,7 +73,7 @@ class Finalizers:
         if held == wanted:
             return Outcome(Result.NOTHING_TO_DO)
         if held:
-            self.views.require_classes(ref.cluster)
+            await require_listed(self.views, ref.cluster, recorder)
             if await _any(own, MACHINE_CLASSES, ref.namespace, lambda one: ref.name in specs.secrets(one)):
                 return _again(wish, "a MachineClass with this Secret has just been made")
         key = "finalizers" if wanted else "$deleteFromPrimitiveList/finalizers"

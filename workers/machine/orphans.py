@@ -17,7 +17,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS, RUNTIME, WORKERS, ObjectRef
 from workers.lifecycle.kinds import Run
 from workers.machine import names, wanted
-from workers.machine.views import MachineViews
+from workers.machine.views import MachineViews, require_listed
 from workers.owned.ownerindex import INFRASTRUCTURE
 from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
@@ -40,14 +40,18 @@ class Orphans:
         own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
         if await own.cached(MACHINES, machine.namespace, machine.name):
             return Outcome(Result.NOTHING_TO_DO)
-        self.views.require_machines(machine.cluster)
-        self.views.require_classes(machine.cluster)
+        if await own.cached(NAMESPACES, "", machine.namespace) is None:
+            return Outcome(Result.NOT_OURS, note="its control plane is in another cluster, or gone")
+        await require_listed(self.views, machine.cluster, recorder)
         owners = [
             *await _listed(own, WORKERS, machine.namespace),
             *await _listed(own, MACHINE_CLASSES, machine.namespace),
         ]
+        if any(_moving(one) for one in owners):
+            again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
+            return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
         if why := await _reason_to_keep(own, machine, owners):
-            return Outcome(Result.BLOCKED, RequeueAfter(Wish(reason=Reason.DUE), _RETRY), why)
+            return Outcome(Result.BLOCKED, note=why)
         for secret in sorted({tuple(one["secret"]) for one in owners if one["secret"]}):
             run = Run(machine, Object({}), None, recorder)
             async with self.targets.provider(run, *secret) as target:
@@ -55,8 +59,7 @@ class Orphans:
                     await target.remove(PODS, ref.namespace, ref.name, grace=0)
                     note = f"there is no Machine {machine.namespace}/{machine.name}"
                     return Outcome(Result.REMOVED, note=note)
-        again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
-        return Outcome(Result.BLOCKED, again, f"no Secret in {machine.namespace} leads to {ref.cluster}")
+        return Outcome(Result.BLOCKED, note=f"no Secret in {machine.namespace} leads to {ref.cluster}")
 
 
 def machine_of(pod: Object) -> ObjectRef | None:
@@ -83,8 +86,6 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: Sequen
     namespace = await own.live(NAMESPACES, "", home)
     if namespace is None or namespace.deleting:
         return f"namespace {home} is gone: whoever removed it removes its machines"
-    if any(_moving(one) for one in owners):
-        return "the Shoot is being moved to another seed, or from one"
     if not owners:
         return f"nothing in namespace {home} says that its machines are ours"
     return ""

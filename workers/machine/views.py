@@ -11,6 +11,7 @@ from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS, ObjectRef
 from workers.machine import names, specs, statuses
+from workers.recorder import Recorder
 from workers.serving import Tasks
 
 TARGET = "machine.windowbox/target-cluster"
@@ -79,11 +80,9 @@ class MachineViews:
         for view in (self._machines, self._classes, self._pods, self._namespaces):
             await view.complete.wait()
 
-    def require_machines(self, cluster: str) -> None:
-        """For decisions that cannot be undone: refuse them while Machines may be missing."""
+    def check_listed(self, cluster: str) -> None:
+        """Refuse what is final while Machines or classes may be missing."""
         self._machines.require_listed(cluster)
-
-    def require_classes(self, cluster: str) -> None:
         self._classes.require_listed(cluster)
 
     def of_node(self, name: str) -> list[MachineFacts]:
@@ -116,6 +115,15 @@ class MachineViews:
     def _found(self, *index: str) -> list[MachineFacts]:
         found = (self._machines.get(ref) for ref in self._machines.refs(index))
         return [one for one in found if one is not None]
+
+
+async def require_listed(views: MachineViews, cluster: str, recorder: Recorder) -> None:
+    """For decisions that cannot be undone: refuse them while Machines or classes may be missing."""
+
+    async def act() -> None:
+        views.check_listed(cluster)
+
+    await recorder.call("listed", cluster, act)
 
 
 def counts_against_permit(one: MachineFacts) -> int:

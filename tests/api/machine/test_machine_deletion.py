@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from bus import recordings
+from bus.connection import Access, connected
+from bus.recordings import Deciding, Header
 from tests.api.machine.machines import Machines, description, machines
 from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
@@ -17,6 +21,7 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, WORKERS, Resource
+from workers import replay
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 ALL_PODS = PODS._replace(selector="")
@@ -173,3 +178,22 @@ async def test_a_restored_machine_takes_over_the_pod_that_runs(world: KindWorld)
         assert (await world.kube.get(PODS, made.infra, "machine-moved")).uid == pod.uid
         with pytest.raises(WindowboxError):
             await world.kube.get(NODES, "", "machine-nobody")
+
+
+async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
+    began = datetime.now(UTC)
+    async with machines(world) as made:
+        await made.machine("taped")
+        await made.until("taped", "Running")
+        await made.delete("taped")
+        await made.shoot.until_gone(MACHINES, "taped")
+        await world.quiet()
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
+    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
+    async with connected(Access(world.nats.url, name="recorder")) as bus:
+        recording = await recordings.recorded(bus, header, ["machine"])
+    assert "BOOTSTRAP_TOKEN" not in repr(recording)
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 3
