@@ -182,10 +182,14 @@ class Client:
         return await self.kube.find(resource, self._where(resource), name)
 
     async def until(
-        self, resource: Resource, name: str, holds: Callable[[Object | None], bool]
+        self,
+        resource: Resource,
+        name: str,
+        holds: Callable[[Object | None], bool],
+        patience: float = PATIENCE,
     ) -> Object | None:
         """The object (None if it does not exist), once it meets this condition."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             async for found in _versions(self.kube, resource, self._where(resource), name):
                 if holds(found):
                     return found

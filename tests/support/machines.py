@@ -102,9 +102,13 @@ class MachineClient:
     async def until_frozen(self, frozen: bool, name: str = "pool") -> Object:
         return await self.until(lambda one: ("Frozen" in conditions(one)) is frozen, name)
 
-    async def until(self, holds: Callable[[Object], bool], name: str = "pool") -> Object:
+    async def until(
+        self, holds: Callable[[Object], bool], name: str = "pool", patience: float = PATIENCE
+    ) -> Object:
         """The MachineDeployment, once it meets this condition."""
-        found = await self.shoot.until(MACHINE_DEPLOYMENTS, name, lambda one: one is not None and holds(one))
+        found = await self.shoot.until(
+            MACHINE_DEPLOYMENTS, name, lambda one: one is not None and holds(one), patience
+        )
         assert found
         return found
 

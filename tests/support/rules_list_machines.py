@@ -106,6 +106,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "C13-R1": "pause and resume",
         "C13-R2": "rollback",
         "C15-R4": "one controller for a namespace",
+        "C15-R5": "nothing is kept in memory alone",
     },
     "Limitations of machines that are lifted": {
         "L2": "runs that block",

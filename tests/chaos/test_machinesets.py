@@ -1,0 +1,147 @@
+"""Workers die while machines are replaced: never too many, never too few, and none made twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import servers
+from tests.support.kindworld import KindWorld, kind_world
+from tests.support.machines import MachineClient, complete, deployment, machine_client
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.models.objects import Object
+from windowbox.sandbox import processes
+
+_LONG = os.environ.get("CHAOS") == "long"
+_MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (20, 3, 2)
+_PATIENCE = 300.0
+_POOLS = ("machinedeployment", "machineset")
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
+        pytest.skip(reason)
+    with servers.control_plane(tmp_path / "plane", controllers=True) as made:
+        yield made
+
+
+@dataclass
+class Workers:
+    """Worker processes, which are killed in turn."""
+
+    world: KindWorld
+    folder: Path
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    kills: int = 0
+
+    def start(self) -> None:
+        settings = self.folder / "work.yaml"
+        kubeconfig = str(self.world.plane.kubeconfigs["worker"])
+        content = {
+            "nats": {"url": self.world.nats.url},
+            "cluster": {"kubeconfig": kubeconfig},
+            "work": {"ack_wait": 2.0, "sweep_interval": 1.0},
+        }
+        settings.write_text(yaml.safe_dump(content))
+        pools = [argument for pool in _POOLS for argument in ("--pool", pool)]
+        command = [sys.executable, "-m", "windowbox", "work", *pools, "--settings", str(settings)]
+        log = self.folder / f"work-{self.kills}-{len(self.running)}.log"
+        self.running.append(processes.start(command, log))
+
+    def kill(self) -> None:
+        """The oldest one dies where it stands, and another one begins."""
+        oldest = self.running.pop(0)
+        oldest.kill()
+        oldest.wait(10)
+        self.kills += 1
+        self.start()
+
+    def end(self) -> None:
+        for one in self.running:
+            servers.end(one)
+
+
+@asynccontextmanager
+async def working(world: KindWorld, folder: Path) -> AsyncIterator[Workers]:
+    workers = Workers(world, folder)
+    for _ in range(2):
+        workers.start()
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+@dataclass
+class Count:
+    """Machines as they were announced, one change after the other."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    """Of each uid."""
+    living: dict[str, bool] = field(default_factory=dict)
+    available: dict[str, bool] = field(default_factory=dict)
+    most: int = 0
+    fewest: int = 1 << 30
+
+    def take(self, machine: Object, *, rolling: bool) -> None:
+        self.names[machine.uid] = machine.name
+        phase = (machine.status.get("currentStatus") or {}).get("phase")
+        self.living[machine.uid] = not machine.deleting
+        self.available[machine.uid] = not machine.deleting and phase == "Running"
+        if rolling:
+            self.most = max(self.most, sum(self.living.values()))
+            self.fewest = min(self.fewest, sum(self.available.values()))
+
+
+async def killing(client: MachineClient, workers: Workers) -> None:
+    """Kill a worker after every few changes of machines, until cancelled."""
+    seen = 0
+    while True:
+        await asyncio.sleep(0.05)  # the driver's list has no event
+        if len(client.driver.seen) - seen > 2 * _MACHINES:
+            seen = len(client.driver.seen)
+            workers.kill()
+
+
+@rule("C5", "C3-R5", "C15-R5")
+async def test_workers_die_while_machines_roll(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(kind_world(plane, nats))
+        client = await stack.enter_async_context(machine_client(world, remembers=True, leaving=0.2))
+        workers = await stack.enter_async_context(working(world, tmp_path))
+        body = deployment(replicas=_MACHINES, surge=_SURGE, unavailable=_UNAVAILABLE)
+        await client.make(body)
+        count = Count()
+        async with asyncio.timeout(_PATIENCE):
+            await client.until(complete, patience=_PATIENCE)
+            before = len(client.driver.seen)
+            killer = asyncio.create_task(killing(client, workers))
+            try:
+                await client.roll("big")
+                await client.until(
+                    lambda one: complete(one) and one.status["observedGeneration"] > 1, patience=_PATIENCE
+                )
+            finally:
+                killer.cancel()
+        for number, machine in enumerate(client.driver.seen):
+            count.take(machine, rolling=number >= before)
+        machines = await client.machines()
+    assert workers.kills > 1
+    assert {one.spec["class"]["name"] for one in machines} == {"big"}
+    assert count.most <= _MACHINES + _SURGE
+    assert count.fewest >= _MACHINES - _UNAVAILABLE
+    # Nothing was made that was not needed, and no name was given twice.
+    assert len(count.names) == 2 * _MACHINES
+    assert len(set(count.names.values())) == len(count.names)
