@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from windowbox.clients.envoy.process import Process, Processes
 
 PLACE = f"127.68.{os.getpid() % 250}"
 NODE, NODE_PORT = f"{PLACE}.1", 31068
@@ -64,6 +67,23 @@ async def test_each_of_many_healthy_services_has_two_events(world: BalancerWorld
             if found[name] != ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
         }
         assert others == {}
+
+
+@rule("LB-3-healthy")
+async def test_a_slow_envoy_is_no_failure_of_a_service(world: BalancerWorld) -> None:
+    async with world.worker():
+        await world.service("first")
+        await world.served("first")
+        [envoy] = await Processes(world.folder / "edge").found("edge")
+        assert isinstance(envoy, Process)
+        os.kill(envoy.pid, signal.SIGSTOP)
+        try:
+            await world.service("slow")
+            await asyncio.sleep(4)  # longer than an Envoy takes that is not slow
+        finally:
+            os.kill(envoy.pid, signal.SIGCONT)
+        await world.told("slow", "EnsuredLoadBalancer")
+        assert (await reasons_of(world))["slow"] == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
 
 
 async def reasons_of(world: BalancerWorld) -> dict[str, list[str]]:

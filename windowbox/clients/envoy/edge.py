@@ -113,7 +113,9 @@ class Edge:
                 await self._write_steps(before, after, steps)
             return bool(steps)
 
-    def wait_applied(self, wanted: Collection[LoadBalancer], patience: float = 3.0) -> AsyncIterator[Applied]:
+    def wait_applied(
+        self, wanted: Collection[LoadBalancer], patience: float = 10.0
+    ) -> AsyncIterator[Applied]:
         """Each of the load balancers written last, once it is served or it is known why it is not."""
         return self._tracker.wait_applied(wanted, patience, lambda: self._serving, self._unprepared)
 

@@ -24,6 +24,8 @@ _ASKING = 0.3
 """Seconds for first health checks before more endpoints are written. Dead ones must not hold up others."""
 _UNASKED = 0.03
 """Once pauses are as long as this, Envoy's admin interface is asked why connections fail."""
+_CAUSE_KNOWN = 3.0
+"""Seconds that a load balancer is waited for where it is known what is wrong."""
 
 _STARTING = "Envoy is being started"
 _WARMING = "Envoy waits for the first health check of its endpoints"
@@ -94,9 +96,13 @@ class ApplyTracker:
         serving: Callable[[], Running | None],
         unprepared: Mapping[str, str],
     ) -> AsyncIterator[Applied]:
-        """Each of `wanted` once all of its listeners serve or are refused, and after `patience` the rest."""
+        """Each of `wanted` once all of its listeners serve or are refused, and after `patience` the rest.
+
+        Sooner where the cause is known: an Envoy on a busy machine may only be slow.
+        """
         pending, pause = list(wanted), _SHORTEST_PAUSE
         limit = asyncio.get_running_loop().time() + patience
+        known_limit = limit - max(0.0, patience - _CAUSE_KNOWN)
         probes = _Probes()
         try:
             while pending:
@@ -108,7 +114,8 @@ class ApplyTracker:
                 took = asyncio.get_running_loop().time() - begun
                 looked_at, pending = pending, []
                 for lb in looked_at:
-                    if over or not _awaited(lb, view):
+                    known = self.failure or any(one.address in unprepared for one in lb.listeners)
+                    if over or (known and begun >= known_limit) or not _awaited(lb, view):
                         yield Applied(lb, _problems(lb, view, unprepared), _occupied(lb, view))
                     else:
                         pending.append(lb)
