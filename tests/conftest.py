@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from tests.support.servers import ControlPlane, NameServer
 from windowbox.sandbox import zoneserver
 
 # How long an example takes says more of the machine, and of what else it does, than of the code.
-hypothesis.settings.register_profile("windowbox", deadline=None)
+# On every save fewer examples are enough.
+_EXAMPLES = 100 if "CI" in os.environ else 30
+hypothesis.settings.register_profile("windowbox", deadline=None, max_examples=_EXAMPLES)
 hypothesis.settings.load_profile("windowbox")
 
 pytest_plugins = ("tests.support.scheduling", "tests.support.skips")

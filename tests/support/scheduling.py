@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_BY_COST = ("host/nodes", "chaos", "host", "api", "e2e", "servers", "unit")
+_BY_COST = ("host/nodes", "chaos", "host", "api", "e2e", "suite", "servers", "unit")
 """The dearest first: what comes last fills up the worker that would end first."""
 
 _WITH_NODES = frozenset({"commands", "nodes", "sandbox", "simulated", "traffic"})

@@ -9,7 +9,7 @@ from tests.support import coverage_page
 from tests.support.coverage_reasons import REASONS
 
 _OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+|AP1\.\d")
-CONTRACT = Path(__file__).resolve().parents[4] / "shared" / "contract"
+CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract"
 
 
 @pytest.fixture(scope="module")
