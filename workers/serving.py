@@ -21,7 +21,7 @@ from windowbox.models.kindsettings import KindSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from workers.handler import ReconcilingHandler
 from workers.lifecycle.kinds import Actuator, Kind
-from workers.lifecycle.mapping import LifeCycleMapping
+from workers.lifecycle.mapping import LifeCycleMapping, Waiters
 from workers.lifecycle.predicates import Scope, classes_for
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
@@ -91,6 +91,7 @@ class Serving(Background):
     owners: Owners | None = None
     known: Callable[[], Awaitable[object]] | None = None
     """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
+    waiters: Waiters | None = None
     concurrency: int | None = CONCURRENCY
     """How many objects are reconciled at once, where the settings allow more."""
 
@@ -111,7 +112,7 @@ def parts(common: Common, serving: Serving) -> Parts:
     """What a process runs for a kind of extension object."""
     kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
     reconciler, ready = life_cycle(common, serving), common.world.complete
-    own = LifeCycleMapping(common.bus, kind, scope(common, kind))
+    own = LifeCycleMapping(common.bus, kind, scope(common, kind), serving.waiters)
     mapping: EventMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))

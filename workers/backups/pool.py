@@ -35,7 +35,7 @@ def _buckets(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_BUCKETS)
     kept = BackupFolders(common.kinds.backup.root)
     actuator = buckets.BucketActuator(common.targets, kept, sharers)
-    return Serving(buckets.KIND, actuator, tasks={"sharers": sharers.run})
+    return Serving(buckets.KIND, actuator, tasks={"sharers": sharers.run}, waiters=sharers.waiters)
 
 
 def _entries(common: Common) -> Serving:
@@ -43,7 +43,7 @@ def _entries(common: Common) -> Serving:
     kept = BackupFolders(common.kinds.backup.root)
     actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
     if not common.work.ignore_operation_annotation:
-        return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run})
+        return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run}, waiters=sharers.waiters)
     owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
     return Serving(
         entries.KIND,
@@ -51,6 +51,7 @@ def _entries(common: Common) -> Serving:
         owners=lambda namespace: owner_index.refs(_NamespaceKey(namespace.cluster, namespace.name)),
         known=owner_index.complete.wait,
         tasks={"sharers": sharers.run, "owner index": owner_index.run},
+        waiters=sharers.waiters,
     )
 
 

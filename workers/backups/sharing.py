@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from enum import Enum, auto
+from typing import NamedTuple
 
 from bus.connection import Bus
 from bus.views import View
@@ -15,6 +17,8 @@ from workers.backups import names, secrets
 from workers.backups.names import SecretName
 from workers.lifecycle.kinds import Kind, Run
 from workers.owned.targets import TargetCluster
+
+_NEXT = 5
 
 
 class Share(Enum):
@@ -36,13 +40,20 @@ def share(mine: Object, others: Iterable[Object], finalizer: str) -> Share:
     return Share.LEAVE if left else Share.RELEASE
 
 
+class _Reference(NamedTuple):
+    """An object's reference to a Secret."""
+
+    cluster: str
+    secret: SecretName
+    leaving: tuple[str, str] | None
+    """Since when the object has been going, if it is."""
+
+
 class Sharers:
     """The objects of one kind, by the Secret that they refer to."""
 
     def __init__(self, bus: Bus, resource: Resource) -> None:
-        self._view: View[tuple[str, SecretName]] = View(
-            bus, resource.id, _named, index=lambda reference: reference
-        )
+        self._view: View[_Reference] = View(bus, resource.id, _reference, index=lambda found: found[:2])
 
     async def run(self) -> None:
         """Follow them, for ever."""
@@ -61,6 +72,21 @@ class Sharers:
         objects = [await run.recorder.read(run.ref._replace(name=name)) for name in found]
         return [one for one in objects if one and _refers(one, secret)]
 
+    def waiters(self, ref: ObjectRef, last: Object) -> list[ObjectRef]:
+        """Who may let go of the Secret, now that this object has: of those that go, the next few in line.
+
+        Not only the first, which may be gone itself a moment ago.
+        """
+        reference = _reference(ref, last)
+        if reference is None:
+            return []
+        going = [
+            (found.leaving, other)
+            for other in self._view.refs(reference[:2])
+            if other != ref and (found := self._view.get(other)) and found.leaving
+        ]
+        return [other for _, other in heapq.nsmallest(_NEXT, going)]
+
 
 async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers) -> None:
     """Let go of the Secret that the object refers to, if it was the last that needs it."""
@@ -77,11 +103,12 @@ async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers)
             pass
 
 
-def _named(ref: ObjectRef, object: Object) -> tuple[str, SecretName] | None:
+def _reference(ref: ObjectRef, object: Object) -> _Reference | None:
     try:
-        return ref.cluster, names.referenced(object.spec)
+        secret = names.referenced(object.spec)
     except Malformed:
         return None
+    return _Reference(ref.cluster, secret, _leaving_since(object) if _is_leaving(object) else None)
 
 
 def _refers(object: Object, secret: SecretName) -> bool:

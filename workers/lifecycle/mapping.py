@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from bus import consumers, intents, streams, subjects
 from bus.connection import Bus
 from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object
-from windowbox.models.refs import CLUSTERS
+from windowbox.models.refs import CLUSTERS, ObjectRef
 from workers.lifecycle import predicates
 from workers.lifecycle.kinds import Kind
 from workers.lifecycle.orphans import is_orphan
 from workers.lifecycle.predicates import EventType, Scope
 
+Waiters = Callable[[ObjectRef, Object], Iterable[ObjectRef]]
+"""Who waits for the object that is named to let go of what they share; and how it was at last."""
+
 
 class LifeCycleMapping:
     """The rules of the contract for one kind."""
 
-    def __init__(self, bus: Bus, kind: Kind, scope: Scope) -> None:
+    def __init__(self, bus: Bus, kind: Kind, scope: Scope, waiters: Waiters | None = None) -> None:
         self._bus = bus
+        self._waiters = waiters
         self.kind = kind
         self._kind = kind.resource.id
         self._scope = scope
@@ -32,6 +38,9 @@ class LifeCycleMapping:
         ref = subjects.ref(key)
         if ref.kind != self._kind:
             return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
+        return [*await self._own(key, change, before), *await self._waiting(ref, change, before)]
+
+    async def _own(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
         if change.gone:
             return await self._ended(key, change, before)
         if change.omitted:
@@ -39,6 +48,15 @@ class LifeCycleMapping:
         new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
         old = await before.object() if predicates.needs_old(seen, new, self._scope) else None
         return [key] if predicates.triggers(seen, old, new, self._scope) else []
+
+    async def _waiting(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
+        """Those who may go on, now that the object has let go of what they share with it."""
+        if self._waiters is None or change.omitted:
+            return []
+        last = await before.object() if change.gone else change.object()
+        if last is None or (not change.gone and self.kind.finalizer in last.finalizers):
+            return []
+        return [subjects.key(waiter) for waiter in self._waiters(ref, last)]
 
     async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
         """Have orphans cleaned up after. Of others only the report is forgotten."""

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import stat
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -170,6 +171,21 @@ async def test_a_shared_secret_is_held_until_the_last_has_gone(backups: Backups)
     await garden.delete(BACKUP_ENTRIES, entry)
     await garden.until_gone(BACKUP_ENTRIES, entry)
     assert await backups.finalizers(secret) == ()
+
+
+async def test_objects_that_share_a_secret_go_together_without_a_pause(backups: Backups) -> None:
+    secret, prefix = await backups.secret(), fresh("together")
+    names = [f"{prefix}-{number}" for number in range(12)]
+    for name in names:
+        await backups.bucket(name, secret)
+    for name in names:
+        await backups.garden.until_ready(BACKUP_BUCKETS, name)
+    begun = time.monotonic()
+    await asyncio.gather(*(backups.garden.delete(BACKUP_BUCKETS, name) for name in names))
+    for name in names:
+        await backups.garden.until_gone(BACKUP_BUCKETS, name)
+    assert await backups.finalizers(secret) == ()
+    assert time.monotonic() - begun < 25  # each pause is one of 30 s
 
 
 @rule("N-1")
