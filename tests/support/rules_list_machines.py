@@ -56,6 +56,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "B12-R8": "budgets that admit no eviction",
         "B13": "orphans and finalizers",
         "B13-R1": "Pods without a machine",
+        "B13-R3": "nodes without a machine",
         "B13-R5": "the provider Secret",
     },
     "Example of a machine": {

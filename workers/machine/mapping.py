@@ -10,8 +10,9 @@ from bus.routing import PreviousVersion
 from windowbox.models import machinekeys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, RUNTIME, SECRETS, ObjectRef
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, ObjectRef
 from workers.machine import names, nodesync, reasons, specs, statuses
+from workers.machine.orphans import home_of
 from workers.machine.views import MachineFacts, MachineViews
 
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
@@ -86,8 +87,12 @@ class MachineMapping:
             if old is not None and nodesync.essence(old) == nodesync.essence(change.object()):
                 return []
         await self._views.complete()
-        home = "kube-system" if ref.cluster == RUNTIME else ref.cluster
-        return _keys([one for one in self._views.of_node(ref.name) if one.namespace == home])
+        home = home_of(ref.cluster)
+        machines = _keys([one for one in self._views.of_node(ref.name) if one.namespace == home])
+        held = (
+            not (change.gone or change.omitted) and machinekeys.NODE_FINALIZER in change.object().finalizers
+        )
+        return machines or ([subjects.key(ref)] if held else [])
 
 
 def machine_essence(machine: Object) -> Any:

@@ -12,9 +12,19 @@ from typing import Any
 
 from bus.messages import Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter
+from windowbox.models import machinekeys
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS, RUNTIME, WORKERS, ObjectRef
+from windowbox.models.refs import (
+    MACHINE_CLASSES,
+    MACHINES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RUNTIME,
+    WORKERS,
+    ObjectRef,
+)
 from workers.lifecycle.kinds import Run
 from workers.machine import names, wanted
 from workers.machine.views import MachineViews, require_listed
@@ -60,6 +70,26 @@ class Orphans:
                     note = f"there is no Machine {machine.namespace}/{machine.name}"
                     return Outcome(Result.REMOVED, note=note)
         return Outcome(Result.BLOCKED, note=f"no Secret in {machine.namespace} leads to {ref.cluster}")
+
+    async def of_node(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
+        """Let go of a node that is being deleted, whose Machine somebody has taken away without us."""
+        node = await recorder.read(ref)
+        if node is None or not node.deleting or machinekeys.NODE_FINALIZER not in node.finalizers:
+            return Outcome(Result.NOTHING_TO_DO)
+        name = str(node.labels.get(machinekeys.NODE_MACHINE) or node.name)
+        machine = ObjectRef(RUNTIME, MACHINES.id, home_of(ref.cluster), name)
+        own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
+        await require_listed(self.views, machine.cluster, recorder)
+        if await own.live(MACHINES, machine.namespace, machine.name) is not None:
+            return Outcome(Result.NOTHING_TO_DO)
+        patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}}
+        await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
+        return Outcome(Result.RELEASED)
+
+
+def home_of(cluster: str) -> str:
+    """The namespace of the control plane whose Machines are nodes of a cluster."""
+    return "kube-system" if cluster == RUNTIME else cluster
 
 
 def machine_of(pod: Object) -> ObjectRef | None:

@@ -12,7 +12,7 @@ from windowbox.models.extensions import spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_CLASSES, MACHINES, PODS, SECRETS, ObjectRef
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, ObjectRef
 from workers.machine import deletion, errors, names, reasons, specs, statuses
 from workers.machine.creation import Creation
 from workers.machine.deletion import Deletion
@@ -51,6 +51,8 @@ class MachineRuns:
                     return await self._finalizers.of_secret(ref, wish, recorder)
                 case PODS.id:
                     return await Orphans(self.targets, self.views).run(ref, recorder)
+                case NODES.id:
+                    return await Orphans(self.targets, self.views).of_node(ref, recorder)
                 case _:
                     return await self._machine(ref, wish, recorder)
         except (TransientError, PermanentError, Waiting) as error:

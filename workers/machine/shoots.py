@@ -35,10 +35,10 @@ class Shoots:
 
     def cluster(self, home: ObjectRef) -> str | None:
         """The id of the cluster that Machines like `home` join; None if they join none."""
-        if home.namespace == _OWN:
-            return home.cluster
         if home.namespace in self.registry.members:
             return home.namespace
+        if home.namespace == _OWN:
+            return home.cluster
         if self.views.joins_no_shoot(ObjectRef(home.cluster, NAMESPACES.id, "", home.namespace)):
             return None
         raise NotJoined(

@@ -138,6 +138,20 @@ async def test_a_pod_without_a_machine_is_deleted(made: Machines) -> None:
     assert await made.world.kube.find(PODS, made.infra, "machine-watched")
 
 
+@rule("B13-R3")
+async def test_a_node_whose_machine_was_taken_away_can_be_deleted(made: Machines) -> None:
+    await made.machine("taken")
+    await made.until_node("machine-taken", lambda one: bool(one and one.finalizers))
+    await made.until("taken", "Running")
+    worker = {"type": "local", "region": "local", "secretRef": {"name": "cloudprovider"}, "pools": []}
+    await made.shoot.create(WORKERS, "moving", worker, operation="migrate")
+    await made.shoot.merge(MACHINES, "taken", {"metadata": {"finalizers": None}})
+    await made.shoot.delete(MACHINES, "taken")
+    await made.shoot.until_gone(MACHINES, "taken")
+    await made.world.kube.remove(NODES, "", "machine-taken")
+    await made.shoot.until_gone(NODES, "machine-taken")
+
+
 @rule("B13-R1")
 @pytest.mark.parametrize("operation", ["migrate", "restore"])
 async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: str) -> None:
