@@ -247,12 +247,15 @@ What next:
 
 def _show(state: State) -> None:
     click.echo(f"Sandbox {state.name!r}, supervisor {state.pid}, up {_duration(time.time() - state.since)}")
-    click.echo(f"  {'PROCESS':<24} {'STATE':<9} {'PID':>7} {'UP':>8} {'RESTARTS':>8} {'PORT':>6}  LAST EXIT")
+    width = max(len(name) for name in ("x" * 24, *state.children))
+    click.echo(
+        f"  {'PROCESS':<{width}} {'STATE':<9} {'PID':>7} {'UP':>8} {'RESTARTS':>8} {'PORT':>6}  LAST EXIT"
+    )
     for name, child in state.children.items():
         condition = click.style(f"{child.condition:<9}", fg=_COLOURS[child.condition])
         up_for = _duration(time.time() - child.since) if child.pid and child.since else "-"
         click.echo(
-            f"  {name:<24} {condition} {child.pid or '-':>7} {up_for:>8} {child.restarts:>8} "
+            f"  {name:<{width}} {condition} {child.pid or '-':>7} {up_for:>8} {child.restarts:>8} "
             f"{child.port or '-':>6}  {child.last_exit or ''}"
         )
 

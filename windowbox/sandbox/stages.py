@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 
 from windowbox.errors import Malformed
@@ -10,12 +11,17 @@ from windowbox.sandbox import binaries, busserver, controlplane, manifests, proc
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.controlplane import Identities
+from windowbox.sandbox.machines import image
 from windowbox.sandbox.nodes import programs
 from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
+from windowbox.sandbox.progress import Progress
 from windowbox.sandbox.reach import UNROUTED, Reach
 from windowbox.sandbox.roles import Surroundings
+from windowbox.sandbox.shoots import records
 from windowbox.sandbox.simulated import children as simulated
+
+logger = logging.getLogger(__name__)
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
@@ -82,7 +88,7 @@ def stages(
             *(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments,
         ],
     )  # fmt: skip
-    nodes = _nodes(site, api, pki) if site else [[], [], []]
+    nodes = _nodes(folder, site, api, pki) if site else [[], [], []]
     return [
         [*_storage(folder, options, ports, around), *nodes[0]],
         [dataclasses.replace(apiserver, then=lambda: _fill(api, site)), *nodes[1]],
@@ -143,9 +149,11 @@ def _controllers(identity: Identities, pki: Path, ports: dict[str, int], *, with
     return found
 
 
-def _nodes(site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
+def _nodes(folder: Path, site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
     """Processes of nodes that need nothing, those that need them, and those that need the API server."""
     archives = site.write(api, pki)
+    if records.names(folder):  # machines that were there when the sandbox ended start again with it
+        archives.append(image.archive(Progress(logger.info))[0])
     return [
         [programs.first(place) for place in site.places],
         [programs.containerd(place, archives) for place in site.places],

@@ -14,6 +14,7 @@ from tests.support.rules import rule
 from windowbox.cli import cli
 from windowbox.errors import Refused
 from windowbox.sandbox import ranges
+from windowbox.sandbox.machines import image
 from windowbox.sandbox.nodes import iproute, routes
 from windowbox.sandbox.nodes.images import ECHO
 from windowbox.sandbox.progress import Progress
@@ -91,7 +92,7 @@ def test_commands_show_shoots_and_consoles(world: ShootWorld, monkeypatch: pytes
 def test_another_image_replaces_machines(world: ShootWorld) -> None:
     [former] = world.api.read("/api/v1/nodes")["items"]
     echoclient.until(_that(lambda: former["spec"]["podCIDR"] in _routes()))
-    creation.write_worker(world.sandbox, world.shoot, 1, creation.VERSIONS[-1])
+    creation.write_worker(world.sandbox, world.shoot, 1, image.VERSIONS[-1])
     creation.wait_succeeded(world.sandbox.api, world.shoot, "workers", objects.WORKER)
     [latter] = world.api.read("/api/v1/nodes")["items"]
     assert latter["metadata"]["name"] != former["metadata"]["name"]

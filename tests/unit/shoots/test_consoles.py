@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,16 @@ def test_each_boot_has_its_log(tmp_path: Path) -> None:
         written(tmp_path / "logs", number)
         consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
     assert len(list(consoles.lines(tmp_path / "kept", "machine-a"))) == 4
+
+
+def test_a_machine_that_starts_with_the_sandbox_has_a_second_log(tmp_path: Path) -> None:
+    """The nodes are made anew, and so the log has the name of the first."""
+    for _ in range(2):
+        written(tmp_path / "logs")
+        consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
+        consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
+        shutil.rmtree(tmp_path / "logs")
+    assert len(list(consoles.lines(tmp_path / "kept", "a"))) == 4
 
 
 def test_other_pods_have_no_console(tmp_path: Path) -> None:

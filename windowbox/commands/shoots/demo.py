@@ -13,6 +13,7 @@ from windowbox.clients import kube
 from windowbox.commands.balancers import demo as balancers
 from windowbox.commands.balancers import traffic
 from windowbox.commands.shoots.command import say
+from windowbox.sandbox.machines import image
 from windowbox.sandbox.progress import Progress
 from windowbox.sandbox.shoots import creation, deletion, objects, records, traces
 from windowbox.sandbox.shoots.creation import Sandbox
@@ -73,5 +74,5 @@ def _graceful(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _roll(sandbox: Sandbox, shoot: Shoot) -> None:
-    creation.write_worker(sandbox, shoot, _MACHINES, creation.VERSIONS[-1])
+    creation.write_worker(sandbox, shoot, _MACHINES, image.VERSIONS[-1])
     creation.wait_succeeded(sandbox.api, shoot, "workers", objects.WORKER)

@@ -19,6 +19,9 @@ from windowbox.sandbox.nodes import images, sharedlibraries
 from windowbox.sandbox.nodes.images import Image
 from windowbox.sandbox.progress import Progress
 
+VERSIONS = ("1.0.0", "1.1.0")
+"""Two names of the image, so that machines can be replaced by those of another."""
+
 _NAME = "windowbox.local/machine"
 _KUBERNETES = ("kubelet", "kube-proxy", "kubectl")
 _SYSTEM = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip", "bash", "mount", "umount")
@@ -68,6 +71,11 @@ def archive(progress: Progress) -> tuple[Path, str]:
     return path, image.name
 
 
+def of_version(name: str, version: str) -> str:
+    """The name of the image `name` in this version."""
+    return f"{name}-{version}"
+
+
 def impossible() -> str:
     """What this host lacks for the image; empty if nothing."""
     try:
@@ -85,9 +93,7 @@ def _build(image: Image, path: Path) -> None:
         f"{_INNER}/{one.name.partition('/')[2].replace(':', '-')}.tar": images.write(one, inner / str(number))
         for number, one in enumerate(images.images())
     }
-    whole = Image(
-        image.name, {**image.files, **kept}, image.entrypoint, links=image.links, folders=image.folders
-    )
+    whole = dataclasses.replace(image, files={**image.files, **kept})
     images.write(whole, path.with_suffix(".new")).replace(path)
     shutil.rmtree(inner)
 
@@ -117,7 +123,10 @@ def _image() -> Image:
         },
         folders=(*shell.folders, *_FOLDERS),
     )
-    return dataclasses.replace(image, name=f"{_NAME}:{_digest(image)}")
+    name = f"{_NAME}:{_digest(image)}"
+    return dataclasses.replace(
+        image, name=name, aliases=tuple(of_version(name, version) for version in VERSIONS)
+    )
 
 
 def _program(name: str) -> Path:
@@ -129,7 +138,7 @@ def _program(name: str) -> Path:
 def _digest(image: Image) -> str:
     """Changes with every file of the image: programs are told apart by size and time."""
     digest = hashlib.sha256(
-        repr((image.name, image.entrypoint, sorted(image.links.items()), image.folders)).encode()
+        repr((image.name, VERSIONS, image.entrypoint, sorted(image.links.items()), image.folders)).encode()
     )
     for name, source in sorted(image.files.items()):
         if isinstance(source, Path) and source.parent != shipped.MACHINE:

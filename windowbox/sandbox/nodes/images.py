@@ -37,6 +37,8 @@ class Image:
     """What it starts, or is added, if it is not told anything else."""
     links: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other names of the same image."""
 
 
 def images() -> list[Image]:
@@ -56,7 +58,9 @@ def write(image: Image, path: Path) -> Path:
     with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
         _write_layer(image, layer)
         digest = _digest(_rewound(layer))
-        manifest = [{"Config": "config.json", "RepoTags": [image.name], "Layers": ["layer.tar"]}]
+        manifest = [
+            {"Config": "config.json", "RepoTags": [image.name, *image.aliases], "Layers": ["layer.tar"]}
+        ]
         _add(archive, "config.json", json.dumps(_config(image, digest)).encode())
         entry = tarfile.TarInfo("layer.tar")
         entry.size = layer.tell()

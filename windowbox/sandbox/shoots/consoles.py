@@ -23,11 +23,11 @@ def keep(folder: Path, logs: Sequence[Path], pods: Iterable[dict[str, Any]]) -> 
         if meta.get("labels", {}).get("app") != "machine":
             continue
         for written in _logs(logs, f"{meta['namespace']}_{meta['name']}_{meta['uid']}"):
-            kept = folder / meta["name"] / f"{meta['uid']}-{written.name}"
-            if not kept.exists():
+            # Names of logs begin anew with the sandbox; that of a file is its own while we hold a link.
+            with contextlib.suppress(FileNotFoundError, FileExistsError):  # gone, or linked already
+                kept = folder / meta["name"] / f"{written.stat().st_ino}.log"
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(FileNotFoundError, FileExistsError):  # gone, or linked, meanwhile
-                    os.link(written, kept)
+                os.link(written, kept)
 
 
 def forget_old(folder: Path) -> None:

@@ -23,9 +23,6 @@ from windowbox.sandbox.shoots.objects import Images
 from windowbox.sandbox.shoots.records import Shoot
 from windowbox.sandbox.state import State
 
-VERSIONS = ("1.0.0", "1.1.0")
-"""Two names of one machine image, so that machines can be rolled."""
-
 EXTENSIONS = "/apis/extensions.gardener.cloud/v1alpha1"
 _LOOK_AGAIN = 0.05
 _SERVERS_PATIENCE = 90.0
@@ -78,7 +75,7 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
         say(what, time.monotonic() - began)
 
     shoot, _ = prepare(sandbox, name, progress, done)
-    write_worker(sandbox, shoot, machines, VERSIONS[0])
+    write_worker(sandbox, shoot, machines, image.VERSIONS[0])
     done(f"Worker written: {machines} machines wanted")
     for node in wait_nodes(sandbox, shoot, machines):
         done(f"node {node} is Ready")
@@ -179,9 +176,8 @@ def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
 
 def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:
     archive, name = image.archive(progress)
-    versions = {version: f"{name}-{version}" for version in VERSIONS}
-    importing.bring(archive, name, list(versions.values()), sandbox.sockets())
-    return Images(versions)
+    importing.bring(archive, name, sandbox.sockets())
+    return Images({version: image.of_version(name, version) for version in image.VERSIONS})
 
 
 def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:

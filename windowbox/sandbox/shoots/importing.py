@@ -13,19 +13,15 @@ _PATIENCE = 300
 _NAMESPACE = "--namespace=k8s.io"
 
 
-def bring(archive: Path, image: str, names: Sequence[str], sockets: Sequence[Path]) -> None:
-    """Have each containerd know the image in the archive, `image`, by all of `names`. Idempotent."""
+def bring(archive: Path, image: str, sockets: Sequence[Path]) -> None:
+    """Have each containerd know the image in the archive. Idempotent."""
     with ThreadPoolExecutor(max(len(sockets), 1), "images") as pool:
-        list(pool.map(lambda socket: _bring(archive, image, names, socket), sockets))
+        list(pool.map(lambda socket: _bring(archive, image, socket), sockets))
 
 
-def _bring(archive: Path, image: str, names: Sequence[str], socket: Path) -> None:
-    known = _ctr(socket, "images", "list", "--quiet").splitlines()
-    if image not in known:
+def _bring(archive: Path, image: str, socket: Path) -> None:
+    if image not in _ctr(socket, "images", "list", "--quiet").splitlines():
         _ctr(socket, "images", "import", str(archive))
-    for name in names:
-        if name not in known and name != image:
-            _ctr(socket, "images", "tag", image, name)
 
 
 def _ctr(socket: Path, *arguments: str) -> str:
