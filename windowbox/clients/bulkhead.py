@@ -22,7 +22,7 @@ makes way for clusters that are new."""
 _REMEMBERED = 60.0
 """Seconds for which a cluster that was slow counts as slow at least."""
 _INTRODUCTION = 0.5
-"""Seconds that a run at a cluster that is new waits for room."""
+"""Seconds that runs at a cluster that is new wait for its first one to end."""
 _PER_WAITING = 0.2
 _SOONEST, _LATEST = 2.0, 60.0
 """Seconds until somebody who was refused tries again, by how many others wait."""
@@ -107,8 +107,10 @@ class Bulkhead:
         """Wait shortly; if slow clusters have all the room, stop one of their runs."""
         if len(at.turns) < self._share:
             self._stop_longest(pool)
+        # Reckoned from the first run there: were each of many to wait in its slot, they would hold others up.
+        begun = min((turn.since for turn in at.turns), default=time.monotonic())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_INTRODUCTION):
+            async with asyncio.timeout(begun + _INTRODUCTION - time.monotonic()):
                 while not self._has_room(pool, at):
                     await self._left.wait()
 

@@ -73,6 +73,14 @@ async def test_a_first_answer_is_waited_for_shortly(monkeypatch: pytest.MonkeyPa
     assert another.result()
 
 
+async def test_many_do_not_each_wait_for_a_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_INTRODUCTION", 0.1)
+    turns = Bulkhead(4)
+    async with taken(turns, "a"), asyncio.timeout(10):
+        for _ in range(200):  # 20 s, were each to wait
+            assert not await admitted(turns, "a")
+
+
 async def test_runs_beyond_the_share_are_stopped_when_a_cluster_turns_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
