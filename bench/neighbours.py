@@ -18,7 +18,8 @@ from bench.figures import Spread
 from bench.shoots import Shoots
 from bench.tables import table_of
 from bench.world import World
-from windowbox.models.refs import INFRASTRUCTURES, SERVICES
+from windowbox.models.extensions import OPERATION
+from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES, SERVICES
 from windowbox.sandbox import kubeconfigs
 
 COUNT = 8
@@ -47,17 +48,20 @@ class Neighbours:
 
     here: World
     observers: Mapping[str, Observer]
+    rounds: int = 0
+    """How many there have been, in all phases: no Service has the name of a former one."""
 
     async def measured(self, phase: str, until: asyncio.Task[Any], least: int = 1) -> list[Latency]:
         """Reconcile in turn until the task is done, each kind at least so many times."""
         found: dict[str, list[float]] = defaultdict(list)
-        number = 0
-        while not until.done() or number < least:
+        end = self.rounds + least
+        while not until.done() or self.rounds < end:
+            number = self.rounds
             for kind, act in self._acts.items():
                 name = self._named(kind, number)
                 found[kind].append(await self._took(self.observers[kind], act, number, name))
                 await asyncio.sleep(_PAUSE)  # the pace of the load
-            number += 1
+            self.rounds += 1
         await until
         return [Latency(phase, kind, len(took), Spread.of(took)) for kind, took in found.items()]
 
@@ -69,15 +73,21 @@ class Neighbours:
 
     @property
     def _acts(self) -> dict[str, Act]:
-        made = self._shoots
+        return {"Infrastructure": self._infrastructure, "DNSRecord": self._record, "Service": self._service}
 
-        async def infrastructure(number: int) -> None:
-            await made.again(_FIRST + number % COUNT)
+    async def _infrastructure(self, number: int) -> None:
+        namespace = shoots.namespace(_FIRST + number % COUNT)
+        path = INFRASTRUCTURES.path(namespace, self._named("Infrastructure", number))
+        await self._change(path, {"region": f"local-{number}"})
 
-        async def record(number: int) -> None:
-            await self.here.client.change(_FIRST + number % COUNT)
+    async def _record(self, number: int) -> None:
+        path = DNSRECORDS.path(clients.NAMESPACE, self._named("DNSRecord", number))
+        await self._change(path, {"values": [f"10.9.{number >> 8}.{number & 255}"]})
 
-        return {"Infrastructure": infrastructure, "DNSRecord": record, "Service": self._service}
+    async def _change(self, path: str, spec: dict[str, Any]) -> None:
+        """Ask for a reconcile of another spec: it is done when the status has the new generation."""
+        patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}, "spec": spec}
+        await self.here.client.request("PATCH", path, patch)
 
     @property
     def _shoots(self) -> Shoots:

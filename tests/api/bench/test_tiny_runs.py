@@ -94,18 +94,26 @@ def servers_of_nodes(*programs: str) -> None:
         pytest.skip(reason)
 
 
-def test_neighbours_are_measured_beside_slow_and_hostile_objects(tmp_path: Path) -> None:
+NEIGHBOURS = ("Infrastructure", "DNSRecord", "Service")
+
+
+def test_neighbours_of_a_slow_provider_are_measured(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
-    found = bench(tmp_path, "fairness", "-n", "2", "--delay", "1", "--rounds", "2")
-    kinds = ["Infrastructure", "DNSRecord", "Service"]
+    found = bench(tmp_path, "fairness", "-n", "2", "--delay", "0.5", "--rounds", "2")
+    phases = ("alone", "beside the slow provider")
     assert [(one["phase"], one["kind"]) for one in found] == [
-        *(("alone", kind) for kind in kinds),
-        *(("beside the slow provider", kind) for kind in kinds),
+        (p, kind) for p in phases for kind in NEIGHBOURS
     ]
     assert all(one["count"] >= 2 and one["latency"]["p50"] > 0 for one in found)
-    found = bench(tmp_path, "hostile", "-n", "24", "--rounds", "2")
+
+
+def test_neighbours_of_hostile_objects_are_measured(tmp_path: Path) -> None:
+    servers_of_nodes(*stages.SIMULATED_PROGRAMS)
+    found = bench(tmp_path, "hostile", "-n", "13", "--rounds", "2")
     phases = ("alone", "beside objects nobody serves", "beside hostile objects")
-    assert [(one["phase"], one["kind"]) for one in found] == [(p, kind) for p in phases for kind in kinds]
+    assert [(one["phase"], one["kind"]) for one in found] == [
+        (p, kind) for p in phases for kind in NEIGHBOURS
+    ]
 
 
 def test_extensions_are_measured_alone_together_and_over_restarts(tmp_path: Path) -> None:
