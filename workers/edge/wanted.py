@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Endpoint, Family, Listener, LoadBalancer, family
 from windowbox.models.objects import Json, Object
@@ -29,7 +30,8 @@ def load_balancer(
         one for one in listeners.listeners(demand, addresses) if (one.address, one.place) not in conflicts
     ]
     pods = tuple(slices)
-    by_place = {port.place: _endpoints(demand, port, backends, pods) for port in demand.ports}
+    nodes = _nodes(demand, backends, addresses)
+    by_place = {port.place: _endpoints(port, nodes, pods) for port in demand.ports}
     return LoadBalancer(
         ref,
         demand.uid,
@@ -56,20 +58,36 @@ def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:
     return tuple(sorted(found, key=lambda one: (family(one.address), one.address, one.port, one.name)))
 
 
+class _Nodes(NamedTuple):
+    """The nodes, as all ports of a Service have them. There may be hundreds of both."""
+
+    addresses: tuple[tuple[str, str, bool], ...]
+    """Address and name of each, and whether it is unhealthy."""
+    check: int | None
+    """The port of Envoy's health checks."""
+
+
+def _nodes(demand: Demand, backends: Collection[Backend], families: Collection[Family]) -> _Nodes:
+    nodes = sorted(backends, key=lambda node: node.name)
+    all_checked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
+    found = (
+        (address, node.name, all_checked and of in (node.unhealthy or ()))
+        for node in nodes
+        for of, address in node.addresses.items()
+        if of in families
+    )
+    return _Nodes(tuple(found), None if all_checked else demand.health_port)
+
+
 def _endpoints(
-    demand: Demand, port: Port, backends: Iterable[Backend], slices: Iterable[Object]
+    port: Port, nodes: _Nodes, slices: Iterable[Object]
 ) -> tuple[tuple[Endpoint, ...], int | None]:
     """The endpoints of a port, and the port of Envoy's health checks of them."""
     if port.node_port is None:
         return endpoints_of(slices, port), None  # only Pods that are ready are among them
-    nodes = sorted(backends, key=lambda node: node.name)
-    all_checked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
-    endpoints = (
-        Endpoint(address, port.node_port, node.name, unhealthy=all_checked and of in (node.unhealthy or ()))
-        for node in nodes
-        for of, address in node.addresses.items()
-    )
-    return tuple(endpoints), None if all_checked else demand.health_port
+    number = port.node_port
+    endpoints = (Endpoint(address, number, name, unhealthy) for address, name, unhealthy in nodes.addresses)
+    return tuple(endpoints), nodes.check
 
 
 def _with_endpoints(
