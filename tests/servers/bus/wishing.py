@@ -37,18 +37,20 @@ class Wishing:
         self._bus = bus
         self._queue = Queue(bus, POOL)
         self._waited: list[float] = []
+        self._swept = 0
 
     @contextlib.asynccontextmanager
-    async def going_on(self, objects: int, patience: float) -> AsyncIterator[None]:
+    async def going_on(self, objects: int, patience: float, *, sweeping: bool = False) -> AsyncIterator[None]:
         """Wish for so many objects; in the end, wait until each wish has been fulfilled."""
         wishes = [asyncio.create_task(self._keep_wishing(number)) for number in range(objects)]
+        sweep = [asyncio.create_task(self._sweep())] if sweeping else []
         try:
             yield
             self.over = True
             _, late = await asyncio.wait(wishes, timeout=patience)
             assert not late, f"{len(late)} wishes are not fulfilled after {patience} s: {await self._left()}"
         finally:
-            await stopped(*wishes)
+            await stopped(*wishes, *sweep)
 
     async def _keep_wishing(self, number: int) -> None:
         """Wish for an object; as soon as it was run, for the same object again."""
@@ -62,6 +64,13 @@ class Wishing:
                 await asyncio.sleep(0.01)
             self._waited.append(time.monotonic() - wished)
             await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
+
+    async def _sweep(self) -> None:
+        """Find wishes whose items got lost, as a worker does, which looks less often."""
+        while True:
+            await asyncio.sleep(10)  # the interval of the sweep
+            with contextlib.suppress(WindowboxError):
+                self._swept += await self._queue.sweep(20)
 
     async def _left(self) -> str:
         """What the queue is like, for those who have to find out why."""
@@ -87,4 +96,5 @@ class Wishing:
     def figures(self) -> str:
         waited = sorted(self._waited)
         middle, late = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
-        return f"{self.wished} wishes: p50 {middle:.3f} s, p99 {late:.3f} s, longest {waited[-1]:.1f} s"
+        figures = f"p50 {middle:.3f} s, p99 {late:.3f} s, longest {waited[-1]:.1f} s"
+        return f"{self.wished} wishes: {figures}; older than 20 s and swept: {self._swept}"
