@@ -48,8 +48,7 @@ def network(tmp_path: Path) -> Iterator[NatsNetwork]:
 @pytest.mark.timeout(300 + 40 * _ROUNDS)
 @rule("V-3", "B-7")
 async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) -> None:
-    """A leader that is cut off may say that an item is queued which the others have settled: then a sweep
-    finds the wish."""
+    """Where a leader that is cut off refuses an item as queued, a sweep may have to find its wish."""
     cluster = network.cluster
     async with connected(cluster.access) as bus, workers(cluster.access, ack_wait=4) as crew:
         await ensured(bus)
