@@ -52,8 +52,8 @@ PLAN = Plan(
     seconds=20.0 * KILLS, kills=KILLS, bus_restarts=KILLS, api_restarts=1, dns_away=10 if LONG else 0,
     api_kills=KILLS, dns_kills=KILLS, wipes=1 + KILLS // 20,
 )  # fmt: skip
-PATIENCE = (300 if LONG else 120) * buses.PATIENCE
-"""Seconds to converge after the last blow."""
+PATIENCE = 900 if LONG else 120 * buses.PATIENCE
+"""Seconds to converge after the last blow. What three kills in a row have met is quarantined for 600."""
 
 
 @dataclass
