@@ -36,7 +36,7 @@ from workers.worker import (
     wanted,
 )
 from workers.worker.observed import Observed
-from workers.worker.readiness import Failed, Pending
+from workers.worker.readiness import Failed, Pending, Verdict
 from workers.worker.restoration import Restoration
 from workers.worker.wanted import Group, Site
 
@@ -143,11 +143,14 @@ class WorkerActuator(Actuator):
             await deletion.force_machines(target, plan.at.namespace, before.machines)
         found = await self._ensure_deployments(target, plan, before, restoration)
         status = await self._status(run, plan, found)
-        if run.drift:
-            return status
-        self._wait_for_machines(plan, found, before, status)
-        await self._clean_up(target, plan, before, status)
-        return status | statusreport.in_place_hashes(run.object, plan.groups, found)
+        verdict = readiness.verdict(plan.groups, found, before, hibernated=plan.hibernated)
+        if not run.drift:
+            _require_ready(verdict, status)
+            await self._clean_up(target, plan, before, status)
+        if verdict is None:
+            # Without a request, too: people choose when nodes are updated.
+            status |= statusreport.in_place_hashes(run.object, plan.groups, found)
+        return status
 
     async def _status(self, run: Run, plan: Plan, found: Mapping[str, Object]) -> Status:
         """What is told before there are machines."""
@@ -231,22 +234,6 @@ class WorkerActuator(Actuator):
         await in_batches(map(keep, plan.groups))
         return written
 
-    def _wait_for_machines(
-        self, plan: Plan, found: Mapping[str, Object], before: Observed, status: Status
-    ) -> None:
-        match readiness.verdict(plan.groups, found, before, hibernated=plan.hibernated):
-            case Pending(text):
-                waiting = Waiting(text)
-                waiting.status = status
-                raise waiting
-            case Failed(text):
-                error = TransientError(
-                    f"failed while waiting for all machine deployments to be ready: {text}",
-                    retry_after=_REQUEUE_FAILED,
-                )
-                error.status = status
-                raise error
-
     async def _clean_up(self, target: TargetCluster, plan: Plan, before: Observed, status: Status) -> None:
         """Remove what no pool asks for any more: its machines were needed until the others were there."""
         namespace = plan.at.namespace
@@ -274,6 +261,20 @@ class WorkerActuator(Actuator):
     def _ours(self) -> bool:
         """Whether MachineDeployments are our own work."""
         return self._settings.mode == "full"
+
+
+def _require_ready(verdict: Verdict, status: Status) -> None:
+    """Wait for machines, telling what is known already."""
+    match verdict:
+        case Pending(text):
+            waiting = Waiting(text)
+            waiting.status = status
+            raise waiting
+        case Failed(text):
+            words = f"failed while waiting for all machine deployments to be ready: {text}"
+            error = TransientError(words, retry_after=_REQUEUE_FAILED)
+            error.status = status
+            raise error
 
 
 async def _write(

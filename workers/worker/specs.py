@@ -12,6 +12,8 @@ from workers.lifecycle import specs
 
 MOST_POOLS = 100
 MOST_ZONES = 32
+MOST_GROUPS = 500
+"""Zones of all pools."""
 MOST_MACHINES = 10_000
 LONGEST_NAME = 63
 """The name of a MachineDeployment is the value of a label of its machines."""
@@ -30,6 +32,10 @@ def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
     names = [pool.name for pool in spec.pools]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise Malformed(f"spec.pools has two pools of the name {repeated!r:.80}: rename one of them")
+    if (zones := sum(len(pool.zones or [""]) for pool in spec.pools)) > MOST_GROUPS:
+        raise Malformed(
+            f"spec.pools have {zones} zones: there may be {MOST_GROUPS} of all pools, remove some"
+        )
     known = {machine.name for machine in profile.machine_types or []}
     for pool in spec.pools:
         _check(pool, known)

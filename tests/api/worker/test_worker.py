@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest_asyncio
 
+from tests.api.bastion.bastions import cloud_profile
 from tests.api.infrastructure.infrastructures import says
 from tests.api.worker.simulatedmcm import simulated
 from tests.api.worker.workerobjects import NAME, SCRIPT, create, listed, names, shoot_with, spec
@@ -321,3 +322,69 @@ async def test_what_somebody_changes_is_put_right(world: KindWorld) -> None:
         class_name = await machine_class(shoot)
         await shoot.delete(MACHINE_CLASSES, class_name)
         await shoot.until(MACHINE_CLASSES, class_name, lambda found: found is not None)
+
+
+def machine_set(owner: Object, class_name: str, name: str) -> dict[str, Any]:
+    """A MachineSet of a MachineDeployment."""
+    reference = {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "MachineDeployment",
+        "name": owner.name,
+    }
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "MachineSet",
+        "metadata": {"name": name, "ownerReferences": [{**reference, "uid": owner.uid}]},
+        "spec": {"template": {"spec": {"class": {"kind": "MachineClass", "name": class_name}}}},
+    }
+
+
+@rule("A3-R6", "A14-R1", "A11-R6")
+async def test_the_hash_of_a_pool_follows_when_people_have_updated_its_nodes(world: KindWorld) -> None:
+    small = pool(updateStrategy="ManualInPlaceUpdate", maxSurge=0)
+    shoot = await shoot_with(world, small, cloudProfile=cloud_profile(("1.0.0", "one"), ("2.0.0", "two")))
+    name = f"{shoot.namespace}-small-z1"
+
+    def hash_of(found: Object | None) -> str:
+        told = found.status.get("inPlaceUpdates", {}) if found else {}
+        return str(told.get("workerPoolToHashMap", {}).get("small", ""))
+
+    async def report(updated: int) -> None:
+        """Report as machine-controller-manager does."""
+        found = await shoot.get(MACHINE_DEPLOYMENTS, name)
+        assert found
+        available = {"type": "Available", "status": "True", "reason": "", "message": ""}
+        status = {
+            "observedGeneration": found.generation, "replicas": 1, "updatedReplicas": updated,
+            "availableReplicas": 1, "conditions": [available],
+        }  # fmt: skip
+        await shoot.merge(MACHINE_DEPLOYMENTS, name, {"status": status}, part="status")
+
+    async def with_set(set_name: str) -> str:
+        """A set of the class that is wanted now. Returns the class."""
+        wanted = await machine_class(shoot)
+        owner = await shoot.get(MACHINE_DEPLOYMENTS, name)
+        assert owner
+        await shoot.kube.create(MACHINE_SETS, shoot.namespace, machine_set(owner, wanted, set_name))
+        return wanted
+
+    await create(shoot, small)
+    await shoot.until(MACHINE_DEPLOYMENTS, name, lambda found: found is not None)
+    former = await with_set("old")
+    await report(1)
+    before = hash_of(await shoot.until_ready(WORKERS, NAME))
+    assert before
+
+    await shoot.merge(MACHINE_SETS, "old", {"status": {"replicas": 1}}, part="status")
+    changed = {**small, "machineImage": {"name": "local", "version": "2.0.0"}}
+    await shoot.ask(WORKERS, NAME, spec=spec(shoot, changed))
+    await shoot.until(WORKERS, NAME, says("Processing", "machine set"))
+    assert await with_set("new") != former
+    await report(0)
+    found = await shoot.until_ready(WORKERS, NAME)
+    assert hash_of(found) == before
+    await shoot.merge(MACHINE_SETS, "old", {"status": {"replicas": 0}}, part="status")
+    await report(1)
+    updated = await shoot.until(WORKERS, NAME, lambda found: hash_of(found) != before)
+    assert updated
+    assert updated.last_operation["state"] == "Succeeded"

@@ -175,6 +175,9 @@ def test_what_cannot_be_made_is_a_problem_of_the_configuration(changed: dict[str
     [
         pytest.param(worker(pool(), pool()), "two pools of the name 'small'", id="twice"),
         pytest.param(worker(*(pool(f"p{n}") for n in range(101))), "101 entries", id="too-many"),
+        pytest.param(
+            worker(*(pool(f"p{n}", zones=["z"] * 30) for n in range(20))), "600 zones", id="too-many-zones"
+        ),
     ],
 )
 def test_pools_are_bounded_and_have_names_of_their_own(asked: Object, words: str) -> None:
