@@ -59,6 +59,21 @@ def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
     assert [(each["workers"], each["count"]) for each in found] == [(1, 20), (2, 20)]
 
 
+def test_machines_are_measured_until_they_run_and_until_they_are_gone(tmp_path: Path) -> None:
+    found = bench(tmp_path, "machines", "-n", "2", "--singles", "1")
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert [(name, phase["count"]) for name, phase in phases.items()] == [
+        ("isolated", 1),
+        ("create", 2),
+        ("delete one", 1),
+        ("delete", 2),
+    ]
+    # Pod, Secret, Service, token and its end, one patch of Machine and node each, two of the status.
+    # One more where a report meets one that has just been written.
+    assert phases["isolated"]["writes"] <= 10
+    assert found["after_pod"]["p50"] > 0
+
+
 def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "loadbalancer", "-n", "1", "--simulated")
