@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windowbox.commands.sandbox import name_option
-from windowbox.errors import Missing
+from windowbox.errors import Missing, Unreachable
 
 if TYPE_CHECKING:
     from windowbox.sandbox.shoots.creation import Sandbox
@@ -41,8 +41,12 @@ def create(shoot_name: str, workers: int, name: str | None) -> None:
 
     sandbox = _sandbox(name)
     click.echo(f"Creating the shoot {shoot_name!r} with {workers} machines")
-    creation.create(sandbox, shoot_name, workers, Progress(click.echo), say)
     option = f" --name {name}" if name else ""
+    try:
+        creation.create(sandbox, shoot_name, workers, Progress(click.echo), say)
+    except Unreachable:
+        click.echo(f"To begin anew: `windowbox shoot delete {shoot_name}{option}`", err=True)
+        raise
     click.echo(f"""
 What next:
   export KUBECONFIG="$(windowbox shoot kubeconfig {shoot_name}{option})"

@@ -74,34 +74,13 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     def done(what: str) -> None:
         say(what, time.monotonic() - began)
 
-    shoot, _ = prepare(sandbox, name, progress, done)
+    shoot = _prepare(sandbox, name, progress, done)
     write_worker(sandbox, shoot, machines, image.VERSIONS[0])
     done(f"Worker written: {machines} machines wanted")
-    for node in wait_nodes(sandbox, shoot, machines):
-        done(f"node {node} is Ready")
+    wait_nodes(sandbox, shoot, machines, lambda node: done(f"node {node} is Ready"))
     wait_succeeded(sandbox.api, shoot, "workers", objects.WORKER)
     done("Worker Succeeded")
     return shoot
-
-
-def prepare(
-    sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]
-) -> tuple[Shoot, Images]:
-    """All of a Shoot but its machines."""
-    if name in records.names(sandbox.folder):
-        raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
-    shoot = records.new(name, set(sandbox.state.ports.values()))
-    records.write(sandbox.folder, shoot)
-    sandbox.notify()
-    with ThreadPoolExecutor(1, "image") as pool:
-        importing_image = pool.submit(_bring_image, sandbox, progress)
-        wait_started(sandbox, shoot)
-        done(f"its control plane runs at {_api(sandbox, shoot).url}")
-        images = importing_image.result()
-    done("the nodes of the sandbox have the machine image")
-    _write_foundation(sandbox, shoot, images)
-    done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
-    return shoot, images
 
 
 def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
@@ -129,20 +108,37 @@ def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) ->
     apply(sandbox.api, objects.worker(shoot, machines, version, secret))
 
 
-def wait_nodes(sandbox: Sandbox, shoot: Shoot, count: int) -> list[str]:
-    """The names of the Shoot's nodes, once so many are Ready."""
+def wait_nodes(
+    sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None] = lambda node: None
+) -> list[str]:
+    """The names of the Shoot's nodes, once so many are Ready; `say` is told of each."""
     api, limit = _api(sandbox, shoot), time.monotonic() + _NODES_PATIENCE
-    ready: dict[str, bool] = {}
+    ready: set[str] = set()
     while time.monotonic() < limit:
         for event in api.events("/api/v1/nodes", seconds=5):
-            node = event["object"]
-            ready[node["metadata"]["name"]] = event["type"] != "DELETED" and is_ready(node)
-            if sum(ready.values()) >= count:
-                return sorted(name for name, well in ready.items() if well)
+            name = event["object"]["metadata"]["name"]
+            if event["type"] == "DELETED" or not is_ready(event["object"]):
+                ready.discard(name)
+            elif name not in ready:
+                ready.add(name)
+                say(name)
+            if len(ready) >= count:
+                return sorted(ready)
     raise Unreachable(
-        f"{sum(ready.values())} of {count} nodes are Ready after {_NODES_PATIENCE:.0f} s: see "
-        f"`kubectl -n {shoot.machines} get pods`, and `windowbox machine logs`"
+        f"{len(ready)} of {count} nodes are Ready after {_NODES_PATIENCE:.0f} s: "
+        + "; ".join([*_troubles(sandbox, shoot), "see `windowbox machine logs`"])
     )
+
+
+def _troubles(sandbox: Sandbox, shoot: Shoot) -> list[str]:
+    """What machines that are not Running say of themselves."""
+    path = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{shoot.technical_id}/machines"
+    found = []
+    for machine in sandbox.api.read(path)["items"]:
+        phase = machine.get("status", {}).get("currentStatus", {}).get("phase", "new")
+        if phase != "Running":
+            found.append(f"{machine['metadata']['name']} is {phase}: {waiting.described(machine)}")
+    return found
 
 
 def nodes(sandbox: Sandbox, shoot: Shoot) -> tuple[str, str]:
@@ -172,6 +168,24 @@ def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
     base = f"/apis/{manifest['apiVersion']}" if "/" in manifest["apiVersion"] else "/api/v1"
     inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
     return api.apply(f"{base}{inside}/{kind.lower()}s/{meta['name']}", manifest)
+
+
+def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]) -> Shoot:
+    """All of a Shoot but its machines."""
+    if name in records.all_names(sandbox.folder):
+        raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
+    shoot = records.new(name, set(sandbox.state.ports.values()))
+    records.write(sandbox.folder, shoot)
+    sandbox.notify()
+    with ThreadPoolExecutor(1, "image") as pool:
+        importing_image = pool.submit(_bring_image, sandbox, progress)
+        wait_started(sandbox, shoot)
+        done(f"its control plane runs at {_api(sandbox, shoot).url}")
+        images = importing_image.result()
+    done("the nodes of the sandbox have the machine image")
+    _write_foundation(sandbox, shoot, images)
+    done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
+    return shoot
 
 
 def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:

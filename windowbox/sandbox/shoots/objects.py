@@ -40,6 +40,8 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Ranges:
+    """Where addresses of the Shoot's Pods, Services and nodes come from."""
+
     pods: str
     services: str
     nodes: str
