@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -86,6 +87,7 @@ def _build(module: str, programs: list[Program], progress: Progress) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                start_new_session=True,  # so that the compilers that go starts end with it
             )
             _watch(builder, names, log, job, progress)
         if builder.returncode:
@@ -145,9 +147,10 @@ def _watch(
             if job.seconds > _PATIENCE:
                 raise Unreachable(f"{names}: not built after {job.seconds / 60:.0f} minutes")
     finally:
-        if builder.poll() is None:
-            builder.terminate()
-            builder.wait()
+        with contextlib.suppress(ProcessLookupError):
+            if builder.poll() is None:
+                os.killpg(builder.pid, signal.SIGKILL)  # what is half built is thrown away
+        builder.wait()
 
 
 def _how_far(lines: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import obtain, openssh, packages, stages
+from windowbox.sandbox import obtain, openssh, packages, processes, stages
 from windowbox.sandbox.nodes import site
 from windowbox.sandbox.progress import Progress
 
@@ -24,7 +24,7 @@ def programs(*, nodes: bool, simulated: bool) -> list[str]:
 def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, download: bool = False) -> None:
     """Install these programs; with `nodes`, also the system packages of real nodes, if possible."""
     built = [program.name for program in obtain.lacking(names) if program.module]
-    with ThreadPoolExecutor(1, "packages") as pool:
+    with processes.unwinding(), ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress, nodes)
         obtain.obtain(built, progress, download=download)
         installing.result()
@@ -46,7 +46,7 @@ class Background:
 def in_background(names: Iterable[str], progress: Progress, *, download: bool) -> Iterator[Background]:
     """Install these programs in the background, quietly, while the block runs; cancelled if it fails."""
     progress.hold_back()
-    with ThreadPoolExecutor(1, "programs") as pool:
+    with processes.unwinding(), ThreadPoolExecutor(1, "programs") as pool:
         try:
             yield Background(pool.submit(obtain.obtain, names, progress, download=download), progress)
         except BaseException:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import binaries, obtain, openssh, packages, stages
+from windowbox.sandbox import binaries, obtain, openssh, packages, processes, stages
 from windowbox.sandbox.binaries import PROGRAMS, Found, Program
 from windowbox.sandbox.nodes import site
 from windowbox.sandbox.progress import Progress
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     """Install everything; one failure does not stop the others."""
     progress = Progress(_say)
     wanted = _wanted(progress)
-    with ThreadPoolExecutor(1, "packages") as pool:
+    with processes.unwinding(), ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress)
         complaints = _build(wanted, progress, download="--download" in arguments)
         complaints = [*installing.result(), *complaints]

@@ -1,0 +1,61 @@
+"""A set-up that is ended takes its compilers along."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from windowbox.sandbox import processes
+
+# A Go that starts a compiler, and waits for it.
+GO = """#!/bin/sh
+[ "$1" = version ] && { echo go version go1.26.0; exit; }
+sleep 600 &
+echo "$$ $!" > "$STARTED.new" && mv "$STARTED.new" "$STARTED"
+wait
+"""
+GATHERING = """
+from windowbox.sandbox import prerequisites
+from windowbox.sandbox.progress import Progress
+prerequisites.gather(["windowbox-echo"], Progress(print))
+"""
+IN_BACKGROUND = """
+import threading
+from windowbox.sandbox import prerequisites
+from windowbox.sandbox.progress import Progress
+with prerequisites.in_background(["windowbox-echo"], Progress(print), download=False):
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("program", [GATHERING, IN_BACKGROUND], ids=["foreground", "background"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["terminated", "interrupted"])
+def test_a_build_ends_with_who_waits_for_it(tmp_path: Path, program: str, number: int) -> None:
+    (tmp_path / "go").write_text(GO)
+    (tmp_path / "go").chmod(0o755)
+    started = tmp_path / "started"
+    more = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "WINDOWBOX_CACHE": str(tmp_path / "cache"),
+        "STARTED": str(started),
+    }
+    waiting = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **more})
+    try:
+        deadline = time.monotonic() + 60
+        while not started.exists():
+            assert waiting.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # a file that appears tells nobody
+        building = [processes.identify(int(pid)) for pid in started.read_text().split()]
+        waiting.send_signal(number)
+        assert waiting.wait(30) != 0
+        assert [process for process in building if not processes.wait_gone(process)] == []
+    finally:
+        waiting.kill()
+        waiting.wait()
