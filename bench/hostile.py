@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
+import aiohttp
+
 from bench import hostile_objects, hostile_tenants
 from bench.client import Client
 from bench.hostile_objects import Hostile
@@ -22,6 +24,8 @@ from windowbox.sandbox.supervisor import Supervisor
 _WRITERS = 4
 _SECONDS_EACH = 0.2
 """Between the creations of two objects: API server and etcd have to keep up with objects of 1.3 MB."""
+_REFUSALS = (Refused, aiohttp.ClientConnectionError)
+"""The API server hangs up on whoever sends it too large a body."""
 _FORCED = {"confirmation.gardener.cloud/force-deletion": "true"}
 
 
@@ -51,13 +55,13 @@ class Attack:
         try:
             path = one.row.resource.path(one.namespace)
             await self.client.request("POST", path, hostile_objects.encoded(one.body))
-        except Refused:
+        except _REFUSALS:
             self.refused += 1
             return
         self.made.append(one)
         if one.status is None:
             return
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(*_REFUSALS):
             status = hostile_objects.encoded({"status": one.status})
             await self.client.request("PATCH", f"{one.path}/status", status)
             if one.row.resource not in (SERVICES, INGRESSES):
