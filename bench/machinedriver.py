@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -39,6 +40,8 @@ class SimulatedDriver:
     seen: list[Object] = field(default_factory=list)
     """Versions of Machines, in the order in which they were announced; only with `remembers`."""
     remembers: bool = False
+    ran: list[float] = field(default_factory=list)
+    """When each Machine became Running."""
     _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _versions: dict[str, Object] = field(default_factory=dict)
 
@@ -110,6 +113,7 @@ class SimulatedDriver:
                     await self._make_node(machine, self.nodes)
                 state = OperationState.FAILED if failed else OperationState.SUCCESSFUL
                 await self._set(machine, Phase.FAILED if failed else Phase.RUNNING, state)
+                self.ran.append(time.perf_counter())
         else:
             return False
         return True

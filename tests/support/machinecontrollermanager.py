@@ -14,12 +14,13 @@ PROGRAM = "machine-controller-manager"
 
 @contextlib.contextmanager
 def manager(folder: Path, kubeconfig: Path, namespace: str) -> Iterator[None]:
-    """MachineDeployments and MachineSets of a namespace are served, as in Gardener; there are no nodes."""
+    """MachineDeployments and MachineSets of a namespace are served, with nodes in the same cluster."""
     port = processes.free_port()
     command = [
         str(binaries.find(PROGRAM)),
         f"--control-kubeconfig={kubeconfig}",
-        "--target-kubeconfig=none",
+        # Without a cluster for nodes it panics at the end of a roll-out.
+        f"--target-kubeconfig={kubeconfig}",
         f"--namespace={namespace}",
         "--address=127.0.0.1",
         f"--port={port}",

@@ -106,6 +106,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "C12-R9": "a node that is missing",
         "C13-R1": "pause and resume",
         "C13-R2": "rollback",
+        "C15-R1": "our driver under Gardener's sets",
+        "C15-R2": "our sets",
         "C15-R4": "one controller for a namespace",
         "C15-R5": "nothing is kept in memory alone",
     },

@@ -170,16 +170,30 @@ def extensions(count: int, singles: int, output: str) -> None:
 @click.option(
     "--singles", type=click.IntRange(1), default=10, show_default=True, help="How many one after the other."
 )
+@click.option("--scale", "crowded", is_flag=True, help="Many MachineDeployments instead, without Pods.")
+@click.option(
+    "--machines", "total", type=click.IntRange(1), default=1000, show_default=True, help="With --scale."
+)
+@click.option("--namespaces", type=click.IntRange(1), default=50, show_default=True, help="With --scale.")
 @output_option
-def machines(count: int, singles: int, output: str) -> None:
-    """Machines: one by one, many at once, and their end. Kubelets are simulated."""
-    from bench import machines, tables
+def machines(count: int, singles: int, crowded: bool, total: int, namespaces: int, output: str) -> None:
+    """Machines: one by one, many at once, and their end. Kubelets are simulated.
 
-    figures = _run(machines.run(count, singles, _say))
+    With --scale, MachineDeployments of many namespaces at once: made, rolled, deleted.
+    """
+    from bench import machines, machines_scale, tables
+
+    figures: Any
+    if crowded:
+        figures = _run(machines_scale.run(total, min(namespaces, total), _say))
+        shown = machines_scale.shown(figures)
+    else:
+        figures = _run(machines.run(count, singles, _say))
+        shown = machines.shown(figures)
     if output == "json":
         _dump(figures)
     else:
-        tables.show(*machines.shown(figures))
+        tables.show(*shown)
 
 
 @bench.command(short_help="Neighbours of a provider that answers late.")

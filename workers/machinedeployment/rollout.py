@@ -61,8 +61,21 @@ async def advance(run: DeploymentRun) -> None:
         await _scale(run, scaling.sizes(run.state), all_annotated=True)
     elif state.spec.strategy == StrategyType.RECREATE:
         await _recreate(run)
+    elif state.spec.strategy == StrategyType.IN_PLACE_UPDATE and state.old:
+        _refuse_in_place(run)
     else:
         await _roll(run)
+
+
+def _refuse_in_place(run: DeploymentRun) -> None:
+    """Machines that are to be updated in place must not be replaced instead."""
+    message = (
+        "spec.strategy.type InPlaceUpdate is not served yet, and machines of another template exist: "
+        "set it to RollingUpdate to have them replaced, or leave their template as it was"
+    )
+    run.conditions.append(Condition(status.PROGRESSING, "False", "InPlaceUpdateNotServed", message))
+    if status.condition(run.report.shown, status.PROGRESSING).get("reason") != "InPlaceUpdateNotServed":
+        run.report.event("Warning", "InPlaceUpdateNotServed", message)
 
 
 async def mark_chosen(run: DeploymentRun, chosen: Chosen) -> None:

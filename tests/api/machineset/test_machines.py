@@ -77,3 +77,15 @@ async def test_another_class_replaces_machines_within_surge(client: MachineClien
         living[one.uid] = not one.deleting
         most = max(most, sum(living.values()))
     assert most == 4
+
+
+async def test_machines_to_be_updated_in_place_are_not_replaced(client: MachineClient) -> None:
+    strategy = {"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    await client.make(deployment(replicas=2, strategy=strategy))
+    await client.until_complete()
+    before = {one.uid for one in await client.machines()}
+    await client.roll("big")
+    found = await client.until(lambda one: conditions(one)["Progressing"][0] == "False")
+    assert conditions(found)["Progressing"] == ("False", "InPlaceUpdateNotServed")
+    assert {one.uid for one in await client.machines()} == before
+    assert "InPlaceUpdateNotServed" in await client.events()
