@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_BY_COST = ("host/nodes", "chaos", "host", "api", "e2e", "suite", "servers", "unit")
+_BY_COST = ("host/nodes", "chaos", "conformance", "host", "api", "e2e", "suite", "servers", "unit")
 """The dearest first: what comes last fills up the worker that would end first."""
 
-_WITH_NODES = frozenset({"commands", "nodes", "sandbox", "simulated", "traffic"})
+_WITH_NODES = frozenset({"commands", "machines", "nodes", "sandbox", "simulated", "traffic"})
 """Folders of tests/host whose sandboxes have nodes: a host has inotify instances for one at a time."""
 
-_SHARING = frozenset({"api", "e2e", "host"})
+_SHARING = frozenset({"api", "conformance", "e2e", "host"})
 """Here, the tests of a folder share servers; elsewhere, at most those of a file do."""
 
 
