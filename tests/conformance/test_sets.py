@@ -56,6 +56,7 @@ class Both:
 
     async def stay(self, **wanted: Any) -> None:
         """Both are in this state, and do nothing more."""
+        # That nothing more happens has no event.
         await asyncio.sleep(_STAYS)
         for one in (self.ours, self.gardeners):
             assert await state(one) == wanted
