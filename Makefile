@@ -28,7 +28,7 @@ help: ## List what can be made
 setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes once, then instant)
 	@$(BIN)/python -m windowbox.sandbox.setup $(DOWNLOADED)
 
-demo: $(STAMP) ## See records, a load balancer and a Bastion at work
+demo: $(STAMP) ## See records, a load balancer, a Bastion and a Shoot at work
 	@$(BIN)/windowbox demo $(DOWNLOADED) $(ARGS)
 
 up: $(STAMP) ## Start the sandbox

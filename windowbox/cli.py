@@ -38,9 +38,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         ),
         "logs": Entry("windowbox.commands.sandbox:logs", "The log of a process of the sandbox."),
         "shoot": Entry("windowbox.commands.shoots.command:shoot", "Clusters with machines of the sandbox."),
-        "machine": Entry("windowbox.commands.machines:machine", "Console logs of those machines."),
+        "machine": Entry("windowbox.commands.machines:machine", "Console logs of the machines of Shoots."),
         "doctor": Entry("windowbox.commands.doctor:doctor", "Check this machine, the sandbox and servers."),
-        "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers and Bastions."),
+        "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers, Bastions and a Shoot."),
     },
     "Processes: what a deployment runs": {
         "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),

@@ -1,1 +1,1 @@
-"""What is done about it: one package for each pool."""
+"""Reconciling: one package per pool, and what they share."""

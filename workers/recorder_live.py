@@ -1,4 +1,4 @@
-"""The doors of a run in the real world."""
+"""The recorder of live runs: calls go out, and are recorded."""
 
 from __future__ import annotations
 

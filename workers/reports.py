@@ -1,4 +1,4 @@
-"""What was reported about an object, as its runs see it through their doors."""
+"""The last report about an object, read through the recorder."""
 
 from __future__ import annotations
 

@@ -197,12 +197,22 @@ def machines(count: int, singles: int, crowded: bool, total: int, namespaces: in
 
 
 @bench.command(short_help="Neighbours of a provider that answers late.")
-@click.option("-n", "count", type=click.IntRange(1), default=50, show_default=True, help="Its objects.")
 @click.option(
-    "--delay", type=click.FloatRange(0), default=14.0, show_default=True, help="Seconds until it answers."
+    "-n", "count", type=click.IntRange(1), default=50, show_default=True, help="Objects at the slow provider."
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), default=100, show_default=True, help="Reconciles of each neighbour."
+    "--delay",
+    type=click.FloatRange(0),
+    default=14.0,
+    show_default=True,
+    help="Seconds until its API answers.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Reconciles of each neighbour, in each phase.",
 )
 @output_option
 def fairness(count: int, delay: float, rounds: int, output: str) -> None:
@@ -213,15 +223,15 @@ def fairness(count: int, delay: float, rounds: int, output: str) -> None:
 
 
 @bench.command(short_help="Neighbours of hostile objects.")
-@click.option("-n", "count", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
+@click.option("-n", "count", type=click.IntRange(1), default=1000, show_default=True, help="Hostile objects.")
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Reconciles of each alone.",
+    help="Reconciles of each neighbour before they come.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Another one makes others.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random objects.")
 @output_option
 def hostile(count: int, rounds: int, seed: int, output: str) -> None:
     """Reconciles of well-behaved objects, alone and beside hostile ones of all kinds."""

@@ -32,11 +32,11 @@ _PATIENCE = 30.0
 def demo(name: str | None, download: bool) -> None:
     """Start the sandbox, apply examples/*.yaml, and show each step with the time it took.
 
-    First DNS records; then, where real nodes are possible (Linux, as root), a load balancer in front of
-    three Pods, of which one loses its machine, and a port that is added while clients go on; last an
-    Infrastructure and a Bastion, which bring back what is deleted by hand, and go without a trace; and a
-    Shoot with two machines that are real nodes, and are replaced while clients go on. The sandbox is left
-    running, for you to play with. A second run shows the same again.
+    DNS records first. Then, with real nodes (Linux, as root), a load balancer in front of three Pods: one
+    loses its node, and a port is added while clients are connected. Then an Infrastructure and a Bastion:
+    what is deleted by hand is made again, and deletion leaves nothing behind. Last, with real nodes, a Shoot
+    with two machines, which are replaced while clients are connected. The sandbox keeps running. A second
+    run shows the same.
 
     Programs that are not on this machine are built, once; DNS records are shown as soon as they can be.
     """

@@ -17,10 +17,10 @@ from windowbox.commands.sandbox import name_option
     "--secret", "namespace", metavar="NAMESPACE", help="Print the Secret `cloudprovider` that holds it."
 )
 def kubeconfig(name: str | None, namespace: str | None) -> None:
-    """Print the kubeconfig by which machines of Shoots are made in this sandbox.
+    """Print the kubeconfig of the provider cluster: here, this sandbox.
 
-    Its user has the rights that making them takes, and no others. It names no files, so that it can be put
-    into a Secret.
+    Its user has the rights of the ClusterRole system:windowbox:provider and no others. All data is inline, so
+    that it can be put into a Secret.
     """
     from windowbox.sandbox import detached, kubeconfigs
     from windowbox.sandbox import state as states

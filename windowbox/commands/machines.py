@@ -9,20 +9,21 @@ from windowbox.commands.sandbox import name_option
 
 @click.group()
 def machine() -> None:
-    """Machines of Shoots in the sandbox."""
+    """Machines of Shoots in the sandbox: their console logs. Their objects: `kubectl get machines -A`."""
 
 
 @machine.command(
+    short_help="Print a machine's console log.",
     epilog="\b\nExamples:\n"
-    "  windowbox machine logs                          which are kept\n"
-    "  windowbox machine logs shoot--local--one-small-local-7d9f4-x2x5k"
+    "  windowbox machine logs                          list the machines\n"
+    "  windowbox machine logs shoot--local--one-small-local-7d9f4-x2x5k",
 )
 @click.argument("machine_name", metavar="MACHINE", required=False)
 @name_option
 def logs(machine_name: str | None, name: str | None) -> None:
-    """Print the console log of MACHINE: user data, units, node agent; without MACHINE, list the logs.
+    """Print the console log of MACHINE (user data, units, node agent), or list the machines that have one.
 
-    It is kept for a day after the machine is gone.
+    Logs are kept for one day after the machine is deleted.
     """
     from windowbox.sandbox import state as states
     from windowbox.sandbox.shoots import consoles

@@ -29,8 +29,9 @@ class MachineSettings(BaseModel):
     health_timeout: float = Field(
         600.0, gt=0, description="Seconds until a Machine with an unhealthy node is Failed."
     )
-    drain_timeout: float = Field(7200.0, gt=0, description="Seconds until a node is emptied by force.")
-    in_place_timeout: float = Field(1200.0, gt=0, description="Seconds until an in-place update is Failed.")
+    drain_timeout: float = Field(
+        7200.0, gt=0, description="Seconds until a drain deletes Pods instead of evicting them."
+    )
     preserve_timeout: float = Field(
         345600.0, gt=0, description="Seconds for which a Failed Machine is preserved."
     )
@@ -40,4 +41,4 @@ class MachineSettings(BaseModel):
         description="Conditions of a node that make its Machine unhealthy.",
     )
     safety_up: int = Field(2, ge=0, description="Machines beyond the surge at which a MachineSet is frozen.")
-    safety_down: int = Field(1, ge=0, description="How many fewer Machines unfreeze it.")
+    safety_down: int = Field(1, ge=0, description="How many Machines below that limit unfreeze it.")

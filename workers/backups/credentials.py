@@ -1,4 +1,4 @@
-"""What the Secret holds that tells etcd where its backups are. Nothing here asks anybody."""
+"""The content of the Secret that tells etcd where its backups are. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names of buckets and entries say. Nothing here asks anybody."""
+"""What is read from the names of buckets and entries. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who else depends on a Secret: its finalizer stands for all objects of a kind, so the last takes it off."""
+"""A Secret shared by several objects: its finalizer is removed with the last of them."""
 
 from __future__ import annotations
 

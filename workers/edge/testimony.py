@@ -1,4 +1,4 @@
-"""Testimony: what an edge knows of addresses in use, told to a bus that has forgotten it."""
+"""Recovery of allocations: the edge publishes again which addresses it serves, after a loss of the bus."""
 
 from __future__ import annotations
 

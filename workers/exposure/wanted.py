@@ -1,4 +1,4 @@
-"""What an exposure consists of. Nothing here asks anybody."""
+"""The objects that an exposure consists of. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bus tells of how its users are."""
+"""Checks of the bus before the heartbeat: queues, workers, watchers, patchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One beat: see whether all is well, and say so."""
+"""One run of the heartbeat: check the processes, then renew the Lease."""
 
 from __future__ import annotations
 

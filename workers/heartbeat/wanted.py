@@ -1,4 +1,4 @@
-"""What the Lease ought to say, and when it is time to say it again. Nothing here asks anybody."""
+"""The Lease of the heartbeat: its desired content, and when it is renewed. Pure."""
 
 from __future__ import annotations
 

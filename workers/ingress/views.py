@@ -1,4 +1,4 @@
-"""Ingresses and their records, as the bus tells of them."""
+"""Views (in memory, from the bus): Ingresses and their DNSRecords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which DNSRecords an Ingress ought to have. Nothing here asks anybody."""
+"""The DNSRecords that an Ingress is to have. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of an extension object: read, decide, hold on to it, act, report, let go."""
+"""One run of an extension object: read, decide, set the finalizer, act, report, remove the finalizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every life cycle asks of the world, through the doors of its run."""
+"""Outside calls that every life cycle makes, each through the recorder."""
 
 from __future__ import annotations
 

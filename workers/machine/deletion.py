@@ -1,4 +1,4 @@
-"""Ends a machine in short runs: its node is emptied, its Pod deleted, then its node, then the finalizer.
+"""Deletion of a Machine in short runs: drain, delete the Pod, delete the node, remove the finalizer.
 
 Where a run stands follows from the objects: nothing is remembered between runs.
 """

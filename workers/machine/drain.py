@@ -1,4 +1,4 @@
-"""Which Pods leave a node before its machine goes, and how. Pure."""
+"""Drain: which Pods of a cordoned node are evicted or deleted before its machine, and in which order. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empties a node, one short step at a time: cordons it, and evicts its Pods as budgets allow."""
+"""Drain of a node, one short step at a time: cordon, then evict Pods as PodDisruptionBudgets allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a Machine that has been made: it joins its Shoot, is well or unwell, and is given up."""
+"""A Machine whose Pod exists: wait for its node, follow its health, declare it Failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Machine puts on its node: one patch, or none. What it put there before and wants no more goes."""
+"""Labels, annotations and taints of a Machine on its node: one patch, or none; former ones are removed."""
 
 from __future__ import annotations
 

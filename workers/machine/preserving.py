@@ -1,4 +1,4 @@
-"""Machines that are kept although they have failed, so that somebody can look at them (C12)."""
+"""Preservation of one failed Machine: its expiry, its node's taint and drain (C12)."""
 
 from __future__ import annotations
 

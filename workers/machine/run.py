@@ -1,4 +1,4 @@
-"""One run of a Machine: what it sees, and what it reports."""
+"""MachineRun: the Machine that a run sees, and what the run reports. `runs.py` decides what to do."""
 
 from __future__ import annotations
 

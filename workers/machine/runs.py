@@ -1,4 +1,4 @@
-"""One run of the pool: of a Machine, a class or Secret that is to be held, or a Pod that may be nobody's."""
+"""The reconciler of the pool `machine`: Machines, finalizers of classes and Secrets, orphaned Pods."""
 
 from __future__ import annotations
 

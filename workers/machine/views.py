@@ -1,4 +1,4 @@
-"""Machines, their classes and their Pods, as the bus tells of them."""
+"""Views (in memory, from the bus): Machines, their classes and their Pods."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the pools of machine objects share."""
+"""Shared by the pools machine, machineset and machinedeployment: templates, names, the Lease, views."""

@@ -1,4 +1,4 @@
-"""Machines that are kept although they have failed, so that somebody can look at them."""
+"""Preservation of failed Machines: the value of the annotation that counts. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MachineSets and Machines, as the bus tells of them."""
+"""Views (in memory, from the bus): MachineSets and Machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many Machines a MachineSet makes and which it deletes, as a function of what is there."""
+"""How many Machines a MachineSet creates and deletes to reach its `replicas`. Pure."""
 
 from __future__ import annotations
 

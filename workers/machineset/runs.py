@@ -1,4 +1,4 @@
-"""One run of a MachineSet: as many Machines as it asks for, and a status that tells of them."""
+"""The reconciler of the pool `machineset`: Machines as `replicas` says, and a status that counts them."""
 
 from __future__ import annotations
 

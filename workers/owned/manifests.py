@@ -1,4 +1,4 @@
-"""What an object of ours ought to be, beside what it is. Nothing here asks anybody."""
+"""Desired manifests of owned objects, compared with the objects that exist. Pure."""
 
 from __future__ import annotations
 

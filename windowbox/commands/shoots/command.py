@@ -15,27 +15,32 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n  windowbox shoot create one\n  windowbox shoot list\n  windowbox shoot delete one"
+)
 def shoot() -> None:
-    """Clusters whose nodes are machines of the sandbox (Linux, as root).
+    """Shoots: clusters whose nodes are machines (Linux, as root).
 
-    Each has an API server of its own; windowbox makes its machines from a Worker, as for a platform.
+    A machine is a privileged Pod on a real node of the sandbox. Each Shoot has its own kube-apiserver.
+    `create` writes what Gardener writes (Cluster, Infrastructure, OperatingSystemConfig, Worker); windowbox
+    makes the machines from that.
     """
 
 
 @shoot.command(
+    short_help="Create a Shoot, and wait for its nodes.",
     epilog="\b\nExamples:\n"
     "  windowbox shoot create one\n"
     "  windowbox shoot create one --workers 5\n"
-    '  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes'
+    '  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
 )
-@click.argument("shoot_name", metavar="NAME")
+@click.argument("shoot_name", metavar="SHOOT")
 @click.option(
     "--workers", type=click.IntRange(1, _MOST), default=2, show_default=True, help="How many machines."
 )
 @name_option
 def create(shoot_name: str, workers: int, name: str | None) -> None:
-    """Create the Shoot NAME, and wait until all its machines are Ready nodes."""
+    """Create a Shoot, and wait until all its machines are Ready nodes."""
     from windowbox.sandbox.progress import Progress
     from windowbox.sandbox.shoots import creation
 
@@ -55,7 +60,7 @@ What next:
   windowbox shoot delete {shoot_name}{option}""")
 
 
-@shoot.command("list")
+@shoot.command("list", short_help="List Shoots, their API servers and nodes.")
 @name_option
 def list_(name: str | None) -> None:
     """List the Shoots of the sandbox, with their API servers and nodes."""
@@ -72,11 +77,14 @@ def list_(name: str | None) -> None:
         click.echo(f"{one:<16} {ready:<12} {url}")
 
 
-@shoot.command(epilog='\b\nExample:\n  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes')
-@click.argument("shoot_name", metavar="NAME")
+@shoot.command(
+    short_help="Print the path of a Shoot's kubeconfig.",
+    epilog='\b\nExample:\n  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
+)
+@click.argument("shoot_name", metavar="SHOOT")
 @name_option
 def kubeconfig(shoot_name: str, name: str | None) -> None:
-    """Print the path of an administrator's kubeconfig of the Shoot NAME."""
+    """Print the path of an administrator's kubeconfig of a Shoot."""
     from windowbox.sandbox import state as states
     from windowbox.sandbox.shoots import records
 
@@ -85,11 +93,11 @@ def kubeconfig(shoot_name: str, name: str | None) -> None:
     click.echo(records.kubeconfig(folder, shoot_name))
 
 
-@shoot.command(epilog="\b\nExample:\n  windowbox shoot delete one")
-@click.argument("shoot_name", metavar="NAME")
+@shoot.command(short_help="Delete a Shoot and its data.", epilog="\b\nExample:\n  windowbox shoot delete one")
+@click.argument("shoot_name", metavar="SHOOT")
 @name_option
 def delete(shoot_name: str, name: str | None) -> None:
-    """Delete the Shoot NAME: its machines, then its control plane and data. Safe to repeat."""
+    """Delete a Shoot: its machines, then its control plane and data. Safe to repeat."""
     from windowbox.sandbox.shoots import deletion
 
     sandbox = _sandbox(name)

@@ -1,4 +1,4 @@
-"""What this host does for the machines of one Shoot: routes to their Pods, and copies of their consoles.
+"""The host agent of one Shoot: routes to the Pods of its machines, and copies of their console logs.
 
 A route controller, as clouds have one: each node of the Shoot has a range of Pod addresses, and is itself a
 Pod of one of the sandbox's nodes. So this host and the sandbox's nodes need a route to each such range.

@@ -1,4 +1,4 @@
-"""Has the processes of just those Shoots run that the sandbox has records of."""
+"""Starts and stops control planes of Shoots, as the records of the sandbox say."""
 
 from __future__ import annotations
 
