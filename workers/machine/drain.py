@@ -1,4 +1,4 @@
-"""Drain: which Pods of a cordoned node are evicted or deleted before its machine, and in which order. Pure."""
+"""Drain: which Pods of a cordoned node are evicted or deleted before its machine, in which order. Pure."""
 
 from __future__ import annotations
 

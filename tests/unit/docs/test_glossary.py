@@ -14,8 +14,8 @@ _OWN, _STANDARD = _TEXT.split("## Where the field's terms happen")
 STANDARD = frozenset(
     {
         "reconcile", "requeue", "work queue", "health check", "endpoint", "listener", "allocation", "lease",
-        "drift", "finalizer", "predicate", "mapping", "drain", "cordon", "eviction", "rolling update", "surge",
-        "replicas", "bootstrap token", "orphan", "backoff",
+        "drift", "finalizer", "predicate", "mapping", "drain", "cordon", "eviction", "rolling update",
+        "surge", "replicas", "bootstrap token", "orphan", "backoff",
     }
 )  # fmt: skip
 PACKAGES = ("bus", "watchers", "workers", "patchers", "windowbox")
