@@ -205,7 +205,7 @@ KINDS = (
         owns=_MACHINE_KINDS,
         awaits=(MACHINE_SETS, MACHINES),
         rights=(
-            Right(SECRETS, (*MAKE, "list")),
+            Right(SECRETS, MAKE),
             # Before a Worker goes, the API is asked whether anything is left.
             *(Right(one, ("list",)) for one in _MACHINE_KINDS),
             # Gardener's machine-controller-manager, where there is one, sleeps while the Shoot does.

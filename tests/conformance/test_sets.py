@@ -288,8 +288,10 @@ async def test_one_controller_alone_serves_a_namespace(both: Both, world: KindWo
     async def look() -> bool:
         return "NamespaceServedByOthers" in await client.events()
 
+    async def served() -> bool:
+        return len(await client.sets()) == 1 and len(await client.machines()) == 2
+
     await eventually(look)
-    assert len(await client.sets()) == 1
-    assert len(await client.machines()) == 2
+    await eventually(served)
     names = {one.metadata.get("generateName") for one in await client.machines()}
     assert all(names)

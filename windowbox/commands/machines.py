@@ -7,7 +7,7 @@ import click
 from windowbox.commands.sandbox import name_option
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  windowbox machine logs")
 def machine() -> None:
     """Machines of Shoots in the sandbox: their console logs. Their objects: `kubectl get machines -A`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
@@ -36,7 +37,8 @@ class ApiServer:
         return True
 
     def read(self, path: str) -> dict[str, Any]:
-        return cast(dict[str, Any], json.load(self.request("GET", path)))
+        with _whole(f"GET {path} at {self.url}"):
+            return cast(dict[str, Any], json.load(self.request("GET", path)))
 
     def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create or update the object at `path` by server-side apply of `manifest`."""
@@ -55,8 +57,9 @@ class ApiServer:
         """Watch events of the objects at `path`, first their current state; ends after `seconds`."""
         joint = "&" if "?" in path else "?"
         answer = self.request("GET", f"{path}{joint}watch=true&timeoutSeconds={seconds}", timeout=seconds + 5)
-        for line in answer:
-            yield json.loads(line)
+        with _whole(f"watching {path} at {self.url}"):
+            for line in answer:
+                yield json.loads(line)
 
     def request(
         self,
@@ -98,6 +101,15 @@ def from_kubeconfig(path: Path) -> ApiServer:
         Pair(authority, authority.with_suffix(".key")),
         Pair(Path(user["client-certificate"]), Path(user["client-key"])),
     )
+
+
+@contextlib.contextmanager
+def _whole(what: str) -> Iterator[None]:
+    """An answer that breaks off is no answer."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unreachable(f"{what}: {error}") from error
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

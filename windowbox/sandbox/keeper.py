@@ -47,7 +47,7 @@ class Keeper:
             began = time.monotonic()
             try:
                 await self._run_once()
-            except OSError as error:  # its program cannot even be started
+            except (OSError, WindowboxError) as error:  # its program cannot even be started
                 self.state.last_exit = str(error)
             if not self._wanted.is_set():
                 self._note("stopped")

@@ -33,12 +33,14 @@ def is_orphan(last: Object, finalizer: str, reported: StatusIntent | None) -> bo
     """Whether an object may have left something behind that was like `last` when it was seen last."""
     if last.deleting:
         return False  # only a Delete run, or a person who insisted, takes the finalizer off
+    report = reported.patch.get("lastOperation", {}) if reported and reported.uid == last.uid else {}
+    if (report.get("type"), report.get("state")) == (Operation.MIGRATE, "Succeeded"):
+        return False  # handed over: what was made for it is another seed's now
     if finalizer in last.finalizers:
         return True
     # The watch may have missed the version that had it: then it has not seen what was reported, either.
     if reported is None or reported.uid != last.uid:
         return False
-    report = reported.patch.get("lastOperation", {})
     unseen = str(last.last_operation.get("lastUpdateTime", "")) < str(report.get("lastUpdateTime", ""))
     return unseen and report.get("type") in _MAKING
 

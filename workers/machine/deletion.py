@@ -11,7 +11,7 @@ from datetime import datetime
 
 from bus.messages import EventIntent, Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Missing, TransientError, WindowboxError
+from windowbox.errors import PermanentError, TransientError, WindowboxError
 from windowbox.models import machinekeys
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
@@ -83,13 +83,15 @@ class Deletion:
         chosen = self._forced(run, node)
         timeouts = specs.timeouts(run.machine, self.settings)
         try:
-            if node is None:
+            if node is None or chosen.machine_too:
+                # What the bus tells of it may be old.
                 node = await shoot.live(NODES, "", name)
+                chosen = self._forced(run, node)
             if node is None:
                 return None
             evicting = run.now < drain.evicted_until(_asked(run), timeouts)
             left = await Evictions(shoot, run, node).step(chosen, evicting=evicting)
-        except (TransientError, Missing) as error:
+        except (TransientError, PermanentError) as error:
             if chosen.machine_too:
                 return None
             left = [f"the Shoot cannot be asked: {error}"]

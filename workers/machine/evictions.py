@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from windowbox.errors import Conflict, Missing, TooManyRequests
+from windowbox.errors import Conflict, Missing, PermanentError, TooManyRequests, TransientError
 from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, PODS
@@ -17,7 +17,8 @@ from workers.owned.targets import TargetCluster
 
 _ALL_PODS = PODS._replace(selector="")
 _MOST = 500
-"""Pods that are looked at in one step; a node has rarely more."""
+"""Pods that are looked at in one step; those beyond have their turn in a later one."""
+_PAGES = 40
 _AT_ONCE = 50
 """Evictions in one step, so that a run stays short."""
 _SHOWN = 3
@@ -46,7 +47,7 @@ class Evictions:
             if (why := await self._evict(pod)) is not None:
                 blocked.append(f"Pod {pod.namespace}/{pod.name} may not be evicted: {why}")
         for pod in step.delete[:_AT_ONCE]:
-            await self.shoot.remove(PODS, pod.namespace, pod.name, grace=0)
+            await self.shoot.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
         left = len(step.evict) + len(step.waiting) + len(step.delete)
         waited = f"waiting for {left} Pod{'s' if left > 1 else ''} to leave"
         return [*blocked[:_SHOWN], waited]
@@ -57,8 +58,16 @@ class Evictions:
         async def act() -> list[dict[str, Any]]:
             api = await self.shoot.connection.api()
             fields = f"spec.nodeName={self.node.name}"
-            page = await api.page(_ALL_PODS, limit=_MOST, fields=fields)
-            return [_reduced(Object(raw)) for raw in page.items]
+            found: list[Object] = []
+            more = ""
+            for _ in range(_PAGES):
+                page = await api.page(_ALL_PODS, limit=_MOST, fields=fields, more=more)
+                # Those that have ended are many on some nodes, and none of ours.
+                found += drain.candidates([Object(raw) for raw in page.items])
+                more = page.more
+                if not more or len(found) >= _MOST:
+                    return list(map(_reduced, found))
+            raise TransientError(f"node {self.node.name} has too many Pods to be looked at")
 
         return [Object(raw) for raw in await self.run.recorder.call("pods", self.node.name, act)]
 
@@ -90,6 +99,8 @@ class Evictions:
                 return str(error).partition(": ")[2]
             except (Missing, Conflict):
                 return None
+            except PermanentError as error:
+                return str(error).partition(": ")[2] or str(error)  # the others may leave
             return None
 
         request = f"{pod.namespace}/{pod.name}"

@@ -67,7 +67,11 @@ class Joining:
 
     async def _node(self, run: MachineRun, shoot: TargetCluster) -> Object | None:
         name = str(run.machine.labels.get(machinekeys.NODE) or names.pod(run.ref.name))
-        return await shoot.cached(NODES, "", name)
+        found = await shoot.cached(NODES, "", name)
+        if found is None and statuses.state(run.machine).conditions:
+            # It had a node. That the bus knows none proves nothing: the bus may have been made anew.
+            found = await shoot.live(NODES, "", name)
+        return found
 
     async def _tell(self, run: MachineRun, change: Change, node: Object | None) -> None:
         conditions = _conditions(node) if node is not None else None

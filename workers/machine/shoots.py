@@ -11,7 +11,7 @@ from bus.messages import Reason, Wish
 from bus.queue import Queue
 from bus.registry import Registry
 from windowbox.errors import TransientError, WindowboxError
-from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
+from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef, is_provider_cluster
 from workers.machine.views import TARGET, MachineViews
 from workers.membership.joinannotations import KUBECONFIG
 from workers.owned.targets import TargetCluster, TargetClusters
@@ -35,7 +35,9 @@ class Shoots:
 
     def cluster(self, home: ObjectRef) -> str | None:
         """The id of the cluster that Machines like `home` join; None if they join none."""
-        if home.namespace in self.registry.members:
+        # Other clusters may have namespaces of any name: theirs lead to no Shoot of the runtime cluster.
+        names_shoot = home.cluster == RUNTIME and not is_provider_cluster(home.namespace)
+        if names_shoot and home.namespace in self.registry.members:
             return home.namespace
         if home.namespace == _OWN:
             return home.cluster

@@ -22,6 +22,9 @@ _ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
+_LONGEST_TEXT = 64
+_LONGEST = 10 * 365 * 86400.0
+"""Seconds: longer than anybody waits, and few enough to be added to a time."""
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST = 32
@@ -174,14 +177,16 @@ def timeouts(machine: Object, settings: MachineSettings) -> Timeouts:
 
 def duration(text: str) -> float | None:
     """Seconds of a duration as Go spells it, such as `1h30m`; None if it is none."""
+    if len(text) > _LONGEST_TEXT:
+        return None
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return min(sum(float(number) * _SECONDS[unit] for number, unit in parts), _LONGEST)
 
 
 def _seconds(value: Any, otherwise: float) -> float:
-    found = duration(value) if isinstance(value, str) and len(value) <= 64 else None
+    found = duration(value) if isinstance(value, str) else None
     return otherwise if found is None else found
 
 
@@ -201,7 +206,11 @@ def _secret(field: str, raw: Any, home: str) -> SecretName:
     ref = _mapping(field, raw)
     name = _text(f"{field}.name", ref.get("name"), _NAME, "the name of a Secret")
     namespace = ref.get("namespace") or home
-    return SecretName(_text(f"{field}.namespace", namespace, _NAMESPACE, "the name of a namespace"), name)
+    if namespace != home:
+        raise Malformed(
+            f"{field}.namespace is {namespace!r:.80}: a class may name Secrets of its own namespace alone"
+        )
+    return SecretName(home, name)
 
 
 def _resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:

@@ -165,6 +165,11 @@ async def _follow(run: DeploymentRun) -> MachineSet | None:
 async def _make_set(run: DeploymentRun, replicas: int) -> MachineSet | None:
     body = machinesets.made(run.state, replicas, run.collisions)
     name = body["metadata"]["name"]
+    # A bus that was made anew may not know of sets that are there.
+    known = {one.uid for one in run.state.sets}
+    live = [MachineSet(one) for one in await run.objects.listed(MACHINE_SETS)]
+    if any(one.owner == run.object.uid and one.uid not in known and one.name != name for one in live):
+        raise Conflict("the bus has not told of all MachineSets yet", retry_after=0.5)
     try:
         new = MachineSet(await run.objects.create(MACHINE_SETS, body))
     except Conflict:

@@ -53,7 +53,8 @@ class MachineDeploymentRuns:
                 again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, held.remaining))
                 return Outcome(Result.BLOCKED, again, str(held))
             objects = MachineObjects(self._clusters, ref, recorder)
-            state = State(found, deployments.checked(found))
+            spec = deployments.lenient(found) if found.deleting else deployments.checked(found)
+            state = State(found, spec)
             nodes = Nodes(self._clusters, ref, recorder)
             run = DeploymentRun(state, objects, nodes, report, recorder, await clock.now(recorder))
             return await self._reconcile(run)
@@ -85,7 +86,7 @@ class MachineDeploymentRuns:
             return Outcome(Result.NOTHING_TO_DO)
         if not run.object.deleting:
             await rollout.write(run, with_finalizer(run.object.metadata, keys.FINALIZER))
-        if not run.state.spec.selector:
+        if not run.state.spec.selector and not run.object.deleting:
             return await self._selecting_all(run)
         await self._load(run)
         if run.object.deleting:

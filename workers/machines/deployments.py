@@ -55,6 +55,11 @@ def spec(deployment: Object) -> DeploymentSpec | None:
         return None
 
 
+def lenient(deployment: Object) -> DeploymentSpec:
+    """Of one that is being deleted: its spec, or one that asks for nothing if that is not valid."""
+    return spec(deployment) or checked(Object({"spec": {"strategy": {"type": StrategyType.RECREATE}}}))
+
+
 def checked(deployment: Object) -> DeploymentSpec:
     """The spec; Malformed, with field and remedy, if it is not valid."""
     content = deployment.spec

@@ -10,7 +10,7 @@ from typing import Any
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import PermanentError, TransientError
 from windowbox.models.objects import Object
-from windowbox.models.refs import NODES, ObjectRef
+from windowbox.models.refs import NODES, RUNTIME, ObjectRef
 from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,9 @@ class Nodes:
 
     @property
     def cluster(self) -> str:
-        return self.home.cluster if self.home.namespace == _OWN else self.home.namespace
+        """Namespaces of other clusters than ours may have any name: theirs lead to no Shoot."""
+        own = self.home.namespace == _OWN or self.home.cluster != RUNTIME
+        return self.home.cluster if own else self.home.namespace
 
     async def get(self, name: str) -> Object | None:
         """The node as the bus knows it."""

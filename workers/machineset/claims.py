@@ -27,7 +27,8 @@ def claims(owner: Object, machines: Iterable[MachineFacts]) -> Claims:
     for one in machines:
         matches = facts.selects(owner.spec.get("selector"), one.labels)
         if one.owner == owner.uid:
-            (owned if matches else released).append(one)
+            # A set that goes takes all with it that it owns, whatever its selector has become.
+            (owned if matches or owner.deleting else released).append(one)
         elif not one.owner and matches and not one.deleting and not owner.deleting:
             adopted.append(one)
     return Claims(owned, adopted, released)

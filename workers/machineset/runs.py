@@ -16,11 +16,12 @@ from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, NODES, ObjectRef
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
 from workers import clock
 from workers.machines import deployments, facts, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import Fence
+from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet
@@ -70,7 +71,7 @@ class MachineSetRuns:
         if found is None:
             return Outcome(Result.GONE)
         owner = MachineSet(found)
-        if reason := machines.valid(owner):
+        if not found.deleting and (reason := machines.valid(owner)):
             return Outcome(Result.REFUSED, note=reason)
         try:
             if held := await self._fence.claim(ref, recorder):
@@ -113,7 +114,8 @@ class MachineSetRuns:
         plan = await self._plan(run, owned)
         created = int(run.report.memo.get(_CREATED, 0))
         if plan.acts or (run.object.deleting and not owned):
-            # What is seen on the bus may be older than what this set did last.
+            # What is seen on the bus may be older than what this set did last, and than what it is to do.
+            await self._require_current(run)
             everything = await run.objects.machines()
             owned = claims(run.object, everything).owned
             plan = await self._plan(run, owned)
@@ -126,6 +128,12 @@ class MachineSetRuns:
             return _again(run.error, wish)
         return _outcome(run, owned, plan, changed)
 
+    async def _require_current(self, run: _Run) -> None:
+        live = await run.objects.get(MACHINE_SETS, run.object.name)
+        seen = (run.object.uid, run.object.generation, run.object.deleting)
+        if live is None or (live.uid, live.generation, live.deleting) != seen:
+            raise Conflict(f"MachineSet {run.object.name} has changed meanwhile", retry_after=0.2)
+
     async def _plan(self, run: _Run, owned: Sequence[MachineFacts]) -> Plan:
         nodes = await self._nodes(run, [one for one in owned if one.failed and one.node])
         return replicas.plan(run.set, owned, nodes, run.now)
@@ -133,8 +141,9 @@ class MachineSetRuns:
     async def _nodes(self, run: _Run, failed: Sequence[MachineFacts]) -> dict[str, str | None]:
         """What the nodes of failed machines say of their preservation."""
         said: dict[str, str | None] = {}
+        nodes = Nodes(self._clusters, run.objects.ref, run.recorder)
         for one in failed:
-            node = await run.recorder.read(ObjectRef(run.object.namespace, NODES.id, "", one.node))
+            node = await nodes.get(one.node)
             said[one.node] = str(node.annotations.get(keys.PRESERVE, "")) if node else None
         return said
 

@@ -280,13 +280,21 @@ class TargetCluster:
         return list(await self.recorder.call("list", request, act))
 
     async def remove(
-        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None
+        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None, uid: str = ""
     ) -> bool:
-        """Delete the object; a Pod ends within `grace` seconds. False if it was gone already."""
+        """Delete the object, only if it has this uid where one is given; a Pod ends within `grace` seconds.
+
+        False if it was gone already.
+        """
 
         async def act() -> bool:
             kube = await self.connection.api()
-            return await kube.remove(resource, namespace, name, grace=grace)
+            try:
+                return await kube.remove(resource, namespace, name, grace=grace, uid=uid)
+            except Conflict:
+                if not uid:
+                    raise
+                return False  # another one has its name now
 
         ref = self.ref(resource, namespace, name)
         return bool(await self.recorder.call("delete", str(ref), act, effect=True))

@@ -91,8 +91,10 @@ class WorkerActuator(Actuator):
         self._settings = settings
 
     async def reconcile(self, run: Run) -> Status:
-        plan = await self._plan(run)
-        return await self._ensure(run, plan, await self._observe(run), None)
+        plan, before = await self._plan(run), await self._observe(run)
+        if run.drift and _wants_other_classes(plan, before):
+            return {}  # a Cluster that has changed: its client says when
+        return await self._ensure(run, plan, before, None)
 
     async def restore(self, run: Run) -> Status:
         plan, before = await self._plan(run), await self._observe(run)
@@ -241,7 +243,7 @@ class WorkerActuator(Actuator):
         await in_batches(
             target.remove(MACHINE_DEPLOYMENTS, namespace, one.name) for one in unwanted if not one.deleting
         )
-        await deletion.remove_classes(target, namespace, before.classes - plan.classes, plan.classes)
+        await deletion.remove_classes(target, namespace, before.classes - plan.classes)
         if unwanted and await self._at_work(target, namespace):
             if failed := health.failures(unwanted):
                 name, reason = failed[0]
@@ -303,3 +305,17 @@ async def _write(
 def _one_of_each(groups: Iterable[Group]) -> list[Group]:
     """One group for each pool."""
     return list({group.pool.name: group for group in groups}.values())
+
+
+def _wants_other_classes(plan: Plan, before: Observed) -> bool:
+    """Whether the machines of a deployment that is there would be replaced, or updated in place."""
+
+    def class_of(found: Object) -> str:
+        template = found.spec.get("template") or {}
+        return str(((template.get("spec") or {}).get("class") or {}).get("name") or "")
+
+    return any(
+        group.class_name not in before.classes and class_of(found) in before.classes
+        for group in plan.groups
+        if (found := before.deployments.get(group.name))
+    )

@@ -51,7 +51,7 @@ async def delete(worker: Object, target: TargetCluster, found: Observed) -> None
         (len(found.classes), "machine classes"),
     ]
     if not any(count for count, _ in left[:3]):
-        await remove_classes(target, namespace, found.classes, frozenset())
+        await remove_classes(target, namespace, found.classes)
     if any(count for count, _ in left):
         raise Waiting(_waiting_for(left))
     await _require_gone(target, namespace)
@@ -65,15 +65,14 @@ async def force_machines(target: TargetCluster, namespace: str, machines: Iterab
     )
 
 
-async def remove_classes(
-    target: TargetCluster, namespace: str, classes: Iterable[str], kept: Iterable[str]
-) -> list[str]:
-    """Delete these MachineClasses, and all Secrets of classes that are not kept. Returns the Secrets."""
-    await in_batches(target.remove(MACHINE_CLASSES, namespace, name) for name in sorted(classes))
-    labelled = await target.names_labelled(SECRETS, namespace, {keys.PURPOSE: keys.CLASS_SECRET})
-    unwanted = sorted(set(labelled) - set(kept))
+async def remove_classes(target: TargetCluster, namespace: str, classes: Iterable[str]) -> None:
+    """Delete these MachineClasses, and first their Secrets, which have their names.
+
+    Secrets are never listed. A finalizer holds each as long as its class is there.
+    """
+    unwanted = sorted(classes)
     await in_batches(target.remove(SECRETS, namespace, name) for name in unwanted)
-    return unwanted
+    await in_batches(target.remove(MACHINE_CLASSES, namespace, name) for name in unwanted)
 
 
 async def _remove_machines(target: TargetCluster, namespace: str, found: Observed) -> None:
@@ -96,9 +95,6 @@ async def _remove(target: TargetCluster, resource: Resource, namespace: str, nam
 async def _require_gone(target: TargetCluster, namespace: str) -> None:
     """What the bus does not know of, the API may still have: of a bus made anew, nothing may be concluded."""
     left = [(len(await target.names_labelled(kind, namespace, {})), words) for kind, words in _KINDS]
-    secrets = await remove_classes(target, namespace, (), ())
-    held = [name for name in secrets if await target.finalizers(SECRETS, namespace, name)]
-    left.append((len(held), "machine class secrets"))
     if any(count for count, _ in left):
         raise Waiting(_waiting_for(left), retry_after=_REQUEUE_AFTER)
 

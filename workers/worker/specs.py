@@ -39,6 +39,8 @@ def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
     known = {machine.name for machine in profile.machine_types or []}
     for pool in spec.pools:
         _check(pool, known)
+    if (least := sum(pool.minimum for pool in spec.pools)) > MOST_MACHINES:
+        raise Malformed(f"minimum of all spec.pools is {least}: there may be {MOST_MACHINES}, lower some")
     return spec
 
 

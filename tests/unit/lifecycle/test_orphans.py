@@ -22,8 +22,9 @@ def last(*finalizers: str, deleting: bool = False, reported: str = "") -> Object
     return Object({"metadata": metadata, "status": status})
 
 
-def report(type_: str = "Create", uid: str = "u") -> StatusIntent:
-    return StatusIntent(uid=uid, patch={"lastOperation": {"type": type_, "lastUpdateTime": LATER}})
+def report(type_: str = "Create", uid: str = "u", state: str = "Processing") -> StatusIntent:
+    said = {"type": type_, "state": state, "lastUpdateTime": LATER}
+    return StatusIntent(uid=uid, patch={"lastOperation": said})
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,8 @@ def report(type_: str = "Create", uid: str = "u") -> StatusIntent:
         pytest.param(last(), report(), True, id="begun-while-nobody-watched"),
         pytest.param(last(), report("Restore"), True, id="restored-while-nobody-watched"),
         pytest.param(last(), report("Migrate"), False, id="handed-over"),
+        pytest.param(last(OURS), report("Migrate", state="Succeeded"), False, id="handed-over-unseen"),
+        pytest.param(last(OURS), report("Migrate"), True, id="not-handed-over-yet"),
         pytest.param(last(), report(uid="later"), False, id="report-about-another"),
         pytest.param(last(reported=EARLIER), report(), True, id="only-an-older-report-seen"),
         pytest.param(last(reported=LATER), report(), False, id="finalizer-taken-off-by-a-person"),

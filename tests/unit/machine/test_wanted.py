@@ -22,6 +22,7 @@ def example() -> specs.MachinePlan:
     """AP1.3 and AP1.5."""
     found = machine_class(
         metadata={"name": "shoot--local--demo-small-z1-7dbbe", "namespace": HOME},
+        credentialsSecretRef={"name": "cloudprovider", "namespace": HOME},
         providerSpec={
             "image": "registry.local.gardener.cloud:5001/node:v1.0.0",
             "ipPoolNameV4": "shoot-machine-pods-shoot--local--demo-ipv4",
@@ -232,6 +233,11 @@ def test_user_data_has_to_be_there() -> None:
         pytest.param({"providerSpec": {"image": "i", "volumes": {}}}, "volumes is {}", id="B2+volumes"),
         pytest.param({"credentialsSecretRef": None}, "credentialsSecretRef is missing", id="L13+credentials"),
         pytest.param({"secretRef": {"name": 5}}, "secretRef.name is 5", id="L13+secret"),
+        pytest.param(
+            {"secretRef": {"name": "a", "namespace": "shoot--other"}},
+            "namespace is 'shoot--other'",
+            id="B6-R5",
+        ),
         pytest.param({"nodeTemplate": None}, "nodeTemplate is missing", id="L13+template"),
         pytest.param(
             {"nodeTemplate": {"capacity": {"cpu": "1", "memory": "1"}}}, "capacity has no gpu", id="B1"
@@ -262,6 +268,8 @@ def test_unknown_fields_of_a_provider_spec_are_ignored() -> None:
         ("20", None),
         ("", None),
         ("x", None),
+        ("9" * 100_000, None),
+        ("99999999999999999h", 315360000.0),
     ],
 )
 def test_durations_are_those_of_go(text: str, seconds: float | None) -> None:

@@ -64,7 +64,15 @@ class Sandbox:
 
 def detached(folder: Path, state: State) -> Sandbox:
     """The sandbox that `windowbox up` started there."""
-    return Sandbox(folder.absolute(), lambda: os.kill(state.pid, signal.SIGHUP))
+
+    def notify() -> None:
+        # It may have ended meanwhile, and its pid been given to another process.
+        now = states.read(folder)
+        if now is None or now.pid != state.pid or not now.running():
+            raise Unreachable(f"the sandbox {folder.name!r} has ended: `{states.command('up', folder)}`")
+        os.kill(now.pid, signal.SIGHUP)
+
+    return Sandbox(folder.absolute(), notify)
 
 
 def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: Say) -> Shoot:
@@ -96,7 +104,8 @@ def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
             return
         if time.monotonic() > limit:
             raise Unreachable(
-                f"{', '.join(late)} not ready after {_SERVERS_PATIENCE:.0f} s: see `windowbox logs {late[0]}`"
+                f"{', '.join(late)} not ready after {_SERVERS_PATIENCE:.0f} s: see `windowbox logs "
+                f"{late[0] if late[0] in children else 'supervisor'}`"
             )
         time.sleep(_LOOK_AGAIN)
 

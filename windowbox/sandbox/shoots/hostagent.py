@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -59,7 +60,7 @@ class Config:
 
 def main(path: Path) -> None:
     config = read(path)
-    routing = threading.Thread(target=_keep_routes, args=(config, path), name="routes", daemon=True)
+    routing = threading.Thread(target=_routes_or_end, args=(config, path), name="routes", daemon=True)
     routing.start()
     _keep_consoles(config)
 
@@ -67,6 +68,15 @@ def main(path: Path) -> None:
 def read(path: Path) -> Config:
     found = json.loads(path.read_text())
     return Config(**{**found, "nodes": [NodeConfig(**node) for node in found["nodes"]]})
+
+
+def _routes_or_end(config: Config, path: Path) -> None:
+    """Without its thread of routes this process is of no use: the sandbox starts it again."""
+    try:
+        _keep_routes(config, path)
+    except BaseException:
+        logger.exception("routes")
+        os._exit(1)
 
 
 def _keep_routes(config: Config, path: Path) -> None:

@@ -45,6 +45,8 @@ class Shoots:
                 await self._follow(group, set())
 
     async def _follow(self, group: asyncio.TaskGroup, wanted: set[str]) -> None:
+        # Those that could not be prepared are tried again.
+        self._running = {name: task for name, task in self._running.items() if not task.done()}
         gone = [self._running.pop(name) for name in self._running.keys() - wanted]
         for task in gone:
             task.cancel()

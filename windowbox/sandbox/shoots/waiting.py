@@ -56,8 +56,11 @@ def read(api: ApiServer, path: str) -> Object:
     """The object at `path`; empty if it does not exist."""
     try:
         return api.read(path)
-    except Refused:
-        return {}
+    except Refused as error:
+        if getattr(error.__cause__, "code", None) == 404:
+            return {}
+        # Neither there nor gone: nothing may be concluded from it.
+        raise Unreachable(f"{error}: run the command again") from error
 
 
 def _versions(api: ApiServer, path: str, name: str, patience: float) -> Iterator[Object]:
