@@ -18,13 +18,14 @@ SOON = 30.0
 
 
 async def test_services_of_others_are_served_while_a_member_hangs(
-    control_plane: ControlPlane, nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane: ControlPlane, nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Its Services stay behind: other tests of load balancers must not find them.
     # The simulator speaks plain HTTP: reading all authorities of the world would be the longest part.
-    monkeypatch.setenv("SSL_CERT_FILE", str(control_plane.api.ca.certificate))
+    monkeypatch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
     ranges = [{"prefixes": ["127.71.0.0/24"]}]
-    async with many_shoots(control_plane, nats, tmp_path, 2, 1, ranges=ranges) as many, many.world.worker():
+    async with many_shoots(plane, nats, tmp_path, 2, 1, ranges=ranges) as many, many.world.worker():
         hanging, other = many.shoots
         for shoot in many.shoots:
             await many.create(shoot)
