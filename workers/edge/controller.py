@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bus import queries
 from bus.connection import Bus
+from bus.pool import backoff
 from bus.queue import Queue
 from bus.registry import MachinePlace, Registry
 from windowbox.clients.envoy.attachments import Attachment
@@ -33,7 +34,9 @@ logger = logging.getLogger(__name__)
 _PATIENCE = 30.0
 """Seconds that a new term waits for listings, before load balancers of clusters without one are removed."""
 _LINGERING = 60.0
-"""Seconds between two looks at addresses that are to be removed when their connections have ended."""
+"""Seconds at most between two looks at addresses that are removed when their connections have ended.
+
+The first looks follow soon: most connections end within seconds of their Service."""
 
 
 @dataclass(frozen=True)
@@ -120,15 +123,16 @@ class EdgeController:
         testimony = Testimony(self._parts.states, self.reporter, await until_reached(self.edges.owners))
         self._group.create_task(testimony.run(), name="edge: testimony")
         await self._synced()
-        failures = 0
+        failures = lingering = 0
         while True:
             self._changed.clear()
             pause: float | None = None
             try:
                 await self._reconcile()
                 failures = 0
-                if self.edges.lingering:
-                    pause = _LINGERING
+                lingering = lingering + 1 if self.edges.lingering else 0
+                if lingering:
+                    pause = backoff(lingering, first=1.0, longest=_LINGERING)
             except WindowboxError as error:
                 failures += 1
                 pause = pause_after(failures)

@@ -130,9 +130,11 @@ class World:
     def gone(self, name: str) -> None:
         """Wait until the Service `name` is no more."""
         path = f"{SERVICES}?fieldSelector=metadata.name={name}"
-        if not self.api.read(path)["items"]:
+        listed = self.api.read(path)
+        if not listed["items"]:
             return
-        for event in self.api.events(path, seconds=_PATIENCE):
+        since = listed["metadata"]["resourceVersion"]
+        for event in self.api.events(f"{path}&resourceVersion={since}", seconds=_PATIENCE):
             if event["type"] == "DELETED":
                 return
         raise TimeoutError(f"{name} is still there")
