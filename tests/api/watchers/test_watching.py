@@ -30,6 +30,7 @@ from watchers.watching import Watching
 from windowbox import kinds as table
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
+from windowbox.kinds import WATCHED
 from windowbox.models.refs import DNSRECORDS, SECRETS, Resource
 from windowbox.sandbox import processes
 
@@ -131,27 +132,7 @@ async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane
 
             [watch] = await eventually(told)
             assert watch["role"] == "watch"
-            assert set(watch["watches"]) == {
-                "runtime/backupbuckets.extensions.gardener.cloud",
-                "runtime/backupentries.extensions.gardener.cloud",
-                "runtime/bastions.extensions.gardener.cloud",
-                "runtime/clusters.extensions.gardener.cloud",
-                "runtime/dnsrecords.extensions.gardener.cloud",
-                "runtime/endpointslices.discovery.k8s.io",
-                "runtime/extensions.extensions.gardener.cloud",
-                "runtime/infrastructures.extensions.gardener.cloud",
-                "runtime/ingresses.networking.k8s.io",
-                "runtime/ippools.crd.projectcalico.org",
-                "runtime/leases.coordination.k8s.io",
-                "runtime/managedresources.resources.gardener.cloud",
-                "runtime/namespaces",
-                "runtime/networkpolicies.networking.k8s.io",
-                "runtime/nodes",
-                "runtime/operatingsystemconfigs.extensions.gardener.cloud",
-                "runtime/pods",
-                "runtime/selfhostedshootexposures.extensions.gardener.cloud",
-                "runtime/services",
-            }
+            assert set(watch["watches"]) == {f"runtime/{kind}" for kind in WATCHED}
             process.terminate()
             assert await process.wait() == 0
             assert await presence.processes(bus) == []
