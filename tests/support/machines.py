@@ -100,7 +100,8 @@ class MachineClient:
         return {str(raw.get("reason")) for raw in page.items}
 
     async def until_frozen(self, frozen: bool, name: str = "pool") -> Object:
-        return await self.until(lambda one: ("Frozen" in conditions(one)) is frozen, name)
+        # Gardener's own looks at each creation, and else once a minute.
+        return await self.until(lambda one: ("Frozen" in conditions(one)) is frozen, name, patience=90.0)
 
     async def until(
         self, holds: Callable[[Object], bool], name: str = "pool", patience: float = PATIENCE
