@@ -51,7 +51,7 @@ class Deletion:
                 if waiting := await self._drained(run, shoot):
                     return waiting
                 await self._say(run, statuses.DELETING)
-                gone = not await target.remove(PODS, namespace, pod.name, grace=_grace(run))
+                gone = not await target.remove(PODS, namespace, pod.name, grace=_grace(run), uid=pod.uid)
             else:
                 gone = pod is None
                 if not gone:

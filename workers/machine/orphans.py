@@ -28,11 +28,11 @@ from windowbox.models.refs import (
 from workers.lifecycle.kinds import Run
 from workers.machine import names, wanted
 from workers.machine.views import MachineViews, require_listed
+from workers.machines.moving import leaves, moves
 from workers.owned.ownerindex import INFRASTRUCTURE
 from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
 
-_MOVING = ("migrate", "restore", "wait-for-state")
 _RETRY = 60.0
 
 
@@ -82,6 +82,9 @@ class Orphans:
         await require_listed(self.views, machine.cluster, recorder)
         if await own.live(MACHINES, machine.namespace, machine.name) is not None:
             return Outcome(Result.NOTHING_TO_DO)
+        if await are_leaving(own, machine.namespace):
+            again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
+            return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
         patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}}
         await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
         return Outcome(Result.RELEASED)
@@ -121,14 +124,14 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: Sequen
     return ""
 
 
+async def are_leaving(own: TargetCluster, namespace: str) -> bool:
+    """Whether the machines of a namespace are being handed over to another seed."""
+    owners = await _listed(own, WORKERS, namespace)
+    return any(leaves(one["operation"], one["lastOperation"]) for one in owners)
+
+
 def _moving(owner: Mapping[str, Any]) -> bool:
-    last = owner["lastOperation"]
-    done = last.get("state") == "Succeeded"
-    return (
-        owner["operation"] in _MOVING
-        or last.get("type") == "Migrate"
-        or (last.get("type") == "Restore" and not done)
-    )
+    return moves(owner["operation"], owner["lastOperation"])
 
 
 async def _listed(own: TargetCluster, resource: Any, namespace: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from workers.machine.creation import Creation
 from workers.machine.deletion import Deletion
 from workers.machine.finalizers import Finalizers
 from workers.machine.joining import Joining, tell_reason
-from workers.machine.orphans import Orphans, machine_of
+from workers.machine.orphans import Orphans, are_leaving, machine_of
 from workers.machine.phases import Change
 from workers.machine.run import MachineRun, begun
 from workers.machine.shoots import NotJoined, Shoots
@@ -29,6 +29,8 @@ from workers.recorder import Recorder
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
 _UNSEEN = 10.0
 """Seconds after which a Pod that was made, and that the bus does not know, is made once more."""
+_MOVING = 30.0
+"""Seconds until it is looked at again whether a Shoot still moves to another seed."""
 _LONGEST = 180.0
 
 
@@ -87,6 +89,10 @@ class MachineRuns:
             return await self._gone(ref, recorder)
         run = await begun(self.bus, ref, found, wish, recorder)
         if found.deleting:
+            own = self.targets.own_cluster(run.run)
+            if run.phase != Phase.TERMINATING and await are_leaving(own, ref.namespace):
+                again = RequeueAfter(Wish(reason=Reason.RETRY), _MOVING)
+                return Outcome(Result.BLOCKED, again, "its Worker is being handed over: the machine stays")
             return await self._end(run)
         try:
             return await self._make(run)
@@ -142,7 +148,7 @@ class MachineRuns:
             await tell_reason(run, reasons.reason(reasons.Facts(pod)))
             plan = await self._creation.plan(run)
             async with self.targets.provider(run.run, *plan.credentials) as target:
-                await target.remove(PODS, pod.namespace, pod.name, grace=0)
+                await target.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
             return _again(run.wish, Waiting("waiting for the Pod that has ended to be gone"), Result.WAITING)
         if pod is not None and not pod.deleting:
             return None

@@ -16,11 +16,12 @@ from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS, ObjectRef
 from workers import clock
 from workers.machines import deployments, facts, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import Fence
+from workers.machines.moving import is_leaving
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer
 from workers.machines.reporting import StatusReport
@@ -133,6 +134,10 @@ class MachineSetRuns:
         seen = (run.object.uid, run.object.generation, run.object.deleting)
         if live is None or (live.uid, live.generation, live.deleting) != seen:
             raise Conflict(f"MachineSet {run.object.name} has changed meanwhile", retry_after=0.2)
+        if any(is_leaving(worker) for worker in await run.objects.listed(WORKERS)):
+            raise TransientError(
+                "the Worker is being migrated: its machines stay as they are", retry_after=30.0
+            )
 
     async def _plan(self, run: _Run, owned: Sequence[MachineFacts]) -> Plan:
         nodes = await self._nodes(run, [one for one in owned if one.failed and one.node])

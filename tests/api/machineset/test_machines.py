@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.support.machines import MachineClient, complete, conditions, deployment
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
-from windowbox.models.refs import MACHINE_DEPLOYMENTS
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINES, WORKERS
 
 
 @rule("C2", "C3-R1", "C3-R2", "C3-R5", "C3-R6")
@@ -89,3 +91,32 @@ async def test_machines_to_be_updated_in_place_are_not_replaced(client: MachineC
     assert conditions(found)["Progressing"] == ("False", "InPlaceUpdateNotServed")
     assert {one.uid for one in await client.machines()} == before
     assert "InPlaceUpdateNotServed" in await client.events()
+
+
+@rule("A15-R6")
+async def test_no_machine_is_made_while_its_worker_is_migrated(client: MachineClient) -> None:
+    await client.make(deployment(replicas=2))
+    await client.until_complete()
+    worker = {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "Worker",
+        "metadata": {"name": "w"},
+        "spec": {"type": "another", "region": "local", "pools": [], "secretRef": {}},
+    }
+    await client.make(worker, WORKERS)
+    await _last_operation(client, "Migrate")
+    [gone, stays] = await client.machines()
+    await client.shoot.merge(MACHINES, gone.name, {"metadata": {"finalizers": None}})
+    await client.shoot.delete(MACHINES, gone.name)
+    # That nothing is made has no event.
+    await asyncio.sleep(2)
+    assert [one.name for one in await client.machines()] == [stays.name]
+    await _last_operation(client, "Reconcile")
+    await client.scale(3)
+    await client.until_complete()
+
+
+async def _last_operation(client: MachineClient, type_: str) -> None:
+    last = {"type": type_, "state": "Succeeded", "description": "d", "progress": 100}
+    status = {"status": {"lastOperation": last | {"lastUpdateTime": "2026-01-01T00:00:00Z"}}}
+    await client.shoot.kube.merge(WORKERS, client.shoot.namespace, "w", status, part="status")
