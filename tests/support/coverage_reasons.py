@@ -53,7 +53,7 @@ REASONS: dict[str, str] = {
     "A2-R10": "not copied: errors carry Gardener's codes (L22)",
     "A3-R7": "not copied: machines that are updated in place start a run (A3-R6)",
     "A3-R8": "so by its making: kinds that a cluster does not have are not watched",
-    **dict.fromkeys(("A6-R10", "A10-R2", "A10-R3", "A14-R3", "A15-R1", "A15-R5", "A15-R6"), _GARDENLET),
+    **dict.fromkeys(("A6-R10", "A10-R2", "A10-R3", "A14-R3", "A15-R1"), _GARDENLET),
     "A11-R8": "says that something is not done",
     "A12-R1": "left out: a missing MachineSet is waited for, and the status says so",
     "A12-R2": "left out: to delete Pods by label needs a right on all Pods, and cures no slow program",

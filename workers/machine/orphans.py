@@ -82,9 +82,6 @@ class Orphans:
         await require_listed(self.views, machine.cluster, recorder)
         if await own.live(MACHINES, machine.namespace, machine.name) is not None:
             return Outcome(Result.NOTHING_TO_DO)
-        if await are_leaving(own, machine.namespace):
-            again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
-            return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
         patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}}
         await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
         return Outcome(Result.RELEASED)

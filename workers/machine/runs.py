@@ -8,6 +8,7 @@ from bus.connection import Bus
 from bus.messages import EventIntent, Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.errors import Conflict, PermanentError, TransientError, Waiting, WindowboxError
+from windowbox.models import machinekeys
 from windowbox.models.extensions import spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
@@ -23,14 +24,12 @@ from workers.machine.phases import Change
 from workers.machine.run import MachineRun, begun
 from workers.machine.shoots import NotJoined, Shoots
 from workers.machine.views import MachineViews
-from workers.owned.targets import TargetClusters
+from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
 
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
 _UNSEEN = 10.0
 """Seconds after which a Pod that was made, and that the bus does not know, is made once more."""
-_MOVING = 30.0
-"""Seconds until it is looked at again whether a Shoot still moves to another seed."""
 _LONGEST = 180.0
 
 
@@ -91,8 +90,7 @@ class MachineRuns:
         if found.deleting:
             own = self.targets.own_cluster(run.run)
             if run.phase != Phase.TERMINATING and await are_leaving(own, ref.namespace):
-                again = RequeueAfter(Wish(reason=Reason.RETRY), _MOVING)
-                return Outcome(Result.BLOCKED, again, "its Worker is being handed over: the machine stays")
+                return await _let_go(run, own)
             return await self._end(run)
         try:
             return await self._make(run)
@@ -199,6 +197,16 @@ class MachineRuns:
             event = EventIntent(type="Warning", reason="CreationFailed", note=str(error)[:900])
             await run.report(patch, event)
         return _again(run.wish, error, Result.FAILED)
+
+
+async def _let_go(run: MachineRun, own: TargetCluster) -> Outcome:
+    """Its Worker is being migrated: the object goes, and what was made for it stays, for another seed."""
+    if machinekeys.FINALIZER not in run.machine.finalizers:
+        return Outcome(Result.NOT_OURS)
+    left = [one for one in run.machine.finalizers if one != machinekeys.FINALIZER]
+    head = {"uid": run.machine.uid, "finalizers": left}
+    await own.merge(MACHINES, run.ref.namespace, run.ref.name, {"metadata": head})
+    return Outcome(Result.RELEASED, note="its Worker is being migrated: the machine stays")
 
 
 def _deletion_text(error: WindowboxError) -> str:

@@ -37,6 +37,8 @@ _LONGEST = 300.0
 _CREATED = "created"
 """In the memo: how many machines the set has made, which gives the next one its name."""
 _FIRST_BATCH = 1
+_MIGRATION = 30.0
+"""Seconds until it is looked at again whether the Worker is still being migrated."""
 
 
 @dataclass
@@ -117,6 +119,8 @@ class MachineSetRuns:
         if plan.acts or (run.object.deleting and not owned):
             # What is seen on the bus may be older than what this set did last, and than what it is to do.
             await self._require_current(run)
+            if any(is_leaving(worker) for worker in await run.objects.listed(WORKERS)):
+                return await self._let_go(run)
             everything = await run.objects.machines()
             owned = claims(run.object, everything).owned
             plan = await self._plan(run, owned)
@@ -293,6 +297,13 @@ class MachineSetRuns:
         except (TransientError, PermanentError) as error:
             return error
         return None
+
+    async def _let_go(self, run: _Run) -> Outcome:
+        """The Worker is being migrated: no machine is made or deleted, and the set may go."""
+        if run.object.deleting:
+            return await self._release(run)
+        again = RequeueAfter(Wish(reason=Reason.RETRY), _MIGRATION)
+        return Outcome(Result.BLOCKED, again, "its Worker is being migrated: its machines stay as they are")
 
     async def _release(self, run: _Run) -> Outcome:
         left = [one for one in run.object.finalizers if one != keys.FINALIZER]
