@@ -138,10 +138,6 @@ class MachineSetRuns:
         seen = (run.object.uid, run.object.generation, run.object.deleting)
         if live is None or (live.uid, live.generation, live.deleting) != seen:
             raise Conflict(f"MachineSet {run.object.name} has changed meanwhile", retry_after=0.2)
-        if any(is_leaving(worker) for worker in await run.objects.listed(WORKERS)):
-            raise TransientError(
-                "the Worker is being migrated: its machines stay as they are", retry_after=30.0
-            )
 
     async def _plan(self, run: _Run, owned: Sequence[MachineFacts]) -> Plan:
         nodes = await self._nodes(run, [one for one in owned if one.failed and one.node])
