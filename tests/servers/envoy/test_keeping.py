@@ -9,8 +9,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.servers.envoy.clients import counting, datagram, greeting, talk
 from tests.servers.envoy.conftest import end_all
 from tests.servers.envoy.nodes import Node
@@ -43,21 +41,6 @@ async def test_a_killed_envoy_is_back_with_what_it_served(world: World, attachme
     (after,) = await attachment.found("edge")
     assert isinstance(after, Process)
     assert after.pid != envoy.pid
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to raise priorities")
-async def test_envoy_is_preferred_to_other_processes(attachment: Processes, edge: Edge) -> None:
-    (envoy,) = await attachment.found("edge")
-    assert isinstance(envoy, Process)
-    threads = [int(name) for name in os.listdir(f"/proc/{envoy.pid}/task")]
-    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {-10}
-    assert niceness_of_session(envoy.pid) in ("-10", "")
-
-
-def niceness_of_session(pid: int) -> str:
-    """As Linux has it; empty where it does not schedule by sessions."""
-    session = Path(f"/proc/{pid}/autogroup")
-    return session.read_text().split()[-1] if session.exists() else ""
 
 
 @rule("LB-11-9")

@@ -25,8 +25,6 @@ _LARGEST_LOG = 4 << 20
 _PATIENCE = 2.0
 """Seconds for an Envoy to end when it was asked to."""
 
-_PRIORITY = -10
-"""Its niceness. On a busy machine an Envoy that is started again would else wait for all others in turn."""
 
 _LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
 """The pid is written before there is an Envoy: none is ever left that nobody knows."""
@@ -208,18 +206,8 @@ def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
-    _prioritize(child.pid)
     (place / _PID).write_text(f"{child.pid}\n")  # it does so itself, only later
     return child
-
-
-def _prioritize(pid: int) -> None:
-    """Prefer it to other processes, as far as that is ours to decide."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, _PRIORITY)
-    # Linux may divide the CPU among sessions first, and only then among the processes of each.
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(f"{_PRIORITY}")
 
 
 def _identity(program: Path) -> str:
