@@ -20,19 +20,19 @@ class Object:
 
     @property
     def metadata(self) -> Json:
-        return self._mapping(self.raw.get("metadata"))
+        return mapping(self.raw.get("metadata"))
 
     @property
     def spec(self) -> Json:
-        return self._mapping(self.raw.get("spec"))
+        return mapping(self.raw.get("spec"))
 
     @property
     def status(self) -> Json:
-        return self._mapping(self.raw.get("status"))
+        return mapping(self.raw.get("status"))
 
     @property
     def last_operation(self) -> Json:
-        return self._mapping(self.status.get("lastOperation"))
+        return mapping(self.status.get("lastOperation"))
 
     @property
     def name(self) -> str:
@@ -60,11 +60,11 @@ class Object:
 
     @property
     def annotations(self) -> Json:
-        return self._mapping(self.metadata.get("annotations"))
+        return mapping(self.metadata.get("annotations"))
 
     @property
     def labels(self) -> Json:
-        return self._mapping(self.metadata.get("labels"))
+        return mapping(self.metadata.get("labels"))
 
     @property
     def finalizers(self) -> tuple[str, ...]:
@@ -73,6 +73,12 @@ class Object:
     def ref(self, cluster: str, kind: str) -> ObjectRef:
         return ObjectRef(cluster, kind, self.namespace, self.name)
 
-    @staticmethod
-    def _mapping(value: object) -> Json:
-        return value if isinstance(value, Mapping) else {}
+
+def mapping(value: object) -> Json:
+    """A mapping as it is; empty for anything else that somebody wrote in its place."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: object) -> list[Json]:
+    """The mappings of a list; of anything else, none."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

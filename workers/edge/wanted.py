@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Endpoint, Family, Listener, LoadBalancer, family
-from windowbox.models.objects import Json, Object
+from windowbox.models.objects import Json, Object, mapping
 from windowbox.models.refs import ObjectRef
 from workers.edge.nodes import Backend
 from workers.loadbalancer.spec import fields, listeners
@@ -106,7 +106,7 @@ def _vacant(slices: Iterable[Object], of: Family) -> bool:
     """
     known = [one for one in slices if one.raw.get("addressType") == of and not one.deleting]
     pods = (pod for slice in known for pod in fields.mappings(slice.raw.get("endpoints")))
-    return bool(known) and not any(_serves(fields.mapping(pod.get("conditions"))) for pod in pods)
+    return bool(known) and not any(_serves(mapping(pod.get("conditions"))) for pod in pods)
 
 
 def _serves(conditions: Json) -> bool:
@@ -131,7 +131,7 @@ def _ready(slice: Object, port: int) -> Iterable[Endpoint]:
         # Only the first address counts: the API says that all lead to the same Pod. A host name is none.
         address = fields.address(next(iter(fields.items(entry.get("addresses"))), None))
         # Unknown counts as ready.
-        ready = fields.mapping(entry.get("conditions")).get("ready") is not False
+        ready = mapping(entry.get("conditions")).get("ready") is not False
         if address is not None and ready and family(address) == slice.raw.get("addressType"):
-            name = fields.text(fields.mapping(entry.get("targetRef")).get("name"))
+            name = fields.text(mapping(entry.get("targetRef")).get("name"))
             yield Endpoint(address, port, name or address)

@@ -9,7 +9,7 @@ from typing import Any
 
 from windowbox.models import machinekeys
 from windowbox.models.extensions import instant
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
 from workers.machine import nodes
 from workers.machine.specs import Timeouts
 
@@ -97,9 +97,7 @@ def step(pods: Sequence[Object], chosen: Mode, *, evicting: bool) -> Step:
 
 def claims(pod: Object) -> bool:
     """Whether the Pod has persistent volumes."""
-    volumes = pod.spec.get("volumes")
-    listed = volumes if isinstance(volumes, list) else []
-    return any(isinstance(one, Mapping) and one.get("persistentVolumeClaim") for one in listed)
+    return any(one.get("persistentVolumeClaim") for one in mappings(pod.spec.get("volumes")))
 
 
 def _sick(node: Object, now: datetime) -> str:

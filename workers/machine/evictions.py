@@ -8,7 +8,7 @@ from typing import Any
 
 from windowbox.errors import Conflict, Missing, PermanentError, TooManyRequests, TransientError
 from windowbox.models.extensions import spelled
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import NODES, PODS
 from workers.machine import drain
 from workers.machine.drain import Mode
@@ -110,12 +110,7 @@ class Evictions:
 
 def _reduced(pod: Object) -> dict[str, Any]:
     """What a drain looks at; the rest may be large, or secret."""
-    volumes = pod.spec.get("volumes")
-    claims = (
-        [one for one in volumes if isinstance(one, dict) and one.get("persistentVolumeClaim")]
-        if isinstance(volumes, list)
-        else []
-    )
+    claims = [one for one in mappings(pod.spec.get("volumes")) if one.get("persistentVolumeClaim")]
     kept = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
     metadata = {name: pod.metadata[name] for name in kept if name in pod.metadata}
     if "kubernetes.io/config.mirror" in pod.annotations:

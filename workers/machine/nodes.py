@@ -7,7 +7,8 @@ from typing import Any
 
 from windowbox.models import machinekeys
 from windowbox.models.extensions import instant
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
+from workers.machines.facts import node_taints
 
 READY = "Ready"
 _TEXTS = ("type", "status", "reason", "message")
@@ -21,8 +22,7 @@ Condition = Mapping[str, Any]
 
 def conditions(node: Object) -> list[Condition]:
     """The conditions, bounded, with nothing but text in them."""
-    found = node.status.get("conditions")
-    listed = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    listed = mappings(node.status.get("conditions"))
     return [
         {name: value[:_LONGEST] for name, value in one.items() if _fits(name, value)}
         for one in listed[:_MOST_CONDITIONS]
@@ -72,16 +72,11 @@ def ready(node: Object) -> Condition | None:
     return next((one for one in conditions(node) if one["type"] == READY), None)
 
 
-def taints(node: Object) -> list[Mapping[str, Any]]:
-    found = node.spec.get("taints")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-
-
 def awaits_critical_components(node: Object) -> bool:
     """Whether the node is kept free until its system components run."""
     return any(
         taint.get("key") == machinekeys.CRITICAL_COMPONENTS and taint.get("effect") == "NoSchedule"
-        for taint in taints(node)
+        for taint in node_taints(node)
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models import machinekeys
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from workers.machine import nodes
+from workers.machines.facts import node_taints
 
 Patch = dict[str, Any]
 _KINDS = ("labels", "annotations")
@@ -30,7 +31,7 @@ def patch(machine: Object, node: Object) -> Patch | None:
         metadata.setdefault("annotations", {})[machinekeys.NOT_MANAGED] = None
     if machinekeys.NODE_FINALIZER not in node.finalizers and not node.deleting:
         metadata["finalizers"] = [machinekeys.NODE_FINALIZER]
-    taints = _taints(template["taints"], last["taints"], nodes.taints(node))
+    taints = _taints(template["taints"], last["taints"], node_taints(node))
     if not metadata and taints is None:
         return None
     made: Patch = {"metadata": {"uid": node.uid, **metadata}}
@@ -47,7 +48,7 @@ def essence(node: Object) -> Any:
         (one["type"], one["status"], one.get("reason"), one.get("message")) for one in nodes.conditions(node)
     ]
     head = (node.uid, node.deleting, node.labels, node.annotations, node.finalizers)
-    return head, nodes.taints(node), node.spec.get("unschedulable"), said
+    return head, node_taints(node), node.spec.get("unschedulable"), said
 
 
 def _template(machine: Object) -> dict[str, Any]:
@@ -64,14 +65,13 @@ def _last_applied(node: Object) -> dict[str, Any]:
 
 
 def _read(raw: Any) -> dict[str, Any]:
-    template = _mapping(raw)
-    metadata, taints = _mapping(template.get("metadata")), _mapping(template.get("spec")).get("taints")
+    template = mapping(raw)
+    metadata, taints = mapping(template.get("metadata")), mapping(template.get("spec")).get("taints")
     found: dict[str, Any] = {
-        kind: {str(k): v for k, v in _mapping(metadata.get(kind)).items() if isinstance(v, str)}
+        kind: {str(k): v for k, v in mapping(metadata.get(kind)).items() if isinstance(v, str)}
         for kind in _KINDS
     }
-    listed = taints if isinstance(taints, list) else []
-    found["taints"] = [one for one in listed if isinstance(one, Mapping) and one.get("key")]
+    found["taints"] = [one for one in mappings(taints) if one.get("key")]
     return found
 
 
@@ -109,7 +109,3 @@ def _differs(ours: Mapping[tuple[str, str], Mapping[str, Any]], found: Mapping[s
 
 def _identity(taint: Mapping[str, Any]) -> tuple[str, str]:
     return str(taint.get("key")), str(taint.get("effect"))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -18,6 +18,7 @@ from workers.machine.drain import Mode
 from workers.machine.evictions import Evictions
 from workers.machine.run import MachineRun
 from workers.machines import facts, preservation
+from workers.machines.facts import node_taints
 from workers.owned.targets import TargetCluster, TargetClusters
 
 _TAINT = {"key": keys.PRESERVED, "effect": "NoSchedule"}
@@ -137,8 +138,8 @@ def _held(node: Object, *, tainted: bool) -> dict[str, Any] | None:
     if keys.SCALE_DOWN_DISABLED not in node.annotations:
         named = {keys.SCALE_DOWN_DISABLED: "true", keys.SCALE_DOWN_DISABLED_BY_US: "true"}
         patch["metadata"] = {"annotations": named}
-    if tainted and not any(_is_ours(one) for one in nodes.taints(node)):
-        patch["spec"] = {"taints": [*nodes.taints(node), _TAINT]}
+    if tainted and not any(_is_ours(one) for one in node_taints(node)):
+        patch["spec"] = {"taints": [*node_taints(node), _TAINT]}
         patch.setdefault("metadata", {})["resourceVersion"] = node.resource_version
     return patch or None
 
@@ -151,8 +152,8 @@ def _freed(node: Object, *, forget: bool) -> dict[str, Any]:
     if forget and keys.PRESERVE in node.annotations:
         annotations[keys.PRESERVE] = None
     patch: dict[str, Any] = {"metadata": {"uid": node.uid, "annotations": annotations}}
-    kept = [one for one in nodes.taints(node) if not _is_ours(one)]
-    if len(kept) != len(nodes.taints(node)):
+    kept = [one for one in node_taints(node) if not _is_ours(one)]
+    if len(kept) != len(node_taints(node)):
         patch["spec"] = {"taints": kept}
         patch["metadata"]["resourceVersion"] = node.resource_version
     return patch

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from workers.machine import nodes
 
 _LONGEST = 400
@@ -77,8 +77,8 @@ def _of_pod(pod: Object) -> Reason | None:
             "the provider cluster, or use a smaller machine type or another zone",
         )
     container = _container(pod)
-    state = _mapping(container.get("state"))
-    waiting, ended = _mapping(state.get("waiting")), _mapping(state.get("terminated"))
+    state = mapping(container.get("state"))
+    waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
     told = _cut(waiting.get("message"))
     why = str(waiting.get("reason") or "")
     if why in _IMAGE:
@@ -91,7 +91,7 @@ def _of_pod(pod: Object) -> Reason | None:
     if why in _CONTAINER:
         return Reason("ContainerNotStarted", f"the container of Pod {name} does not start ({told or why})")
     if why == "CrashLoopBackOff":
-        ended = ended or _mapping(_mapping(container.get("lastState")).get("terminated"))
+        ended = ended or mapping(mapping(container.get("lastState")).get("terminated"))
     if ended:
         return Reason("MachineEnded", _exit(name, ended))
     return None
@@ -180,32 +180,26 @@ def _of_node(node: Object) -> Reason | None:
 
 def running_since(pod: Object) -> Any:
     """When the machine's container began to run, as its Pod spells it."""
-    return _mapping(_mapping(_container(pod).get("state")).get("running")).get("startedAt")
+    return mapping(mapping(_container(pod).get("state")).get("running")).get("startedAt")
 
 
 def essence(pod: Object) -> Any:
     """What of a Pod this depends on."""
     container = _container(pod)
-    state = _mapping(container.get("state"))
-    states = {name: _mapping(one).get("reason") for name, one in state.items()}
+    state = mapping(container.get("state"))
+    states = {name: mapping(one).get("reason") for name, one in state.items()}
     scheduled = _condition(pod, "PodScheduled", "False")
     return pod.uid, pod.deleting, pod.status.get("phase"), states, scheduled, bool(pod.spec.get("nodeName"))
 
 
 def _container(pod: Object) -> Mapping[str, Any]:
-    statuses = pod.status.get("containerStatuses")
-    found = [one for one in statuses if isinstance(one, Mapping)] if isinstance(statuses, list) else []
+    found = mappings(pod.status.get("containerStatuses"))
     return next((one for one in found if one.get("name") == "node"), {})
 
 
 def _condition(pod: Object, type: str, status: str) -> Mapping[str, Any] | None:
-    found = pod.status.get("conditions")
-    listed = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    listed = mappings(pod.status.get("conditions"))
     return next((one for one in listed if (one.get("type"), one.get("status")) == (type, status)), None)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _cut(text: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from workers.machine.nodes import Condition
 from workers.machine.phases import Change, MachineState
 
@@ -26,8 +26,7 @@ DELETING = "Initiate VM deletion"
 
 
 def current(machine: Object) -> Mapping[str, Any]:
-    found = machine.status.get("currentStatus")
-    return found if isinstance(found, Mapping) else {}
+    return mapping(machine.status.get("currentStatus"))
 
 
 def phase(machine: Object) -> str:
@@ -43,7 +42,7 @@ def deletion_asked(machine: Object) -> datetime | None:
 
 
 def state(machine: Object) -> MachineState:
-    last, conditions = machine.last_operation, machine.status.get("conditions")
+    last = machine.last_operation
     return MachineState(
         name=machine.name,
         phase=phase(machine),
@@ -51,9 +50,7 @@ def state(machine: Object) -> MachineState:
         since=instant(current(machine).get("lastUpdateTime")) or created(machine),
         operation=str(last.get("type") or ""),
         operation_state=str(last.get("state") or ""),
-        conditions=[one for one in conditions if isinstance(one, Mapping)]
-        if isinstance(conditions, list)
-        else [],
+        conditions=mappings(machine.status.get("conditions")),
     )
 
 
@@ -83,9 +80,7 @@ def operation(type: str, state: str, description: str, at: str, code: str | None
 
 def addresses(pod: Object, hostname: str) -> list[dict[str, str]]:
     """Where a machine that joins no Shoot is reached."""
-    found = pod.status.get("podIPs")
-    listed = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-    ips = sorted({str(one["ip"]) for one in listed if one.get("ip")})
+    ips = sorted({str(one["ip"]) for one in mappings(pod.status.get("podIPs")) if one.get("ip")})
     return [
         {"type": "Hostname", "address": hostname},
         *({"type": "InternalIP", "address": ip} for ip in ips),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from windowbox.models import machinekeys as keys
+from windowbox.models.objects import mapping
 from windowbox.models.refs import MACHINE_SETS
 from workers.machinedeployment import scaling
 from workers.machinedeployment.state import State
 from workers.machines import facts, names, templates
-from workers.machines.facts import mapping, strings
+from workers.machines.facts import strings
 from workers.machines.sets import MachineSet
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from windowbox.models import machinekeys as keys
+from windowbox.models.objects import mapping
 from workers.machinedeployment import machinesets
 from workers.machinedeployment.state import State
 from workers.machines import templates
-from workers.machines.facts import mapping
 from workers.machines.sets import MachineSet
 
 

@@ -11,6 +11,7 @@ from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Malformed, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
+from windowbox.models.objects import mapping
 from windowbox.models.refs import MACHINE_SETS, ObjectRef
 from workers import clock
 from workers.machinedeployment import autoscaling, rollback, rollout, status
@@ -128,7 +129,7 @@ class MachineDeploymentRuns:
     ) -> list[MachineSet]:
         """Adopt a set, or release it."""
         before = one.object.metadata.get("ownerReferences") or []
-        kept = [owner for owner in before if facts.mapping(owner).get("uid") != run.object.uid]
+        kept = [owner for owner in before if mapping(owner).get("uid") != run.object.uid]
         patch = {"metadata": {"uid": one.uid, "ownerReferences": [*kept, *owners] or None}}
         patched = await run.objects.patch(MACHINE_SETS, one.name, patch, one.object.resource_version)
         return [MachineSet(patched)] if patched else []

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from windowbox.models.extensions import instant, spelled
+from windowbox.models.objects import mappings
 from workers.machinedeployment.state import State
-from workers.machines.facts import mapping, number
+from workers.machines.facts import number
 
 AVAILABLE, PROGRESSING, FROZEN, FAILURE = "Available", "Progressing", "Frozen", "ReplicaFailure"
 
@@ -163,5 +164,4 @@ def _has_progressed(counted: Json, shown: Json) -> bool:
 
 
 def _of_type(conditions: object, type_: str) -> list[Json]:
-    found = conditions if isinstance(conditions, list) else []
-    return [one for one in map(mapping, found) if one.get("type") == type_]
+    return [one for one in mappings(conditions) if one.get("type") == type_]

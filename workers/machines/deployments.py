@@ -10,9 +10,9 @@ from typing import Any
 
 from windowbox.errors import Malformed
 from windowbox.models.machines import StrategyType
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping
 from workers.machines import facts
-from workers.machines.facts import mapping, number, strings
+from workers.machines.facts import number, strings
 
 _PERCENT = re.compile(r"\d{1,4}%")
 _MOST = 2**31 - 1

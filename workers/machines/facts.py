@@ -12,7 +12,7 @@ from typing import Any
 from windowbox.models import machinekeys as keys
 from windowbox.models.extensions import instant
 from windowbox.models.machines import OperationState, Phase
-from windowbox.models.objects import Object
+from windowbox.models.objects import Json, Object, mapping, mappings
 from workers.machines import templates
 
 _ANNOTATIONS = (
@@ -153,8 +153,8 @@ def _meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
             return False
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def node_taints(node: Object) -> list[Json]:
+    return mappings(node.spec.get("taints"))
 
 
 def strings(value: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.errors import PermanentError, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, ObjectRef
+from workers.machines.facts import node_taints
 from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
@@ -26,14 +27,14 @@ class Taint:
     effect: str
 
     def on(self, node: Object) -> bool:
-        return any(self._is(one) for one in taints(node))
+        return any(self._is(one) for one in node_taints(node))
 
     def added(self, node: Object) -> list[Any]:
-        kept = [one for one in taints(node) if not self._is(one)]
+        kept = [one for one in node_taints(node) if not self._is(one)]
         return [*kept, {"key": self.key, "value": self.value, "effect": self.effect}]
 
     def removed(self, node: Object) -> list[Any]:
-        return [one for one in taints(node) if not self._is(one)]
+        return [one for one in node_taints(node) if not self._is(one)]
 
     def _is(self, found: Mapping[str, Any]) -> bool:
         return found.get("key") == self.key and found.get("effect") == self.effect
@@ -94,8 +95,3 @@ class Nodes:
             return True
 
         return bool(await self.recorder.call("node", {"name": node.name, **whole}, act, effect=True))
-
-
-def taints(node: Object) -> list[Mapping[str, Any]]:
-    found = node.spec.get("taints")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

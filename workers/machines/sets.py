@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from windowbox.models import machinekeys as keys
-from windowbox.models.objects import Object
-from workers.machines.facts import controller, mapping, number, strings
+from windowbox.models.objects import Object, mapping
+from workers.machines.facts import controller, number, strings
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models.machinekeys import TEMPLATE_HASH
+from windowbox.models.objects import mapping
 
 Template = Mapping[str, Any]
 
@@ -30,9 +31,9 @@ def same(one: Template, other: Template) -> bool:
 
 def copied(template: Template) -> dict[str, Any]:
     """What existing Machines get without being replaced: fields of their spec."""
-    spec = _mapping(template.get("spec"))
+    spec = mapping(template.get("spec"))
     fields = {name: pruned(spec[name]) for name in COPIED if spec.get(name) is not None}
-    kind = _mapping(spec.get("class")).get("kind")
+    kind = mapping(spec.get("class")).get("kind")
     return {name: value for name, value in fields.items() if value not in ({}, [])} | (
         {"class": {"kind": kind}} if kind else {}
     )
@@ -74,7 +75,3 @@ def _essence(template: Template) -> Any:
     kinds = {name: value for name, value in spec.pop("class", {}).items() if name != "kind"}
     rest = {name: value for name, value in spec.items() if name not in COPIED}
     return labels, metadata, kinds, rest
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

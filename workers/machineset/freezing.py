@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from windowbox.models import machinekeys as keys
-from workers.machines.facts import MachineFacts, mapping, strings
+from windowbox.models.objects import mapping
+from workers.machines.facts import MachineFacts, strings
 from workers.machines.sets import MachineSet
 
 REASON = "OverShootingReplicaCount"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from windowbox.models.objects import mapping
 from windowbox.models.refs import MACHINES
 from workers.machines import facts, names, templates
-from workers.machines.facts import mapping
 from workers.machines.sets import MachineSet
 
 

@@ -15,7 +15,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.machinesettings import MachineSettings
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS, ObjectRef
 from workers import clock
 from workers.machines import deployments, facts, preservation, templates
@@ -166,7 +166,7 @@ class MachineSetRuns:
             if found is None or found.uid != one.uid:
                 continue
             owners = found.metadata.get("ownerReferences") or []
-            kept = [owner for owner in owners if facts.mapping(owner).get("uid") != run.object.uid]
+            kept = [owner for owner in owners if mapping(owner).get("uid") != run.object.uid]
             freed = {"metadata": {"uid": one.uid, "ownerReferences": kept or None}}
             await run.objects.patch(MACHINES, one.name, freed, found.resource_version)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from windowbox.models import machinekeys as keys
 from windowbox.models.extensions import spelled
+from windowbox.models.objects import mapping
 from workers.machines import preservation
-from workers.machines.facts import MachineFacts, mapping, strings
+from workers.machines.facts import MachineFacts, strings
 from workers.machines.sets import MachineSet
 
 FAILURE = "ReplicaFailure"

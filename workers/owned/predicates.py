@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.messages import Announcement
 from bus.routing import PreviousVersion
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import (
     MACHINE_DEPLOYMENTS,
     MACHINE_SETS,
@@ -82,5 +82,4 @@ def essence(kind: str, object: Object) -> Any:
 
 
 def _conditions(object: Object) -> list[Mapping[str, Any]]:
-    found = object.status.get("conditions")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    return mappings(object.status.get("conditions"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models import machinekeys as keys
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS
 from windowbox.models.worker import ClusterAutoscaler, WorkerPool
 from workers.owned.manifests import Manifest, manifest
@@ -45,8 +45,8 @@ def patch(found: Object, group: Group, at: Site, replicas: int) -> dict[str, Any
     """The merge patch that makes `found` what is wanted; empty if it is. What others have said stays."""
     spec = _spec(group, at, replicas)
     mine = {name: value for name, value in found.spec.items() if name in _OURS}
-    template = _mapping(mine.get("template"))
-    if annotations := _mapping(template.get("metadata")).get("annotations"):
+    template = mapping(mine.get("template"))
+    if annotations := mapping(template.get("metadata")).get("annotations"):
         spec["template"]["metadata"]["annotations"] = annotations
     head = {
         "labels": difference({}, {keys.POOL: group.pool.name})
@@ -164,7 +164,3 @@ def _annotations(pool: WorkerPool) -> dict[str, str | None]:
         f"{_AUTOSCALER}/scale-down-unready-time": told.scale_down_unready_time,
         f"{_AUTOSCALER}/max-node-provision-time": told.max_node_provision_time,
     }
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -10,6 +10,7 @@ from typing import Any
 
 from windowbox.errors import Malformed
 from windowbox.models.extensions import instant
+from windowbox.models.objects import mapping
 from windowbox.models.worker import EvictionThresholds, KubeletConfig, KubeReserved, WorkerPool
 
 IN_PLACE = ("AutoInPlaceUpdate", "ManualInPlaceUpdate")
@@ -33,7 +34,7 @@ def class_hash(pool: WorkerPool, in_place: str = "") -> str:
 
 def in_place_hash(pool: WorkerPool, shoot: Mapping[str, Any]) -> str:
     """What changes when the nodes of a pool have to be updated in place. `shoot` is that of the Cluster."""
-    rotation = _mapping(_mapping(_mapping(shoot.get("status")).get("credentials")).get("rotation"))
+    rotation = mapping(mapping(mapping(shoot.get("status")).get("credentials")).get("rotation"))
     times = (_rotated(rotation.get(of), pool.name) for of in ("certificateAuthorities", "serviceAccountKey"))
     image = pool.machine_image.version if pool.machine_image else ""
     parts = [_major_minor(pool, shoot), image, *filter(None, times), *kubelet_parts(pool.kubelet_config)]
@@ -72,12 +73,12 @@ def _thresholds(hard: EvictionThresholds) -> str:
 
 def _rotated(rotation: object, pool: str) -> str:
     """When a credential was rotated last, as Go spells it. A pending roll-out of the pool comes first."""
-    found = _mapping(rotation)
+    found = mapping(rotation)
     at = found.get("lastInitiationTime")
     pending = found.get("pendingWorkersRollouts")
     for rollout in pending if isinstance(pending, list) else ():
-        if _mapping(rollout).get("name") == pool:
-            at = _mapping(rollout).get("lastInitiationTime")
+        if mapping(rollout).get("name") == pool:
+            at = mapping(rollout).get("lastInitiationTime")
             break
     moment = instant(at)
     return _as_go_spells(moment) if moment else ""
@@ -89,7 +90,7 @@ def _as_go_spells(moment: datetime) -> str:
 
 def _major_minor(pool: WorkerPool, shoot: Mapping[str, Any]) -> str:
     """Without a version of its own, a pool has that of the Shoot."""
-    of_shoot = _mapping(_mapping(shoot.get("spec")).get("kubernetes")).get("version")
+    of_shoot = mapping(mapping(shoot.get("spec")).get("kubernetes")).get("version")
     version = pool.kubernetes_version or str(of_shoot or "")
     found = _VERSION.fullmatch(version)
     if not found:
@@ -102,7 +103,3 @@ def _major_minor(pool: WorkerPool, shoot: Mapping[str, Any]) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from workers.lifecycle.statuses import Condition
 
 EVERY_NODE_READY = "EveryNodeReady"
@@ -18,7 +17,7 @@ def unhealthy(deployment: Object) -> str:
     observed = deployment.status.get("observedGeneration") or 0
     if observed < deployment.generation:
         return f"observed generation outdated ({observed}/{deployment.generation})"
-    conditions = {one.get("type"): one for one in listed(deployment, "conditions")}
+    conditions = {one.get("type"): one for one in mappings(deployment.status.get("conditions"))}
     for type_, status in (*_MANDATORY, *_OPTIONAL):
         found = conditions.get(type_)
         if found is None and (type_, status) in _MANDATORY:
@@ -31,9 +30,9 @@ def unhealthy(deployment: Object) -> str:
 def failures(deployments: Iterable[Object]) -> list[tuple[str, str]]:
     """The machines that have failed, each with the reason."""
     return [
-        (str(one.get("name", "")), str(_mapping(one.get("lastOperation")).get("description", "")))
+        (str(one.get("name", "")), str(mapping(one.get("lastOperation")).get("description", "")))
         for deployment in deployments
-        for one in listed(deployment, "failedMachines")
+        for one in mappings(deployment.status.get("failedMachines"))
     ]
 
 
@@ -52,19 +51,9 @@ def every_node_ready(deployments: Iterable[Object], *, hibernated: bool) -> Cond
     return _healthy("All health checks successful")
 
 
-def listed(object: Object, field: str) -> list[Mapping[str, Any]]:
-    """The entries of a list in the status."""
-    found = object.status.get(field)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-
-
 def _healthy(message: str) -> Condition:
     return Condition(EVERY_NODE_READY, "True", "HealthCheckSuccessful", message)
 
 
 def _unhealthy(message: str) -> Condition:
     return Condition(EVERY_NODE_READY, "False", "HealthCheckUnsuccessful", message)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -10,7 +10,7 @@ from bus import consumers, streams, subjects
 from bus.connection import Bus
 from bus.messages import Announcement
 from windowbox.models import machinekeys as keys
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import (
     MACHINE_CLASSES,
     MACHINE_DEPLOYMENTS,
@@ -37,11 +37,11 @@ class MachineSet:
 
     @classmethod
     def of(cls, found: Object) -> Self:
-        template = _mapping(_mapping(found.spec.get("template")).get("spec"))
+        template = mapping(mapping(found.spec.get("template")).get("spec"))
         return cls(
             name=found.name,
             deployment=_owner(found, MACHINE_DEPLOYMENTS),
-            class_name=str(_mapping(template.get("class")).get("name") or ""),
+            class_name=str(mapping(template.get("class")).get("name") or ""),
             replicas=count(found.status.get("replicas")),
             deleting=found.deleting,
         )
@@ -60,11 +60,10 @@ class Machine:
 
     @classmethod
     def of(cls, found: Object) -> Self:
-        conditions = found.status.get("conditions")
         reasons = (
             str(one.get("reason") or "")
-            for one in (conditions if isinstance(conditions, list) else ())
-            if isinstance(one, Mapping) and one.get("type") == UPDATE
+            for one in mappings(found.status.get("conditions"))
+            if one.get("type") == UPDATE
         )
         return cls(
             name=found.name,
@@ -142,7 +141,3 @@ def _owner(found: Object, resource: Resource) -> str:
         if isinstance(one, Mapping) and one.get("kind") == resource.kind
     )
     return next(ours, "")
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from windowbox.errors import Malformed
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_SETS, MACHINES, Resource
 from workers.owned.manifests import Manifest
 
@@ -41,8 +41,8 @@ def decoded(worker: Object) -> dict[str, DeploymentState]:
         found = json.loads(content)
     except ValueError as error:
         raise _malformed("holds no JSON") from error
-    deployments = _mapping(_mapping(found).get("machineDeployments"))
-    states = {name: _deployment(_mapping(one), worker.namespace) for name, one in deployments.items()}
+    deployments = mapping(mapping(found).get("machineDeployments"))
+    states = {name: _deployment(mapping(one), worker.namespace) for name, one in deployments.items()}
     return {name: one for name, one in states.items() if one.sets}
 
 
@@ -70,7 +70,7 @@ def _deployment(state: Mapping[str, Any], namespace: str) -> DeploymentState:
 def _manifests(resource: Resource, found: object, namespace: str) -> Iterator[Manifest]:
     """The objects as they are created, always in the namespace of the Worker."""
     for raw in found if isinstance(found, list) else ():
-        one = Object(_mapping(raw))
+        one = Object(mapping(raw))
         if not one.name:
             raise _malformed(f"has a {resource.kind} without a name")
         metadata = {name: one.metadata[name] for name in _KEPT if one.metadata.get(name)}
@@ -87,7 +87,3 @@ def _malformed(what: str) -> Malformed:
         f"status.state {what}, so that the machines of the former seed are unknown: "
         "migrate the control plane anew"
     )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from windowbox.models.cloudprofile import CloudProfileSpec
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Status
 from workers.lifecycle.statuses import Condition
@@ -48,16 +48,13 @@ def machine_images(worker: Object, groups: Iterable[Group], profile: CloudProfil
 
 def condition(worker: Object, said: Condition, now: datetime) -> Status:
     """The conditions with one of them renewed."""
-    before = worker.status.get("conditions")
-    known = [one for one in before if isinstance(one, Mapping)] if isinstance(before, list) else []
+    known = mappings(worker.status.get("conditions"))
     return {"conditions": statuses.with_condition(known, said, now)}
 
 
 def in_place_hashes(worker: Object, groups: Iterable[Group], found: Mapping[str, Object]) -> Status:
     """The hash of each pool that is updated in place, once all its machines are; a merge patch."""
-    status = worker.status.get("inPlaceUpdates")
-    old = status.get("workerPoolToHashMap") if isinstance(status, Mapping) else None
-    before: Mapping[str, Any] = old if isinstance(old, Mapping) else {}
+    before = mapping(mapping(worker.status.get("inPlaceUpdates")).get("workerPoolToHashMap"))
     of_pools: dict[str, list[Group]] = {}
     for group in groups:
         if group.in_place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from windowbox.models.objects import Json, Object
+from windowbox.models.objects import Json, Object, mapping
 from workers.loadbalancer.spec import fields
 from workers.loadbalancer.spec.selection import has_finalizer, is_ours, needs_cleanup
 
@@ -51,7 +51,7 @@ def _request(spec: Json) -> list[Any]:
 
 
 def _port(port: object) -> Any:
-    return [fields.mapping(port).get(field) for field in _OF_A_PORT] if fields.mapping(port) else port
+    return [mapping(port).get(field) for field in _OF_A_PORT] if mapping(port) else port
 
 
 def _output_lost(old: Object, new: Object) -> bool:
@@ -64,4 +64,4 @@ def _output_lost(old: Object, new: Object) -> bool:
 
 
 def _ingress(service: Object) -> list[Any]:
-    return fields.items(fields.mapping(service.status.get("loadBalancer")).get("ingress"))
+    return fields.items(mapping(service.status.get("loadBalancer")).get("ingress"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from windowbox.models.extensions import spelled
 from windowbox.models.loadbalancers import Family
-from windowbox.models.objects import Json, Object
+from windowbox.models.objects import Json, Object, mapping
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.spec import fields
 from workers.loadbalancer.spec.demands import Demand
@@ -47,7 +47,7 @@ class Standing:
 
 def addresses(service: Object) -> tuple[str, ...]:
     """The addresses that its status shows."""
-    balancer = fields.mapping(service.status.get("loadBalancer"))
+    balancer = mapping(service.status.get("loadBalancer"))
     found = (fields.address(entry.get("ip")) for entry in fields.mappings(balancer.get("ingress")))
     return tuple(dict.fromkeys(address for address in found if address is not None))
 
@@ -66,7 +66,7 @@ def _without_lost(service: Object, standing: Standing) -> Patch:
     lost = set(addresses(service)) - set(standing.addresses.values())
     if not lost or not standing.addresses:
         return {}
-    entries = fields.mappings(fields.mapping(service.status.get("loadBalancer")).get("ingress"))
+    entries = fields.mappings(mapping(service.status.get("loadBalancer")).get("ingress"))
     kept = [entry for entry in entries if fields.address(entry.get("ip")) not in lost]
     return {"loadBalancer": {"ingress": kept or None}}
 
@@ -80,7 +80,7 @@ def remembered(service: Object, last_report: Json) -> Object:
     """The Service with our conditions as they were reported last: what it shows may be older."""
     ours = [one for one in fields.mappings(last_report.get("conditions")) if one.get("type") in _OURS]
     found = fields.items(service.status.get("conditions"))
-    others = [one for one in found if fields.mapping(one).get("type") not in _OURS]
+    others = [one for one in found if mapping(one).get("type") not in _OURS]
     return (
         Object({**service.raw, "status": {**service.status, "conditions": [*others, *ours]}})
         if ours
@@ -91,7 +91,7 @@ def remembered(service: Object, last_report: Json) -> Object:
 def emptied(service: Object) -> Patch:
     """Nothing of ours is left."""
     found = fields.items(service.status.get("conditions"))
-    others = [one for one in found if fields.mapping(one).get("type") not in _OURS]
+    others = [one for one in found if mapping(one).get("type") not in _OURS]
     rest: Patch = {"conditions": others or None} if len(others) < len(found) else {}
     return {"loadBalancer": {"ingress": None}} | rest
 
@@ -209,7 +209,7 @@ def _holds(found: Json, patch: Json) -> bool:
     """Whether the merge patch would change nothing, but for empty objects."""
     for key, value in patch.items():
         if isinstance(value, Mapping):
-            if not _holds(fields.mapping(found.get(key)), value):
+            if not _holds(mapping(found.get(key)), value):
                 return False
         elif found.get(key) != value:
             return False

@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from windowbox.models.lbsettings import LoadBalancerSettings, families_for, matches
 from windowbox.models.loadbalancers import FAMILIES, KUBE_PROXY_PORT, Family, Protocol, family
-from windowbox.models.objects import Json, Object
+from windowbox.models.objects import Json, Object, mapping
 from workers.loadbalancer.spec import fields, options
 from workers.loadbalancer.spec.refusals import Refusal
 
@@ -143,7 +143,7 @@ def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]
     refused: list[Refusal] = []
     listed = fields.items(spec.get("ports"))
     for index, given in enumerate(listed[:MAX_PORTS]):
-        match _port(fields.mapping(given), f"spec.ports[{index}]", found, direct=direct):
+        match _port(mapping(given), f"spec.ports[{index}]", found, direct=direct):
             case Port() as port:
                 found[port.port, port.protocol] = port
             case Refusal() as refusal:

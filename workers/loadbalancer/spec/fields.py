@@ -11,10 +11,6 @@ from windowbox.models.objects import Json
 _SHOWN = 64
 
 
-def mapping(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
-
-
 def items(value: object) -> list[Any]:
     """The elements of a list; of anything else, none."""
     return list(value) if isinstance(value, list | tuple) else []
