@@ -309,13 +309,8 @@ def _one_of_each(groups: Iterable[Group]) -> list[Group]:
 
 def _wants_other_classes(plan: Plan, before: Observed) -> bool:
     """Whether the machines of a deployment that is there would be replaced, or updated in place."""
-
-    def class_of(found: Object) -> str:
-        template = found.spec.get("template") or {}
-        return str(((template.get("spec") or {}).get("class") or {}).get("name") or "")
-
     return any(
-        group.class_name not in before.classes and class_of(found) in before.classes
+        group.class_name not in before.classes and observed.class_name(found) in before.classes
         for group in plan.groups
         if (found := before.deployments.get(group.name))
     )

@@ -37,11 +37,10 @@ class MachineSet:
 
     @classmethod
     def of(cls, found: Object) -> Self:
-        template = mapping(mapping(found.spec.get("template")).get("spec"))
         return cls(
             name=found.name,
             deployment=_owner(found, MACHINE_DEPLOYMENTS),
-            class_name=str(mapping(template.get("class")).get("name") or ""),
+            class_name=class_name(found),
             replicas=count(found.status.get("replicas")),
             deleting=found.deleting,
         )
@@ -123,6 +122,12 @@ async def _found(bus: Bus, cluster: str, namespace: str) -> dict[Resource, list[
         bare = Object({"metadata": {"name": ref.name, "namespace": ref.namespace}})
         found[by_id[ref.kind]].append(bare if seen.omitted else seen.object())
     return found
+
+
+def class_name(found: Object) -> str:
+    """The MachineClass in the template of a MachineDeployment or MachineSet."""
+    spec = mapping(mapping(found.spec.get("template")).get("spec"))
+    return str(mapping(spec.get("class")).get("name") or "")
 
 
 def count(value: object) -> int:
