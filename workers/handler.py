@@ -7,9 +7,10 @@ from typing import Protocol
 
 from bus import subjects
 from bus.connection import Bus
-from bus.messages import Wish
+from bus.messages import EventIntent, Wish
 from bus.pool import Item, Outcome
 from windowbox.clients.clusters import Clusters
+from windowbox.kinds import RESOURCES
 from windowbox.models.refs import ObjectRef
 from workers.recorder import Recorder
 from workers.recorder_live import LiveRecorder
@@ -23,6 +24,16 @@ class Reconciler(Protocol):
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Report that the object is left alone."""
+
+
+def quarantined(ref: ObjectRef) -> EventIntent:
+    """The Event that tells people so."""
+    kind = RESOURCES[ref.kind].kind
+    note = (
+        f"set aside, because working on this {kind} ended the worker process three times in a row; "
+        "it is taken up again when it changes, or in ten minutes"
+    )
+    return EventIntent(type="Warning", reason="SetAside", note=note)
 
 
 class ReconcilingHandler:

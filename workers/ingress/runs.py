@@ -17,6 +17,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, ObjectRef
 from workers import clock, reports
 from workers.conflictbackoff import ConflictBackoff
+from workers.handler import quarantined
 from workers.ingress import plans, wanted
 from workers.ingress.mapping import is_shoot
 from workers.ingress.plans import Action, Await, Correct, LeaveAlone, Make, Remove
@@ -186,7 +187,7 @@ class IngressRuns:
         found = await recorder.read(ref)
         if found is not None:
             state = IngressState(ref, found, self._targets.own_cluster(Run(ref, found, None, recorder)))
-            await self._report_event(state, quarantine(), Wish(reason=Reason.QUARANTINED), recorder)
+            await self._report_event(state, quarantined(ref), Wish(reason=Reason.QUARANTINED), recorder)
 
     async def _report_event(
         self, state: IngressState, event: EventIntent, wish: Wish, recorder: Recorder
@@ -221,14 +222,6 @@ def too_many(named: int) -> EventIntent:
         "move others to a second Ingress"
     )
     return EventIntent(type="Warning", reason="TooManyHosts", note=note)
-
-
-def quarantine() -> EventIntent:
-    note = (
-        "set aside, because working on this Ingress ended the worker process three times in a row; "
-        "it is taken up again when it changes, or in ten minutes"
-    )
-    return EventIntent(type="Warning", reason="SetAside", note=note)
 
 
 def _backed_off(backed_off: Mapping[str, float]) -> Outcome:

@@ -23,6 +23,7 @@ from workers.machine.evictions import Evictions
 from workers.machine.phases import Change
 from workers.machine.run import MachineRun
 from workers.machine.shoots import NotJoined, Shoots
+from workers.machines.objects import without_finalizer
 from workers.owned.targets import TargetCluster, TargetClusters
 
 _GRACE = 2
@@ -110,10 +111,7 @@ class Deletion:
             except WindowboxError:
                 if not self._forced(run, None).machine_too:
                     raise
-        finalizers = [one for one in run.machine.finalizers if one != machinekeys.FINALIZER]
-        head = {"uid": run.machine.uid, "finalizers": finalizers}
-        own = self.targets.own_cluster(run.run)
-        await own.merge(MACHINES, run.ref.namespace, run.ref.name, {"metadata": head})
+        await let_go(run, self.targets.own_cluster(run.run))
         return Outcome(Result.DELETED)
 
     async def _remove_node(self, run: MachineRun, shoot: TargetCluster) -> None:
@@ -135,6 +133,12 @@ class Deletion:
         if run.phase == Phase.TERMINATING:
             patch["currentStatus"] = dict(statuses.current(run.machine))
         await run.report(patch)
+
+
+async def let_go(run: MachineRun, own: TargetCluster) -> None:
+    """Take our finalizer off the Machine."""
+    patch = {"metadata": without_finalizer(run.machine, machinekeys.FINALIZER)}
+    await own.merge(MACHINES, run.ref.namespace, run.ref.name, patch)
 
 
 async def tell_failure(run: MachineRun, error: WindowboxError, text: str) -> None:

@@ -29,6 +29,7 @@ from workers.lifecycle.kinds import Run
 from workers.machine import names, wanted
 from workers.machine.views import MachineViews, require_listed
 from workers.machines.moving import leaves, moves
+from workers.machines.nodes import SELF_HOSTED
 from workers.owned.ownerindex import INFRASTRUCTURE
 from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
@@ -89,7 +90,7 @@ class Orphans:
 
 def home_of(cluster: str) -> str:
     """The namespace of the control plane whose Machines are nodes of a cluster."""
-    return "kube-system" if cluster == RUNTIME else cluster
+    return SELF_HOSTED if cluster == RUNTIME else cluster
 
 
 def machine_of(pod: Object) -> ObjectRef | None:

@@ -14,6 +14,7 @@ from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, ObjectRef
+from workers.handler import quarantined
 from workers.machine import deletion, errors, names, reasons, specs, statuses
 from workers.machine.creation import Creation
 from workers.machine.deletion import Deletion
@@ -24,7 +25,7 @@ from workers.machine.phases import Change
 from workers.machine.run import MachineRun, begun
 from workers.machine.shoots import NotJoined, Shoots
 from workers.machine.views import MachineViews
-from workers.owned.targets import TargetCluster, TargetClusters
+from workers.owned.targets import TargetClusters
 from workers.recorder import Recorder
 
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
@@ -65,13 +66,9 @@ class MachineRuns:
         if found is None:
             return
         run = await begun(self.bus, ref, found, Wish(reason=Reason.QUARANTINED), recorder)
-        note = (
-            "set aside, because working on this Machine ended the worker process three times in a row; it is "
-            "taken up again when it changes, or in ten minutes"
-        )
-        last = dict(run.machine.last_operation) | {"description": note, "state": OperationState.FAILED}
+        event = quarantined(ref)
+        last = dict(run.machine.last_operation) | {"description": event.note, "state": OperationState.FAILED}
         last["lastUpdateTime"] = spelled(run.now)
-        event = EventIntent(type="Warning", reason="SetAside", note=note)
         await run.report({"lastOperation": last}, event)
 
     @property
@@ -89,8 +86,11 @@ class MachineRuns:
         run = await begun(self.bus, ref, found, wish, recorder)
         if found.deleting:
             own = self.targets.own_cluster(run.run)
-            if run.phase != Phase.TERMINATING and await are_leaving(own, ref.namespace):
-                return await _let_go(run, own)
+            held = machinekeys.FINALIZER in found.finalizers
+            if held and run.phase != Phase.TERMINATING and await are_leaving(own, ref.namespace):
+                # The object goes, and what was made for it stays, for another seed.
+                await deletion.let_go(run, own)
+                return Outcome(Result.RELEASED, note="its Worker is being migrated: the machine stays")
             return await self._end(run)
         try:
             return await self._make(run)
@@ -197,16 +197,6 @@ class MachineRuns:
             event = EventIntent(type="Warning", reason="CreationFailed", note=str(error)[:900])
             await run.report(patch, event)
         return _again(run.wish, error, Result.FAILED)
-
-
-async def _let_go(run: MachineRun, own: TargetCluster) -> Outcome:
-    """Its Worker is being migrated: the object goes, and what was made for it stays, for another seed."""
-    if machinekeys.FINALIZER not in run.machine.finalizers:
-        return Outcome(Result.NOT_OURS)
-    left = [one for one in run.machine.finalizers if one != machinekeys.FINALIZER]
-    head = {"uid": run.machine.uid, "finalizers": left}
-    await own.merge(MACHINES, run.ref.namespace, run.ref.name, {"metadata": head})
-    return Outcome(Result.RELEASED, note="its Worker is being migrated: the machine stays")
 
 
 def _deletion_text(error: WindowboxError) -> str:

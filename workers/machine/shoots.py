@@ -11,14 +11,12 @@ from bus.messages import Reason, Wish
 from bus.queue import Queue
 from bus.registry import Registry
 from windowbox.errors import TransientError, WindowboxError
-from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef, is_provider_cluster
+from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
 from workers.machine.views import TARGET, MachineViews
+from workers.machines.nodes import SELF_HOSTED, names_shoot
 from workers.membership.joinannotations import KUBECONFIG
 from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
-
-_OWN = "kube-system"
-"""The control plane of a Shoot that hosts itself: its nodes are in the same cluster."""
 
 
 class NotJoined(TransientError):
@@ -35,11 +33,9 @@ class Shoots:
 
     def cluster(self, home: ObjectRef) -> str | None:
         """The id of the cluster that Machines like `home` join; None if they join none."""
-        # Other clusters may have namespaces of any name: theirs lead to no Shoot of the runtime cluster.
-        names_shoot = home.cluster == RUNTIME and not is_provider_cluster(home.namespace)
-        if names_shoot and home.namespace in self.registry.members:
+        if names_shoot(home) and home.namespace in self.registry.members:
             return home.namespace
-        if home.namespace == _OWN:
+        if home.namespace == SELF_HOSTED:
             return home.cluster
         if self.views.joins_no_shoot(ObjectRef(home.cluster, NAMESPACES.id, "", home.namespace)):
             return None

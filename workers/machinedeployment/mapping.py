@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bus import subjects
 from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
-from workers.machines import facts
+from workers.machines import facts, predicates
 from workers.machines.facts import number
 from workers.machines.views import MachineViews
 
@@ -27,7 +25,7 @@ class MachineDeploymentMapping:
         ref = subjects.ref(subjects.without("object", change.stored.subject))
         match ref.kind:
             case MACHINE_DEPLOYMENTS.id:
-                return [subjects.key(ref)] if await _changed(change, before) else []
+                return [subjects.key(ref)] if await predicates.triggers(change, before) else []
             case MACHINE_SETS.id:
                 return await self._of_set(ref, change, before)
             case _:
@@ -67,14 +65,3 @@ def _owner(found: Object) -> str:
 
 def _going(machine: Object) -> bool:
     return facts.machine(machine).terminating
-
-
-async def _changed(change: Announcement, before: PreviousVersion) -> bool:
-    if change.gone or change.omitted or change.operation != "MODIFIED":
-        return not change.gone
-    old = await before.object()
-    return old is None or _own(old) != _own(change.object())
-
-
-def _own(found: Object) -> Any:
-    return found.uid, found.generation, found.deleting, found.labels, found.annotations, found.finalizers

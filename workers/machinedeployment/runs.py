@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bus.connection import Bus
 from bus.messages import Reason, Result, Wish
-from bus.pool import Outcome, RequeueAfter, backoff
+from bus.pool import Outcome, RequeueAfter
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Malformed, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
@@ -21,13 +21,12 @@ from workers.machines import deployments, facts
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import RENEWAL, Fence
 from workers.machines.nodes import Nodes
-from workers.machines.objects import MachineObjects, with_finalizer
+from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
+from workers.machines.outcomes import report_quarantine, retried
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
 from workers.machines.views import MachineViews
 from workers.recorder import Recorder
-
-_LONGEST = 300.0
 
 
 class MachineDeploymentRuns:
@@ -65,22 +64,11 @@ class MachineDeploymentRuns:
                 await report.end({})
             return Outcome(Result.REFUSED, note=str(error))
         except (TransientError, PermanentError) as error:
-            return _again(error, wish)
+            return retried(error, wish)
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Report that the MachineDeployment is left alone."""
-        found = await recorder.read(ref)
-        if found is None:
-            return
-        report = StatusReport(self._bus, ref, found, recorder)
-        await report.begin()
-        report.event(
-            "Warning",
-            "SetAside",
-            "set aside, because working on this MachineDeployment ended the worker process three times in a "
-            "row; it is taken up again when it changes, or in ten minutes",
-        )
-        await report.end({})
+        await report_quarantine(self._bus, ref, recorder)
 
     async def _reconcile(self, run: DeploymentRun) -> Outcome:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
@@ -142,8 +130,7 @@ class MachineDeploymentRuns:
             live = [MachineSet(one) for one in await run.objects.listed(MACHINE_SETS)]
             sets = [one for one in live if one.owner == run.object.uid]
         if not sets:
-            left = [one for one in run.object.finalizers if one != keys.FINALIZER]
-            await rollout.write(run, {"finalizers": left})
+            await rollout.write(run, without_finalizer(run.object, keys.FINALIZER))
             return Outcome(Result.REMOVED)
         for one in sets:
             if not one.object.deleting:
@@ -178,11 +165,3 @@ class MachineDeploymentRuns:
             after = 0.05  # with another name
         again = RequeueAfter(Wish(reason=Reason.DUE), after)
         return Outcome(Result.ENSURED if changed else Result.NOTHING_TO_DO, again)
-
-
-def _again(error: TransientError | PermanentError, wish: Wish) -> Outcome:
-    attempt = wish.attempt + 1
-    first = 0.05 if isinstance(error, TransientError) else 2.0
-    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after)
-    return Outcome(Result.WAITING if isinstance(error, TransientError) else Result.FAILED, again, str(error))

@@ -10,13 +10,13 @@ from typing import Any
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import PermanentError, TransientError
 from windowbox.models.objects import Object
-from windowbox.models.refs import NODES, RUNTIME, ObjectRef
+from windowbox.models.refs import NODES, RUNTIME, ObjectRef, is_provider_cluster
 from workers.machines.facts import node_taints
 from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
-_OWN = "kube-system"
+SELF_HOSTED = "kube-system"
 """The control plane of a Shoot that hosts itself: its nodes are in the same cluster."""
 
 
@@ -40,6 +40,14 @@ class Taint:
         return found.get("key") == self.key and found.get("effect") == self.effect
 
 
+def names_shoot(home: ObjectRef) -> bool:
+    """Whether an object's namespace may be called like the cluster of a Shoot.
+
+    Other clusters than ours may have namespaces of any name.
+    """
+    return home.cluster == RUNTIME and not is_provider_cluster(home.namespace)
+
+
 @dataclass(frozen=True)
 class Nodes:
     """The nodes of one control plane. A Shoot that has not joined has none."""
@@ -50,8 +58,7 @@ class Nodes:
 
     @property
     def cluster(self) -> str:
-        """Namespaces of other clusters than ours may have any name: theirs lead to no Shoot."""
-        own = self.home.namespace == _OWN or self.home.cluster != RUNTIME
+        own = self.home.namespace == SELF_HOSTED or not names_shoot(self.home)
         return self.home.cluster if own else self.home.namespace
 
     async def get(self, name: str) -> Object | None:

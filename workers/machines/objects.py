@@ -9,9 +9,10 @@ from typing import Any
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINES, ObjectRef, Resource
+from windowbox.models.refs import MACHINES, WORKERS, ObjectRef, Resource
 from workers.machines import facts
 from workers.machines.facts import MachineFacts
+from workers.machines.moving import is_leaving
 from workers.recorder import Recorder
 
 Json = dict[str, Any]
@@ -40,6 +41,14 @@ class MachineObjects:
             return [_bare(one) for one in await self._list(resource)]
 
         return [Object(one) for one in await self.recorder.call("list", resource.id, act)]
+
+    async def are_leaving(self) -> bool:
+        """Whether the namespace's Worker is being migrated to another seed."""
+
+        async def act() -> bool:
+            return any(map(is_leaving, await self._list(WORKERS)))
+
+        return bool(await self.recorder.call("leaving", None, act))
 
     async def get(self, resource: Resource, name: str) -> Object | None:
         async def act() -> Json | None:
@@ -97,6 +106,11 @@ def with_finalizer(found: Mapping[str, Any], finalizer: str) -> Json:
     """The metadata that adds a finalizer; empty if it is there."""
     present = list(found.get("finalizers") or ())
     return {} if finalizer in present else {"finalizers": [*present, finalizer]}
+
+
+def without_finalizer(found: Object, finalizer: str) -> Json:
+    """The metadata that takes a finalizer off this very object."""
+    return {"uid": found.uid, "finalizers": [one for one in found.finalizers if one != finalizer]}
 
 
 def _bare(found: Object) -> Json:

@@ -9,7 +9,7 @@ from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, ObjectRef
-from workers.machines import facts
+from workers.machines import facts, predicates
 from workers.machines.sets import MachineSet
 from workers.machines.views import MachineViews
 
@@ -26,7 +26,7 @@ class MachineSetMapping:
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         ref = subjects.ref(subjects.without("object", change.stored.subject))
         if ref.kind == MACHINE_SETS.id:
-            return [subjects.key(ref)] if await _changed(change, before) else []
+            return [subjects.key(ref)] if await predicates.triggers(change, before) else []
         return await self._of_machine(ref, change, before)
 
     def unfinished(self, object: Object) -> bool:
@@ -54,14 +54,3 @@ class MachineSetMapping:
 
 def _essence(machine: Object) -> Any:
     return {**facts.machine(machine).record(), "version": ""}
-
-
-async def _changed(change: Announcement, before: PreviousVersion) -> bool:
-    if change.gone or change.omitted or change.operation != "MODIFIED":
-        return not change.gone
-    old = await before.object()
-    return old is None or _own(old) != _own(change.object())
-
-
-def _own(found: Object) -> Any:
-    return found.uid, found.generation, found.deleting, found.labels, found.annotations, found.finalizers

@@ -10,20 +10,20 @@ from datetime import datetime
 
 from bus.connection import Bus
 from bus.messages import Reason, Result, Wish
-from bus.pool import Outcome, RequeueAfter, backoff
+from bus.pool import Outcome, RequeueAfter
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object, mapping
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS, ObjectRef
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
 from workers import clock
 from workers.machines import deployments, facts, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import Fence
-from workers.machines.moving import is_leaving
 from workers.machines.nodes import Nodes
-from workers.machines.objects import MachineObjects, with_finalizer
+from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
+from workers.machines.outcomes import report_quarantine, retried
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet
 from workers.machines.views import MachineViews
@@ -33,7 +33,6 @@ from workers.machineset.replicas import Plan
 from workers.machineset.status import Condition
 from workers.recorder import Recorder, at_once
 
-_LONGEST = 300.0
 _CREATED = "created"
 """In the memo: how many machines the set has made, which gives the next one its name."""
 _FIRST_BATCH = 1
@@ -86,22 +85,11 @@ class MachineSetRuns:
             run = _Run(owner, objects, report, recorder, await clock.now(recorder))
             return await self._reconcile(run, wish)
         except (TransientError, PermanentError) as error:
-            return _again(error, wish)
+            return retried(error, wish)
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """Report that the MachineSet is left alone."""
-        found = await recorder.read(ref)
-        if found is None:
-            return
-        report = StatusReport(self._bus, ref, found, recorder)
-        await report.begin()
-        report.event(
-            "Warning",
-            "SetAside",
-            "set aside, because working on this MachineSet ended the worker process three times in a row; "
-            "it is taken up again when it changes, or in ten minutes",
-        )
-        await report.end({})
+        await report_quarantine(self._bus, ref, recorder)
 
     async def _reconcile(self, run: _Run, wish: Wish) -> Outcome:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
@@ -119,7 +107,7 @@ class MachineSetRuns:
         if plan.acts or (run.object.deleting and not owned):
             # What is seen on the bus may be older than what this set did last, and than what it is to do.
             await self._require_current(run)
-            if any(is_leaving(worker) for worker in await run.objects.listed(WORKERS)):
+            if await run.objects.are_leaving():
                 return await self._let_go(run)
             everything = await run.objects.machines()
             owned = claims(run.object, everything).owned
@@ -130,7 +118,7 @@ class MachineSetRuns:
         shown = status.status(run.set, owned, run.conditions, run.report.shown, run.now)
         changed = await run.report.end(shown, {_CREATED: created} if created else None)
         if run.error:
-            return _again(run.error, wish)
+            return retried(run.error, wish)
         return _outcome(run, owned, plan, changed)
 
     async def _require_current(self, run: _Run) -> None:
@@ -302,8 +290,7 @@ class MachineSetRuns:
         return Outcome(Result.BLOCKED, again, "its Worker is being migrated: its machines stay as they are")
 
     async def _release(self, run: _Run) -> Outcome:
-        left = [one for one in run.object.finalizers if one != keys.FINALIZER]
-        patch = {"metadata": {"uid": run.object.uid, "finalizers": left}}
+        patch = {"metadata": without_finalizer(run.object, keys.FINALIZER)}
         await run.objects.patch(MACHINE_SETS, run.object.name, patch, run.object.resource_version)
         return Outcome(Result.REMOVED)
 
@@ -317,14 +304,6 @@ def _outcome(run: _Run, owned: Sequence[MachineFacts], plan: Plan, changed: bool
         again = RequeueAfter(Wish(reason=Reason.DUE), max(1.0, after))
     result = Result.ENSURED if plan.acts or changed else Result.NOTHING_TO_DO
     return Outcome(Result.BLOCKED if plan.held else result, again, plan.held)
-
-
-def _again(error: TransientError | PermanentError, wish: Wish) -> Outcome:
-    attempt = wish.attempt + 1
-    first = 0.05 if isinstance(error, TransientError) else 2.0
-    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after)
-    return Outcome(Result.WAITING if isinstance(error, TransientError) else Result.FAILED, again, str(error))
 
 
 def _names(found: Sequence[MachineFacts]) -> str:

@@ -25,7 +25,6 @@ _LARGEST_LOG = 4 << 20
 _PATIENCE = 2.0
 """Seconds for an Envoy to end when it was asked to."""
 
-
 _LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
 """The pid is written before there is an Envoy: none is ever left that nobody knows."""
 
