@@ -37,21 +37,19 @@ class ApiServer:
         return True
 
     def read(self, path: str) -> dict[str, Any]:
-        with _whole(f"GET {path} at {self.url}"):
-            return cast(dict[str, Any], json.load(self.request("GET", path)))
+        return self._object("GET", path)
 
     def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create or update the object at `path` by server-side apply of `manifest`."""
-        answer = self.request(
+        return self._object(
             "PATCH",
             f"{path}?fieldManager={_FIELD_MANAGER}&force=true",
             body=manifest,
             content_type="application/apply-patch+yaml",
         )
-        return cast(dict[str, Any], json.load(answer))
 
     def create(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
-        return cast(dict[str, Any], json.load(self.request("POST", path, body=manifest)))
+        return self._object("POST", path, body=manifest)
 
     def events(self, path: str, *, seconds: int) -> Iterator[dict[str, Any]]:
         """Watch events of the objects at `path`, first their current state; ends after `seconds`."""
@@ -83,6 +81,10 @@ class ApiServer:
             raise Refused(f"{what}: {_reason(error)}") from error
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"{what} at {self.url}: {error}") from error
+
+    def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        with _whole(f"{method} {path.partition('?')[0]} at {self.url}"):
+            return cast(dict[str, Any], json.load(self.request(method, path, **request)))
 
     def _opener(self) -> urllib.request.OpenerDirector:
         context = ssl.create_default_context(cafile=str(self.ca.certificate))

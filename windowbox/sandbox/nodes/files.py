@@ -14,13 +14,9 @@ from windowbox.sandbox import certificates, controlplane
 from windowbox.sandbox import files as whole
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
-from windowbox.sandbox.nodes import images
+from windowbox.sandbox.nodes import configurations, images
 from windowbox.sandbox.nodes.addresses import NodePlan, Plan
 from windowbox.sandbox.nodes.joining import Token
-
-EVICT_NEVER = dict.fromkeys(
-    ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
-)
 
 
 @dataclass(frozen=True)
@@ -139,58 +135,23 @@ def _cni(place: Place) -> dict[str, Any]:
 
 def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
     return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(ca.certificate)},
-        },
-        "authorization": {"mode": "Webhook"},
+        **configurations.kubelet(str(ca.certificate), str(place.socket)),
         # Who renews certificates asks for the first one in the background; meanwhile all else is refused, and
         # tried again seconds later. So a kubelet joins before it does anything else, and renews next time.
         "rotateCertificates": joined(place, ca),
         "tlsCertFile": str(serving.certificate),
         "tlsPrivateKeyFile": str(serving.key),
         "healthzBindAddress": str(place.node.v4),
-        "containerRuntimeEndpoint": f"unix://{place.socket}",
-        # The kubelet shares this machine: it must not change kernel settings or require swap off.
-        "cgroupDriver": "cgroupfs",
-        "cgroupsPerQOS": False,
-        "enforceNodeAllocatable": [],
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "makeIPTablesUtilChains": False,
-        "oomScoreAdj": 0,
-        "resolvConf": "",
         "podLogsDir": str(place.data / "logs"),
         "volumePluginDir": str(place.data / "volume-plugins"),
-        # Images cannot be pulled, so none may be garbage-collected.
-        "evictionHard": EVICT_NEVER,
-        "imageGCHighThresholdPercent": 100,
-        "serializeImagePulls": False,
-        # A dead node should be noticed within seconds, not within a minute.
-        "nodeLeaseDurationSeconds": 8,
-        "nodeStatusUpdateFrequency": "5s",
     }
 
 
 def _kube_proxy(place: Place, plan: Plan) -> dict[str, Any]:
     return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "clientConnection": {"kubeconfig": str(place.data / "kube-proxy.kubeconfig")},
+        **configurations.kube_proxy(
+            str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"
+        ),
         "hostnameOverride": place.node.name,
-        "mode": "nftables",
-        # The default of once a second delays changes by up to a second.
-        "nftables": {"minSyncPeriod": "100ms"},
-        "clusterCIDR": f"{plan.pods_v4},{plan.pods_v6}",
-        "detectLocalMode": "ClusterCIDR",
         "healthzBindAddress": "[::]:10256",
-        "metricsBindAddress": "127.0.0.1:10249",
-        # These are settings of the whole machine.
-        "conntrack": {
-            "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"
-        },
-        "oomScoreAdj": 0,
-    }  # fmt: skip
+    }

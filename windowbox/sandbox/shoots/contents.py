@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.nodes import joining
-from windowbox.sandbox.nodes.files import EVICT_NEVER
+from windowbox.sandbox.nodes import configurations, joining
 
 SECRET = "node-agent-simulator"
 """What the node agent reads in kube-system."""
@@ -96,47 +95,11 @@ def _secret(pods: str) -> dict[str, Any]:
 
 def _kubelet() -> dict[str, Any]:
     return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True},
-            "x509": {"clientCAFile": f"{FOLDER}/ca.crt"},
-        },
-        "authorization": {"mode": "Webhook"},
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        # The kubelet shares the kernel with this host, and cgroups with the machine's Pod.
-        "cgroupDriver": "cgroupfs",
-        "cgroupsPerQOS": False,
-        "enforceNodeAllocatable": [],
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "makeIPTablesUtilChains": False,
-        "oomScoreAdj": 0,
-        "resolvConf": "",
-        "evictionHard": EVICT_NEVER,
-        "imageGCHighThresholdPercent": 100,
-        "serializeImagePulls": False,
-        "nodeLeaseDurationSeconds": 8,
-        "nodeStatusUpdateFrequency": "5s",
+        **configurations.kubelet(f"{FOLDER}/ca.crt", "/run/containerd/containerd.sock"),
         # Signing and renewing certificates takes a restart of the kubelet's client; see nodes/files.py.
         "rotateCertificates": False,
     }
 
 
 def _kube_proxy(pods: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "clientConnection": {"kubeconfig": _REAL},
-        "mode": "nftables",
-        "nftables": {"minSyncPeriod": "100ms"},
-        "clusterCIDR": pods,
-        "detectLocalMode": "ClusterCIDR",
-        "healthzBindAddress": "0.0.0.0:10256",
-        "metricsBindAddress": "127.0.0.1:10249",
-        "conntrack": {
-            "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"
-        },
-        "oomScoreAdj": 0,
-    }  # fmt: skip
+    return {**configurations.kube_proxy(_REAL, pods), "healthzBindAddress": "0.0.0.0:10256"}
