@@ -97,6 +97,11 @@ def overdue(obj: Object) -> bool:
     return unseen and requested_at.replace(microsecond=0) == answered
 
 
+def asked(obj: Object) -> bool:
+    """Whether a client asks for a run, or still waits for the answer of one."""
+    return OPERATION in obj.annotations or overdue(obj)
+
+
 def _effective(classes: frozenset[str]) -> frozenset[str]:
     return SHOOT_CLASS if classes <= {""} else classes
 

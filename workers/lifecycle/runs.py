@@ -21,7 +21,7 @@ from windowbox.errors import (
     Waiting,
     WindowboxError,
 )
-from windowbox.models.extensions import OPERATION, instant
+from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
@@ -146,7 +146,7 @@ class LifeCycle:
                 _require_live(live, run)
                 return await self._repair(run, wish, reporter)
             return Outcome(Result.NOTHING_TO_DO)
-        reporter.asked = OPERATION in object.annotations or predicates.overdue(object)
+        reporter.asked = predicates.asked(object)
         begun = await self._begin(run, flow, live)
         if begun is None:
             return Outcome(Result.GONE)
@@ -169,9 +169,7 @@ class LifeCycle:
 
     async def _backed_off(self, run: Run, wish: Wish) -> float:
         """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
-        requested = (
-            run.object.deleting or OPERATION in run.object.annotations or predicates.overdue(run.object)
-        )
+        requested = run.object.deleting or predicates.asked(run.object)
         if not wish.drift or wish.insist or wish.changed or requested:
             return 0.0
         return await self._conflicts.noted(run.ref, run.recorder)

@@ -114,9 +114,12 @@ class ApplyTracker:
                 took = asyncio.get_running_loop().time() - begun
                 looked_at, pending = pending, []
                 for lb in looked_at:
-                    known = self.failure or any(one.address in unprepared for one in lb.listeners)
-                    if over or (known and begun >= known_limit) or not _awaited(lb, view):
-                        yield Applied(lb, _problems(lb, view, unprepared), _occupied(lb, view))
+                    known = begun >= known_limit and (
+                        self.failure or any(one.address in unprepared for one in lb.listeners)
+                    )
+                    if over or known or not _awaited(lb, view):
+                        occupied = _occupied(lb, view)
+                        yield Applied(lb, _problems(lb, view, unprepared, occupied), occupied)
                     else:
                         pending.append(lb)
                 if pending:
@@ -279,18 +282,20 @@ def _awaited(lb: LoadBalancer, view: _View) -> bool:
     return any(one.name in view.waiting for one in lb.listeners)
 
 
-def _problems(lb: LoadBalancer, view: _View, unprepared: Mapping[str, str]) -> dict[str, str]:
+def _problems(
+    lb: LoadBalancer, view: _View, unprepared: Mapping[str, str], occupied: Mapping[str, Collection[str]]
+) -> dict[str, str]:
     problems: dict[str, str] = {}
     for one in lb.listeners:
-        reasons = [problems.get(one.place), unprepared.get(one.address), _problem(one, view)]
+        reasons = [problems.get(one.place), unprepared.get(one.address), _problem(one, view, occupied)]
         if given := [reason for reason in reasons if reason]:
             problems[one.place] = "; ".join(given)
     return problems
 
 
-def _problem(one: Listener, view: _View) -> str | None:
+def _problem(one: Listener, view: _View, occupied: Mapping[str, Collection[str]]) -> str | None:
     if _is_occupied(one, view):
-        where = "all addresses" if hostnetwork.is_held_everywhere(one.port, one.protocol) else one.address
+        where = one.address if one.place in occupied.get(one.address, ()) else "all addresses"
         return f"another process of this host holds port {one.place} of {where}"
     if refusal := view.refused.get(one.name):
         return f"Envoy refuses {one.address}: {refusal}"
