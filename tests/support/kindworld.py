@@ -8,17 +8,18 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import yaml
 
 from bench.audit import AuditLog
-from bus import intents, streams
+from bus import intents, recordings, streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.pool import Pool
 from bus.queue import Queue
+from bus.recordings import Deciding, Header, Recording
 from bus.registry import Registry
 from bus.routing import run_due
 from patchers.status import StatusPatcher
@@ -85,6 +86,14 @@ class KindWorld:
         log = AuditLog(self.plane.kubeconfig.parent / "audit.log")
         log.requests()
         return log
+
+    async def recorded(self, since: datetime, *pools: str) -> Recording:
+        """The runs of these pools since then, with the settings that decided."""
+        settings = Deciding(classes=self.work.classes, kinds=self.kinds)
+        until = datetime.now(UTC) + timedelta(seconds=5)
+        header = Header(recording=1, version="now", since=since, until=until, settings=settings)
+        async with connected(Access(self.nats.url, name="recorder")) as bus:
+            return await recordings.recorded(bus, header, pools)
 
     async def quiet(self) -> None:
         """Wait until every wish has been reconciled."""

@@ -8,7 +8,7 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,9 +18,6 @@ import pytest_asyncio
 import yaml
 
 from bench.audit import WRITES
-from bus import recordings
-from bus.connection import Access, connected
-from bus.recordings import Deciding, Header
 from tests.api.backups.keeping import (
     BUCKET_HOLDS,
     ENTRY_HOLDS,
@@ -281,11 +278,7 @@ async def test_recorded_runs_do_the_same_again_and_hold_no_secrets(backups: Back
         await client.delete(resource, name)
         await client.until_gone(resource, name)
     await backups.world.quiet()
-    settings = Deciding(classes=backups.world.work.classes, kinds=backups.world.kinds)
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(backups.world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, KINDS)
+    recording = await backups.world.recorded(began, *KINDS)
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 6

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest_asyncio
 
-from bus import recordings
-from bus.connection import Access, connected
-from bus.recordings import Deciding, Header
 from tests.api.bastion import bastions
 from tests.api.bastion.bastions import yard
 from tests.support.kindworld import KindWorld, kind_world
@@ -36,11 +33,7 @@ async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
     await made.shoot.until_failed(BASTIONS, "cli")
     await made.gone()
     await world.quiet()
-    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, ["bastion"])
+    recording = await world.recorded(began, "bastion")
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 6

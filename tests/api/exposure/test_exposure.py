@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,6 @@ import pytest_asyncio
 import yaml
 
 from bench.audit import WRITES
-from bus import recordings
-from bus.connection import Access, connected
-from bus.recordings import Deciding, Header
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -342,11 +339,7 @@ async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
     await client.delete(EXPOSURES, "root")
     await client.until_gone(EXPOSURES, "root")
     await world.quiet()
-    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, ["exposure"])
+    recording = await world.recorded(began, "exposure")
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 4

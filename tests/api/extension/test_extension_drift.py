@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest_asyncio
 
-from bus import recordings, streams, subjects
+from bus import streams, subjects
 from bus.connection import Access, Bus, connected
-from bus.recordings import Deciding, Header
 from tests.api.extension.extending import (
     ALL_CLASSES,
     FORCED,
@@ -153,11 +152,7 @@ async def test_recorded_runs_replay_without_secret_data(world: KindWorld) -> Non
             await shoot.delete(EXTENSIONS, type_)
             await shoot.until_gone(EXTENSIONS, type_)
     await world.quiet()
-    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        recording = await recordings.recorded(bus, header, TYPES)
+    recording = await world.recorded(began, *TYPES)
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 8

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest_asyncio
 
 from bench.audit import without_events, writes
-from bus import recordings, streams, subjects
+from bus import streams, subjects
 from bus.connection import Access, connected
 from bus.messages import Reason, Wish
 from bus.queue import Queue
-from bus.recordings import Deciding, Header
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -332,11 +331,7 @@ async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
     await shoot.delete(INGRESSES, "web")
     await until_records(shoot, {})
     await world.quiet()
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, ["ingress"])
+    recording = await world.recorded(began, "ingress")
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 3

@@ -5,32 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
 
 from bench.audit import without_events, writes
 from tests.api.machine.machines import Machines, machines, phase_of
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.machinekeys import LAST_PRESERVE
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS, SERVICES
 from workers.machine import names
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "machine") as made:
-        yield made
-
-
-@pytest_asyncio.fixture
-async def made(world: KindWorld) -> AsyncIterator[Machines]:
-    async with machines(world) as found:
-        yield found
 
 
 @rule("B4-R1", "B4-R2", "B4-R3")

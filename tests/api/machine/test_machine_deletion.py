@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from bus import recordings
-from bus.connection import Access, connected
-from bus.recordings import Deciding, Header
 from tests.api.machine.machines import Machines, description, machines
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, WORKERS, Resource
@@ -27,18 +20,6 @@ BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 ALL_PODS = PODS._replace(selector="")
 FINALIZER = "machine.sapcloud.io/machine-controller-manager"
 SECRET_FINALIZER = "machine.sapcloud.io/machine-controller"
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "machine") as made:
-        yield made
-
-
-@pytest_asyncio.fixture
-async def made(world: KindWorld) -> AsyncIterator[Machines]:
-    async with machines(world) as found:
-        yield found
 
 
 async def guest(made: Machines, name: str, node: str, **metadata: Any) -> Object:
@@ -202,11 +183,7 @@ async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
         await made.delete("taped")
         await made.shoot.until_gone(MACHINES, "taped")
         await world.quiet()
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, ["machine"])
+    recording = await world.recorded(began, "machine")
     assert "BOOTSTRAP_TOKEN" not in repr(recording)
     result = await replay.replayed(recording)
     assert result.differences == []

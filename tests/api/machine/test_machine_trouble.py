@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
-
 from tests.api.machine.machines import EVENTS, description, join, machines, phase_of
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS
 from workers.machine.views import TARGET
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "machine") as made:
-        yield made
 
 
 @rule("B6-R4", "B5", "L13", "L41")

@@ -16,9 +16,6 @@ import pytest_asyncio
 import yaml
 
 from bench.audit import writes
-from bus import recordings
-from bus.connection import Access, connected
-from bus.recordings import Deciding, Header
 from tests.api.bus.test_secrets import Markers
 from tests.support.kindworld import Client, KindWorld, failed, kind_world
 from tests.support.natsserver import NatsServer
@@ -340,15 +337,7 @@ async def test_recorded_runs_do_the_same_again_without_the_secrets(world: KindWo
         await shoot.create(OSCS, name, {"purpose": "provision", "files": [file]})
         await shoot.until_failed(OSCS, name)
     await world.quiet()
-    header = Header(
-        recording=1,
-        version="now",
-        since=since,
-        until=datetime.now(UTC) + timedelta(seconds=5),
-        settings=Deciding(classes=world.work.classes, kinds=world.kinds),
-    )
-    async with connected(Access(world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, ["operatingsystemconfig"])
+    recording = await world.recorded(since, "operatingsystemconfig")
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 3

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest_asyncio
 
 from bench.machinedriver import SimulatedDriver
-from bus import recordings
-from bus.connection import Access, connected
-from bus.recordings import Deciding, Header
 from tests.api.worker.workerobjects import NAME, SCRIPT, create, shoot_with, spec
 from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
@@ -40,11 +37,7 @@ async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
         await shoot.delete(WORKERS, NAME)
         await shoot.until_gone(WORKERS, NAME)
         await world.quiet()
-    settings = Deciding(classes=world.work.classes, kinds=world.kinds)
-    until = datetime.now(UTC) + timedelta(seconds=5)
-    header = Header(recording=1, version="now", since=began, until=until, settings=settings)
-    async with connected(Access(world.nats.url, name="recorder")) as bus:
-        recording = await recordings.recorded(bus, header, ["worker"])
+    recording = await world.recorded(began, "worker")
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 4
