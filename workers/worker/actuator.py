@@ -60,8 +60,6 @@ KIND = Kind(
 )
 
 _CONFLICTS = 5
-_REQUEUE_FAILED = 30.0
-"""Seconds until machines that have failed are looked at again, should no event tell of them."""
 
 
 @dataclass(frozen=True)
@@ -245,9 +243,7 @@ class WorkerActuator(Actuator):
         )
         await deletion.remove_classes(target, namespace, before.classes - plan.classes)
         if unwanted and await self._at_work(target, namespace):
-            if failed := health.failures(unwanted):
-                name, reason = failed[0]
-                raise TransientError(f"machine {name} failed: {reason}", retry_after=_REQUEUE_FAILED)
+            health.require_none_failed(unwanted)
             names = ", ".join(sorted(one.name for one in unwanted))
             waiting = Waiting(f"Waiting until undesired machine deployments are deleted: {names}")
             waiting.status = status
@@ -274,7 +270,7 @@ def _require_ready(verdict: Verdict, status: Status) -> None:
             raise waiting
         case Failed(text):
             words = f"failed while waiting for all machine deployments to be ready: {text}"
-            error = TransientError(words, retry_after=_REQUEUE_FAILED)
+            error = TransientError(words, retry_after=health.RETRY_FAILED)
             error.status = status
             raise error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from windowbox.errors import TransientError, Waiting
+from windowbox.errors import Waiting
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
@@ -22,15 +22,14 @@ from workers.worker.observed import Machine, Observed
 
 _FORCED = {"metadata": {"labels": {keys.FORCE_DELETION: "True"}}}
 _HOLDING = frozenset((keys.FINALIZER, keys.SECRET_FINALIZER))
-_KINDS = (
-    (MACHINES, "machines"),
-    (MACHINE_SETS, "machine sets"),
-    (MACHINE_DEPLOYMENTS, "machine deployments"),
-    (MACHINE_CLASSES, "machine classes"),
-)
+_KINDS = {
+    MACHINES: "machines",
+    MACHINE_SETS: "machine sets",
+    MACHINE_DEPLOYMENTS: "machine deployments",
+    MACHINE_CLASSES: "machine classes",
+}
 _REQUEUE_AFTER = 1.0
 """Seconds until what no event tells of is looked at again."""
-_REQUEUE_FAILED = 30.0
 
 
 async def delete(worker: Object, target: TargetCluster, found: Observed) -> None:
@@ -41,19 +40,11 @@ async def delete(worker: Object, target: TargetCluster, found: Observed) -> None
     namespace = worker.namespace
     await force_machines(target, namespace, found.machines)
     await _remove_machines(target, namespace, found)
-    if failed := health.failures(found.deployments.values()):
-        name, reason = failed[0]
-        raise TransientError(f"machine {name} failed: {reason}", retry_after=_REQUEUE_FAILED)
-    left = [
-        (len(found.machines), "machines"),
-        (len(found.sets), "machine sets"),
-        (len(found.deployments), "machine deployments"),
-        (len(found.classes), "machine classes"),
-    ]
-    if not any(count for count, _ in left[:3]):
+    health.require_none_failed(found.deployments.values())
+    if not (found.machines or found.sets or found.deployments):
         await remove_classes(target, namespace, found.classes)
-    if any(count for count, _ in left):
-        raise Waiting(_waiting_for(left))
+    known = (found.machines, found.sets, found.deployments, found.classes)
+    _require_none(map(len, known))
     await _require_gone(target, namespace)
     await _require_released(worker, target)
 
@@ -94,9 +85,8 @@ async def _remove(target: TargetCluster, resource: Resource, namespace: str, nam
 
 async def _require_gone(target: TargetCluster, namespace: str) -> None:
     """What the bus does not know of, the API may still have: of a bus made anew, nothing may be concluded."""
-    left = [(len(await target.names_labelled(kind, namespace, {})), words) for kind, words in _KINDS]
-    if any(count for count, _ in left):
-        raise Waiting(_waiting_for(left), retry_after=_REQUEUE_AFTER)
+    left = [len(await target.names_labelled(kind, namespace, {})) for kind in _KINDS]
+    _require_none(left, retry_after=_REQUEUE_AFTER)
 
 
 async def _require_released(worker: Object, target: TargetCluster) -> None:
@@ -110,6 +100,9 @@ async def _require_released(worker: Object, target: TargetCluster) -> None:
         )
 
 
-def _waiting_for(left: Iterable[tuple[int, str]]) -> str:
-    named = ", ".join(f"{count} {what}" for count, what in left if count)
-    return f"waiting until the following machine resources have been deleted: {named}"
+def _require_none(left: Iterable[int], retry_after: float | None = None) -> None:
+    """Wait while there are objects left; `left` counts them, in the order of `_KINDS`."""
+    named = ", ".join(f"{count} {words}" for count, words in zip(left, _KINDS.values(), strict=True) if count)
+    if named:
+        text = f"waiting until the following machine resources have been deleted: {named}"
+        raise Waiting(text, retry_after=retry_after)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from windowbox.errors import TransientError
 from windowbox.models.objects import Object, mapping, mappings
 from workers.lifecycle.statuses import Condition
 
 EVERY_NODE_READY = "EveryNodeReady"
+RETRY_FAILED = 30.0
+"""Seconds until machines are looked at again of which one has failed."""
 _MANDATORY = (("Available", "True"),)
 _OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"), ("Frozen", "False"))
 
@@ -34,6 +37,13 @@ def failures(deployments: Iterable[Object]) -> list[tuple[str, str]]:
         for deployment in deployments
         for one in mappings(deployment.status.get("failedMachines"))
     ]
+
+
+def require_none_failed(deployments: Iterable[Object]) -> None:
+    """Raise the failure of the first machine that has failed."""
+    if failed := failures(deployments):
+        name, reason = failed[0]
+        raise TransientError(f"machine {name} failed: {reason}", retry_after=RETRY_FAILED)
 
 
 def every_node_ready(deployments: Iterable[Object], *, hibernated: bool) -> Condition:
