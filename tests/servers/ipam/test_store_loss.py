@@ -33,7 +33,7 @@ async def must_wait(store: AddressStore, name: str, status: Iterable[str] = ()) 
     answer = await allocate(store, name, adopt=status)
     assert isinstance(answer, Queued), answer
     assert answer.reason == "AddressBookIncomplete"
-    assert "being rebuilt" in answer.note
+    assert "being restored" in answer.note
 
 
 async def purged(bus: Bus) -> None:

@@ -58,7 +58,7 @@ class World:
             case "addresses" if "version" in request:
                 return self.version
             case "addresses" if "take" in request:
-                return {"addresses": {}, "reason": REBUILDING, "note": "being rebuilt"}
+                return {"addresses": {}, "reason": REBUILDING, "note": "being restored"}
             case _:
                 return None
 
@@ -98,13 +98,13 @@ async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None
 
 
 @pytest.mark.parametrize(("reason", "told"), [(Reason.EVENT, False), (Reason.RETRY, True)])
-async def test_that_the_address_book_is_rebuilt_is_told_only_if_it_lasts(
+async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
     runs: ServiceRuns, reason: Reason, told: bool
 ) -> None:
     world = World(service(metadata={"finalizers": [FINALIZER], "resourceVersion": "7"}))
     outcome = await runs.run(WEB, Wish(reason=reason), world)
     assert outcome.requeue is not None
-    assert any("being rebuilt" in event for event in world.events) is told
+    assert any("being restored" in event for event in world.events) is told
     assert bool(world.events) is told
 
 

@@ -26,7 +26,7 @@ from workers.recorder import Recorder
 
 _RETRY = Wish(reason=Reason.RETRY, insist=True)
 _REBUILDING = 20.0
-"""Seconds after which a report says that the address store is still being rebuilt."""
+"""Seconds after which a report says that allocations are still being restored."""
 _LONGEST = 300.0
 """Seconds until the next attempt after many have failed."""
 _RECHECK = 60.0
