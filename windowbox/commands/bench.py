@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from windowbox.commands.sandbox import output_option
 from windowbox.errors import WindowboxError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _T = TypeVar("_T")
 
@@ -46,10 +49,7 @@ def dnsrecords(count: int, idle: float, output: str) -> None:
     from bench import dnsrecords, tables
 
     figures = _run(dnsrecords.run(count, idle, _say))
-    if output == "json":
-        _dump(figures)
-    else:
-        tables.show(*tables.dnsrecords(figures))
+    _show(output, figures, *tables.dnsrecords(figures))
 
 
 @bench.command(short_help="The queue alone, with empty runs.")
@@ -61,10 +61,7 @@ def bus(items: int, workers: int, output: str) -> None:
     from bench import queue, tables
 
     figures = _run(queue.run(items, workers, _say))
-    if output == "json":
-        _dump(figures)
-    else:
-        tables.show(tables.queue(figures))
+    _show(output, figures, tables.queue(figures))
 
 
 @bench.command(short_help="DNSRecords with more and more workers.")
@@ -81,10 +78,7 @@ def scale(count: int, workers: tuple[int, ...], output: str) -> None:
     from bench import scale, tables
 
     found = _run(scale.run(count, workers, _say))
-    if output == "json":
-        click.echo(json.dumps([dataclasses.asdict(each) for each in found], indent=2))
-    else:
-        tables.show(tables.scale(found))
+    _show(output, found, tables.scale(found))
 
 
 @bench.command(short_help="Load balancers: from the API to clients.")
@@ -125,27 +119,19 @@ def loadbalancer(
         loadbalancers_figures,
         loadbalancers_kills,
         loadbalancers_scale,
-        tables,
     )
 
-    figures_json: Any
+    figures: Any
     if kills:
-        back = _run(loadbalancers_kills.run(times, _say))
-        shown = loadbalancers_figures.measured_tables("From Envoy's end to a client served", back)
-        figures_json = [dataclasses.asdict(each) for each in back]
+        figures = _run(loadbalancers_kills.run(times, _say))
+        shown = loadbalancers_figures.measured_tables("From Envoy's end to a client served", figures)
     elif crowded:
-        found = _run(loadbalancers_scale.run(services, times, idle, _say))
-        shown, figures_json = (
-            loadbalancers_figures.scale_tables(found),
-            [dataclasses.asdict(each) for each in found],
-        )
+        figures = _run(loadbalancers_scale.run(services, times, idle, _say))
+        shown = loadbalancers_figures.scale_tables(figures)
     else:
         figures = _run(loadbalancers.run(times, _say, simulated=simulated))
-        shown, figures_json = loadbalancers_figures.latencies(figures), dataclasses.asdict(figures)
-    if output == "json":
-        click.echo(json.dumps(figures_json, indent=2))
-    else:
-        tables.show(*shown)
+        shown = loadbalancers_figures.latencies(figures)
+    _show(output, figures, *shown)
 
 
 @bench.command(short_help="Infrastructures, which make objects.")
@@ -156,13 +142,10 @@ def loadbalancer(
 @output_option
 def extensions(count: int, singles: int, output: str) -> None:
     """Infrastructures: many at once, one by one, the same again, restart over them."""
-    from bench import extensions, extensions_figures, tables
+    from bench import extensions, extensions_figures
 
     figures = _run(extensions.run(count, singles, _say))
-    if output == "json":
-        _dump(figures)
-    else:
-        tables.show(*extensions_figures.shown(figures))
+    _show(output, figures, *extensions_figures.shown(figures))
 
 
 @bench.command(short_help="Machines, which become nodes.")
@@ -181,7 +164,7 @@ def machines(count: int, singles: int, crowded: bool, total: int, namespaces: in
 
     With --scale, MachineDeployments of many namespaces at once: made, rolled, deleted.
     """
-    from bench import machines, machines_scale, tables
+    from bench import machines, machines_scale
 
     figures: Any
     if crowded:
@@ -190,10 +173,7 @@ def machines(count: int, singles: int, crowded: bool, total: int, namespaces: in
     else:
         figures = _run(machines.run(count, singles, _say))
         shown = machines.shown(figures)
-    if output == "json":
-        _dump(figures)
-    else:
-        tables.show(*shown)
+    _show(output, figures, *shown)
 
 
 @bench.command(short_help="Neighbours of a provider that answers late.")
@@ -241,12 +221,9 @@ def hostile(count: int, rounds: int, seed: int, output: str) -> None:
 
 
 def _latencies(title: str, found: list[Any], output: str) -> None:
-    from bench import neighbours, tables
+    from bench import neighbours
 
-    if output == "json":
-        click.echo(json.dumps([dataclasses.asdict(each) for each in found], indent=2))
-    else:
-        tables.show(neighbours.shown(title, found))
+    _show(output, found, neighbours.shown(title, found))
 
 
 def _run(measurement: Coroutine[Any, Any, _T]) -> _T:
@@ -267,5 +244,13 @@ def _say(doing: str) -> None:
     click.echo(f"  {doing} …", err=True)
 
 
-def _dump(figures: Any) -> None:
-    click.echo(json.dumps(dataclasses.asdict(figures), indent=2))
+def _show(output: str, figures: Any, *parts: RenderableType) -> None:
+    """Print figures, or a list of them, as JSON or as tables."""
+    from bench import tables
+
+    if output == "json":
+        many = isinstance(figures, list)
+        found = [dataclasses.asdict(each) for each in figures] if many else dataclasses.asdict(figures)
+        click.echo(json.dumps(found, indent=2))
+    else:
+        tables.show(*parts)
