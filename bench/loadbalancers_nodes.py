@@ -11,7 +11,7 @@ from bench.client import NAMESPACE, Client
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, Resource
 from windowbox.sandbox import binaries
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes import hostresources
 from windowbox.sandbox.nodes.images import ECHO
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.simulated.nodes import names
@@ -64,9 +64,9 @@ def options(count: int, *, simulated: bool = False) -> Options:
 
 def missing() -> str:
     """Why real nodes are impossible here; empty if they are possible."""
-    if reason := site.impossible():
+    if reason := hostresources.impossible():
         return reason
-    lacking = [name for name in site.PROGRAMS if not isinstance(binaries.look(name), Found)]
+    lacking = [name for name in hostresources.PROGRAMS if not isinstance(binaries.look(name), Found)]
     return f"{', '.join(lacking)}: run `make setup`" if lacking else ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support import guardian, servers
 from tests.support.natscluster import SIZE, NatsCluster, Seat
 from tests.support.natstls import Tls
-from windowbox.sandbox.nodes import claims, iproute, leftovers, network, site
+from windowbox.sandbox.nodes import claims, hostresources, iproute, leftovers, network
 from windowbox.sandbox.nodes.addresses import NodePlan
 from windowbox.sandbox.options import Options
 
@@ -71,7 +71,7 @@ class NatsNetwork:
 
 def missing() -> str | None:
     """Why no such network can be made here, or None."""
-    if reason := site.unsuited():
+    if reason := hostresources.unsuited():
         return f"network namespaces need {reason}"
     return servers.missing("nats-server")
 
@@ -81,7 +81,7 @@ def opened(folder: Path, workers: int) -> Iterator[NatsNetwork]:
     """The network, with its servers running; removed even if this process is killed."""
     names = (*(f"n{number}" for number in range(SIZE)), *(f"w{number}" for number in range(workers)))
     leftovers.clear()
-    with guardian.guarded() as guarding, site.claimed(Options(), names) as (claim, plan):
+    with guardian.guarded() as guarding, hostresources.claimed(Options(), names) as (claim, plan):
         claims.begin(claim)
         try:
             network.build(claim, plan)

@@ -27,7 +27,7 @@ from tests.support import servers
 from tests.support.guardian import guarded
 from windowbox.sandbox import binaries, stages
 from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes import hostresources
 from windowbox.sandbox.nodes.images import BUSYBOX, ECHO
 from windowbox.sandbox.nodes.node import Node
 from windowbox.sandbox.options import Options
@@ -148,8 +148,8 @@ def node_port(service: Mapping[str, Any], port: int, protocol: str = "TCP") -> i
 
 def missing() -> str | None:
     """Why real nodes are impossible here, or None."""
-    programs = (*stages.PROGRAMS, *site.PROGRAMS, "kubectl")
-    return site.impossible() or servers.missing(*programs)
+    programs = (*stages.PROGRAMS, *hostresources.PROGRAMS, "kubectl")
+    return hostresources.impossible() or servers.missing(*programs)
 
 
 def fixture(factory: pytest.TempPathFactory, *, nodes: int, **options: Any) -> Iterator[NodeWorld]:

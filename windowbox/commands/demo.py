@@ -74,15 +74,17 @@ def _started(folder: Path, download: bool) -> State:
     """The sandbox, with nodes of some kind if it did not run yet, and with records shown."""
     from windowbox.sandbox import obtain, prerequisites
     from windowbox.sandbox import state as states
-    from windowbox.sandbox.nodes import site
+    from windowbox.sandbox.nodes import hostresources
     from windowbox.sandbox.progress import ONCE, Progress
 
     progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
     if before and before.running():
         prerequisites.gather([*prerequisites.SERVERS, *prerequisites.TOOLS], progress, download=download)
         return _shown(folder, {})
-    prerequisites.gather(prerequisites.SERVERS, progress, nodes=not site.unsuited(), download=download)
-    chosen = {"simulated_nodes": 2} if site.impossible() else {"nodes": site.usual()}
+    prerequisites.gather(
+        prerequisites.SERVERS, progress, nodes=not hostresources.unsuited(), download=download
+    )
+    chosen = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
     later = prerequisites.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
     if obtain.lacking(later):
         return _in_two_steps(folder, chosen, prerequisites.in_background(later, progress, download=download))
@@ -130,9 +132,9 @@ def _up(folder: Path, chosen: dict[str, Any]) -> State:
 def _no_nodes(state: State) -> str:
     """Why there are none that are real, and how to have some."""
     from windowbox.sandbox import state as states
-    from windowbox.sandbox.nodes import site
+    from windowbox.sandbox.nodes import hostresources
 
-    if reason := site.impossible():
+    if reason := hostresources.impossible():
         return f"They need real nodes, and those need {reason}"
     down = states.command("down", states.folder(state.name))
     return f"They need real nodes, and this sandbox was started without: `{down}`, then once more"

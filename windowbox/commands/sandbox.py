@@ -206,15 +206,15 @@ def prepare(
 ) -> None:  # fmt: skip
     """Choose the default nodes unless others are chosen, and install all programs."""
     from windowbox.sandbox import prerequisites
-    from windowbox.sandbox.nodes import site
+    from windowbox.sandbox.nodes import hostresources
 
     usual = "nodes" not in chosen and not (before and before.running())
     if usual:
-        chosen["nodes"] = 0 if chosen.get("simulated_nodes") else site.usual()
-    nodes = bool(chosen.get("nodes")) and not site.unsuited()
+        chosen["nodes"] = 0 if chosen.get("simulated_nodes") else hostresources.usual()
+    nodes = bool(chosen.get("nodes")) and not hostresources.unsuited()
     more = prerequisites.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
     prerequisites.gather([*prerequisites.SERVERS, *more], progress, nodes=nodes, download=download)
-    if usual and nodes and (reason := site.impossible()):
+    if usual and nodes and (reason := hostresources.impossible()):
         progress.say(f"Going on without real nodes: they need {reason}")
         chosen["nodes"] = 0
 

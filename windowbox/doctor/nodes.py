@@ -8,16 +8,16 @@ from windowbox.doctor.findings import Finding
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import binaries, packages
 from windowbox.sandbox.binaries import Found
-from windowbox.sandbox.nodes import addresses, leftovers, routes, site
+from windowbox.sandbox.nodes import addresses, hostresources, leftovers, routes
 from windowbox.sandbox.options import Options
 
 
 def examine() -> Iterator[Finding]:
     """Findings are notes, not errors: a sandbox also runs without nodes."""
-    if reason := site.unsuited():
+    if reason := hostresources.unsuited():
         yield Finding("real nodes", "note", f"need {reason}", "windowbox up --nodes 0")
         return
-    lacking = [*packages.lacking_for_nodes(), *filter(_lacks, site.PROGRAMS)]
+    lacking = [*packages.lacking_for_nodes(), *filter(_lacks, hostresources.PROGRAMS)]
     if lacking:
         yield Finding("real nodes", "note", f"these are not here: {', '.join(lacking)}", "make setup")
     else:

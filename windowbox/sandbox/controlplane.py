@@ -16,7 +16,7 @@ from windowbox.sandbox import certificates, files, processes
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
-from windowbox.sandbox.reach import UNROUTED, Reach
+from windowbox.sandbox.clusternetwork import UNROUTED, ClusterNetwork
 
 LOOPBACK = "127.0.0.1"
 _WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -48,7 +48,7 @@ class Identities:
     ca: Pair
     host: str
     """The address of the API server."""
-    reach: Reach
+    network: ClusterNetwork
     server: Pair
     admin: Pair
     controllers: Pair
@@ -58,15 +58,15 @@ class Identities:
     service_accounts: Path
 
 
-def identities(folder: Path, host: str = LOOPBACK, reach: Reach = UNROUTED) -> Identities:
+def identities(folder: Path, host: str = LOOPBACK, network: ClusterNetwork = UNROUTED) -> Identities:
     """The identities in `folder`, created if there are none yet."""
     ca = certificates.authority(folder)
-    inside = str(reach.ranges.services_v4[1])
+    inside = str(network.ranges.services_v4[1])
     suffix = "" if host == LOOPBACK else f"-{host}"
     return Identities(
         ca=ca,
         host=host,
-        reach=reach,
+        network=network,
         server=certificates.server(ca, folder, f"kube-apiserver{suffix}", [host, inside, *_HOSTS]),
         scheduler=certificates.client(ca, folder, "system:kube-scheduler"),
         kubelet_client=certificates.client(ca, folder, "kubelet-client", groups=["system:masters"]),
@@ -107,7 +107,7 @@ def apiserver(
     """`verify_kubelets`: whether their serving certificates are of the cluster's authority."""
     # Without an advertised address of its own the server looks for a default route, which a laptop in a
     # train does not have; and it must not register loopback, which is refused in an EndpointSlice.
-    services = identity.reach.ranges
+    services = identity.network.ranges
     reconciler = "none" if identity.host == LOOPBACK else "lease"
     return Child(
         "kube-apiserver",
@@ -132,7 +132,7 @@ def apiserver(
         ready=api(identity, port).ready,
         port=port,
         host=identity.host,
-        env=identity.reach.environment(),
+        env=identity.network.environment(),
     )  # fmt: skip
 
 

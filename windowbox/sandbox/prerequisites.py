@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import obtain, openssh, packages, processes, stages
-from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes import hostresources
 from windowbox.sandbox.progress import Progress
 
 SERVERS = (*stages.PROGRAMS, "dig")
@@ -17,7 +17,7 @@ TOOLS = ("kubectl",)
 
 def programs(*, nodes: bool, simulated: bool) -> list[str]:
     """The programs of a sandbox with these nodes besides its servers, and of its users."""
-    more = [*(site.PROGRAMS if nodes else ()), *(stages.SIMULATED_PROGRAMS if simulated else ())]
+    more = [*(hostresources.PROGRAMS if nodes else ()), *(stages.SIMULATED_PROGRAMS if simulated else ())]
     return list(dict.fromkeys([*more, *TOOLS]))
 
 

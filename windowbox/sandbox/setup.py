@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from windowbox.errors import WindowboxError
 from windowbox.sandbox import binaries, obtain, openssh, packages, processes, stages
 from windowbox.sandbox.binaries import PROGRAMS, Found, Program
-from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes import hostresources
 from windowbox.sandbox.progress import Progress
 
 
@@ -50,7 +50,7 @@ def _install(progress: Progress) -> list[str]:
     except WindowboxError as error:
         complaints.append(str(error))
     extras: dict[str, Callable[[Progress], None]] = {"tests with Docker and SSH": packages.install_for_tests}
-    if not site.unsuited():
+    if not hostresources.unsuited():
         extras |= {"real nodes": packages.install_for_nodes, "SSH in Bastions": openssh.unpack}
     for what, install in extras.items():
         try:
@@ -62,8 +62,8 @@ def _install(progress: Progress) -> list[str]:
 
 def _wanted(progress: Progress) -> list[Program]:
     """All programs that this machine can use."""
-    reason = site.unsuited()
-    left_out = [name for name in site.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
+    reason = hostresources.unsuited()
+    left_out = [name for name in hostresources.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
     if left_out:
         progress.say(f"Going on without real nodes, which need {reason}: {', '.join(left_out)} left out")
     return [program for program in PROGRAMS.values() if program.name not in left_out]

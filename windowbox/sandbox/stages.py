@@ -10,13 +10,13 @@ from windowbox.errors import Malformed
 from windowbox.sandbox import binaries, busserver, controlplane, manifests, processes, roles, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
+from windowbox.sandbox.clusternetwork import UNROUTED, ClusterNetwork
 from windowbox.sandbox.controlplane import Identities
 from windowbox.sandbox.machines import image
 from windowbox.sandbox.nodes import programs
-from windowbox.sandbox.nodes.site import Site
+from windowbox.sandbox.nodes.hostresources import HostResources
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.progress import Progress
-from windowbox.sandbox.reach import UNROUTED, Reach
 from windowbox.sandbox.roles import Surroundings
 from windowbox.sandbox.shoots import records
 from windowbox.sandbox.simulated import children as simulated
@@ -57,14 +57,18 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
 
 
 def stages(
-    folder: Path, options: Options, ports: dict[str, int], reach: Reach = UNROUTED, site: Site | None = None
+    folder: Path,
+    options: Options,
+    ports: dict[str, int],
+    network: ClusterNetwork = UNROUTED,
+    resources: HostResources | None = None,
 ) -> list[list[Child]]:
     """The children in stages: each stage needs the former ones. Writes the children's configuration.
 
-    `reach` is what the API server can connect to, `site` holds the nodes' resources, if there are any.
+    `network` is what the API server can connect to, `resources` holds the nodes' resources, if there are any.
     """
     pki = folder / "pki"
-    identity = controlplane.identities(pki, site.host if site else controlplane.LOOPBACK, reach)
+    identity = controlplane.identities(pki, resources.host if resources else controlplane.LOOPBACK, network)
     api = controlplane.api(identity, ports["kube-apiserver"])
     around = Surroundings(
         folder=folder,
@@ -75,8 +79,8 @@ def stages(
         dns_port=ports["named"],
         dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
         dns_ownership=options.dns_ownership,
-        prefixes=options.addresses or _addresses(ports, reach),
-        plan=site.plan if site else None,
+        prefixes=options.addresses or _addresses(ports, network),
+        plan=resources.plan if resources else None,
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     roles.write_kubeconfigs(folder, api)
@@ -88,13 +92,13 @@ def stages(
             *(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments,
         ],
     )  # fmt: skip
-    nodes = _nodes(folder, site, api, pki) if site else [[], [], []]
+    nodes = _nodes(folder, resources, api, pki) if resources else [[], [], []]
     return [
         [*_storage(folder, options, ports, around), *nodes[0]],
-        [dataclasses.replace(apiserver, then=lambda: _fill(api, site)), *nodes[1]],
+        [dataclasses.replace(apiserver, then=lambda: _fill(api, resources)), *nodes[1]],
         [
-            *_controllers(identity, pki, ports, with_nodes=bool(site or options.simulated_nodes)),
-            *_simulated(folder, options, ports, api, reach),
+            *_controllers(identity, pki, ports, with_nodes=bool(resources or options.simulated_nodes)),
+            *_simulated(folder, options, ports, api, network),
             *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
             *nodes[2],
         ],
@@ -105,19 +109,19 @@ def dns_key_file(folder: Path) -> Path:
     return folder / "dns.key"
 
 
-def _fill(api: ApiServer, site: Site | None) -> None:
+def _fill(api: ApiServer, resources: HostResources | None) -> None:
     """Apply what has to exist in the cluster before its users start."""
     manifests.apply_all(api)
-    if site:
-        site.admit(api)
+    if resources:
+        resources.admit(api)
 
 
-def _addresses(ports: dict[str, int], reach: Reach) -> tuple[str, ...]:
+def _addresses(ports: dict[str, int], network: ClusterNetwork) -> tuple[str, ...]:
     # No other sandbox has the port, so no other has this part of the loopback addresses.
     port = ports["nats-server"]
     v4 = f"127.{port >> 8}.{port & 255}.0/24"
     # Of IPv6 there is only one loopback address; others can be added where routes can.
-    return (v4, str(reach.ranges.balancers)) if reach.routed and reach.v6 else (v4,)
+    return (v4, str(network.ranges.balancers)) if network.routed and network.v6 else (v4,)
 
 
 def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surroundings) -> list[Child]:
@@ -149,32 +153,32 @@ def _controllers(identity: Identities, pki: Path, ports: dict[str, int], *, with
     return found
 
 
-def _nodes(folder: Path, site: Site, api: ApiServer, pki: Path) -> list[list[Child]]:
+def _nodes(folder: Path, resources: HostResources, api: ApiServer, pki: Path) -> list[list[Child]]:
     """Processes of nodes that need nothing, those that need them, and those that need the API server."""
-    archives = site.write(api, pki)
+    archives = resources.write(api, pki)
     if records.names(folder):  # machines that were there when the sandbox ended start again with it
         archives.append(image.archive(Progress(logger.info))[0])
     return [
-        [programs.first(place) for place in site.places],
-        [programs.containerd(place, archives) for place in site.places],
+        [programs.first(place) for place in resources.places],
+        [programs.containerd(place, archives) for place in resources.places],
         [
             child
-            for place in site.places
+            for place in resources.places
             for child in (programs.kubelet(place, api), programs.kube_proxy(place))
         ],
     ]
 
 
 def _simulated(
-    folder: Path, options: Options, ports: dict[str, int], api: ApiServer, reach: Reach
+    folder: Path, options: Options, ports: dict[str, int], api: ApiServer, network: ClusterNetwork
 ) -> list[Child]:
     if not (count := options.simulated_nodes):
         return []
     kubeconfig = roles.kubeconfig(folder, "operator")
-    network = simulated.network(ports["kube-controller-manager"])
+    addresses = simulated.network(ports["kube-controller-manager"])
     return [
-        simulated.kwok(binaries.find("kwok"), kubeconfig, api, count, reach.ranges.pods),
-        simulated.node_simulator(kubeconfig, count, network),
+        simulated.kwok(binaries.find("kwok"), kubeconfig, api, count, network.ranges.pods),
+        simulated.node_simulator(kubeconfig, count, addresses),
     ]
 
 

@@ -27,13 +27,12 @@ from windowbox.sandbox import busserver, controlplane, environment, ownership, p
 from windowbox.sandbox import state as states
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.children import Child
-from windowbox.sandbox.keeper import Keeper
-from windowbox.sandbox.nodes import routes
-from windowbox.sandbox.nodes import site as sites
+from windowbox.sandbox.clusternetwork import ClusterNetwork
+from windowbox.sandbox.nodes import hostresources, routes
+from windowbox.sandbox.nodes.hostresources import HostResources
 from windowbox.sandbox.nodes.node import Node
-from windowbox.sandbox.nodes.site import Site
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.reach import Reach
+from windowbox.sandbox.restarter import Restarter
 from windowbox.sandbox.shoots import children as shoot_children
 from windowbox.sandbox.shoots import records
 from windowbox.sandbox.shoots.keeping import Shoots
@@ -57,8 +56,8 @@ class Supervisor:
         )  # fmt: skip
         self.nodes: list[Node] = []
         self._host = controlplane.LOOPBACK
-        self._stages: list[list[Keeper]] = []
-        self._keepers: dict[str, Keeper] = {}
+        self._stages: list[list[Restarter]] = []
+        self._restarters: dict[str, Restarter] = {}
         self._prepared = asyncio.Event()
         self._shoots: Shoots | None = None
 
@@ -89,16 +88,16 @@ class Supervisor:
         with _alone(self.folder):
             try:
                 with (
-                    sites.opened(self.folder, self._options) as site,
+                    hostresources.opened(self.folder, self._options) as resources,
                     routes.laid(
                         self.folder,
                         self._options.addresses,
-                        site.claim if site else None,
-                        site.plan if site else None,
-                    ) as reach,
+                        resources.claim if resources else None,
+                        resources.plan if resources else None,
+                    ) as network,
                 ):
                     try:
-                        self._prepare(site, reach)
+                        self._prepare(resources, network)
                         await self._keep()
                     finally:
                         # Detached processes (an Envoy that survives its worker) end here, too.
@@ -115,14 +114,14 @@ class Supervisor:
         try:
             async with asyncio.timeout(patience):
                 await self._prepared.wait()
-                await asyncio.gather(*(keeper.ready() for keeper in self._keepers.values()))
+                await asyncio.gather(*(restarter.ready() for restarter in self._restarters.values()))
         except TimeoutError:
-            waiting = [n for n, k in self._keepers.items() if k.state.condition != "ready"]
+            waiting = [n for n, each in self._restarters.items() if each.state.condition != "ready"]
             raise Unreachable(f"not ready after {patience:.0f} s: {', '.join(waiting)}") from None
 
     @property
     def names(self) -> list[str]:
-        return list(self._keepers)
+        return list(self._restarters)
 
     @property
     def bus_servers(self) -> list[str]:
@@ -132,25 +131,25 @@ class Supervisor:
     async def ready(self, name: str, *, patience: float = 60) -> None:
         try:
             async with asyncio.timeout(patience):
-                await self._keepers[name].ready()
+                await self._restarters[name].ready()
         except TimeoutError:
             raise Unreachable(f"{name} is not ready after {patience:.0f} s") from None
 
     async def start(self, name: str, *, patience: float = 60) -> None:
-        self._keepers[name].start()
+        self._restarters[name].start()
         await self.ready(name, patience=patience)
 
     async def stop(self, name: str) -> None:
         """End a child by SIGTERM; it is not restarted before `start`."""
-        await self._keepers[name].stop()
+        await self._restarters[name].stop()
 
     async def kill(self, name: str) -> None:
         """End a child by SIGKILL. It is restarted soon."""
-        await self._keepers[name].kill()
+        await self._restarters[name].kill()
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a child: SIGSTOP makes it hang, SIGCONT resumes it."""
-        self._keepers[name].signal(number)
+        self._restarters[name].signal(number)
 
     def store(self, name: str) -> Path:
         """The data folder of a server: to copy, roll back or wipe while it is stopped."""
@@ -183,42 +182,42 @@ class Supervisor:
         if self._shoots:
             self._shoots.look_again()
 
-    def _prepare(self, site: Site | None, reach: Reach) -> None:
+    def _prepare(self, resources: HostResources | None, network: ClusterNetwork) -> None:
         before = states.read(self.folder)
         self.state.ports = stages.choose_ports(self._options, before.ports if before else {})
         (self.folder / "logs").mkdir(exist_ok=True)
-        for stage in stages.stages(self.folder, self._options, self.state.ports, reach, site):
-            self._stages.append([self._keeper(child) for child in stage])
-        if site:
-            self._host, self.state.site = site.host, site.claim.name
-            self.nodes = [Node(site.claim, place, self._keepers) for place in site.places]
-            self._shoots = self._shoots_of(site, reach)
+        for stage in stages.stages(self.folder, self._options, self.state.ports, network, resources):
+            self._stages.append([self._restarter(child) for child in stage])
+        if resources:
+            self._host, self.state.site = resources.host, resources.claim.name
+            self.nodes = [Node(resources.claim, place, self._restarters) for place in resources.places]
+            self._shoots = self._shoots_of(resources, network)
         self._write()
         self._prepared.set()
 
-    def _shoots_of(self, site: Site, reach: Reach) -> Shoots:
+    def _shoots_of(self, resources: HostResources, network: ClusterNetwork) -> Shoots:
         def processes_of(name: str) -> list[list[Child]]:
             shoot = records.read(self.folder, name)
-            return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], site, reach)
+            return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)
 
-        return Shoots(self.folder, processes_of, self._keeper, self._forget)
+        return Shoots(self.folder, processes_of, self._restarter, self._forget)
 
-    def _keeper(self, child: Child) -> Keeper:
-        """A keeper of this child, which the state shows."""
+    def _restarter(self, child: Child) -> Restarter:
+        """A restarter of this child, which the state shows."""
         marked = dataclasses.replace(child, env={**child.env, ownership.VARIABLE: self.state.mark})
-        keeper = Keeper(marked, self.folder / "logs" / f"{child.name}.log", self._write)
-        self._keepers[child.name] = keeper
-        self.state.children[child.name] = keeper.state
-        return keeper
+        restarter = Restarter(marked, self.folder / "logs" / f"{child.name}.log", self._write)
+        self._restarters[child.name] = restarter
+        self.state.children[child.name] = restarter.state
+        return restarter
 
     def _forget(self, name: str) -> None:
-        self._keepers.pop(name, None)
+        self._restarters.pop(name, None)
         self.state.children.pop(name, None)
         self._write()
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(k.run(), name=f"keep:{n}") for n, k in self._keepers.items()]
+            tasks = [group.create_task(k.run(), name=f"keep:{n}") for n, k in self._restarters.items()]
             try:
                 for stage in self._stages:
                     await _start(stage)
@@ -226,21 +225,21 @@ class Supervisor:
             finally:
                 # Later stages end first, so that their logs show no lost connections.
                 for stage in reversed(self._stages):
-                    await asyncio.gather(*(keeper.stop() for keeper in stage))
+                    await asyncio.gather(*(restarter.stop() for restarter in stage))
                 for task in tasks:
                     task.cancel()
 
     def _write(self) -> None:
-        self.state.ready = bool(self._keepers) and all(
-            k.state.condition == "ready" for k in self._keepers.values()
+        self.state.ready = bool(self._restarters) and all(
+            k.state.condition == "ready" for k in self._restarters.values()
         )
         states.write(self.folder, self.state)
 
 
-async def _start(stage: list[Keeper]) -> None:
-    for keeper in stage:
-        keeper.start()
-    await asyncio.gather(*(keeper.ready() for keeper in stage))
+async def _start(stage: list[Restarter]) -> None:
+    for restarter in stage:
+        restarter.start()
+    await asyncio.gather(*(restarter.ready() for restarter in stage))
 
 
 @contextlib.contextmanager

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from windowbox.sandbox.keeper import Keeper
 from windowbox.sandbox.nodes import network
 from windowbox.sandbox.nodes.addresses import NodePlan
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.nodes.files import Place
+from windowbox.sandbox.restarter import Restarter
 
 
 class Node:
     """One real node of a running sandbox."""
 
-    def __init__(self, claim: Claim, place: Place, keepers: Mapping[str, Keeper]) -> None:
+    def __init__(self, claim: Claim, place: Place, restarters: Mapping[str, Restarter]) -> None:
         self.plan: NodePlan = place.node
         self.namespace = place.namespace
         """The name of its network namespace."""
         self._claim = claim
         # In the order in which they can start.
         self._init, self._containerd, self._kubelet, self._proxy = (
-            keepers[f"{place.node.name}/{program}"]
+            restarters[f"{place.node.name}/{program}"]
             for program in ("init", "containerd", "kubelet", "kube-proxy")
         )
 
@@ -45,7 +45,7 @@ class Node:
     async def kill(self) -> None:
         """Power loss: end all processes and Pods by SIGKILL, and set the link down."""
         network.unplug(self._claim, self.name)
-        await asyncio.gather(*(keeper.crash() for keeper in self._keepers()))
+        await asyncio.gather(*(restarter.crash() for restarter in self._restarters()))
 
     async def repair(self, *, patience: float = 60) -> None:
         """Undo `cut` and `kill`, and wait until the node is ready again."""
@@ -53,9 +53,9 @@ class Node:
         network.plug(self._claim, self.name)
         async with asyncio.timeout(patience):
             for step in ([self._init], [self._containerd], [self._kubelet, self._proxy]):
-                for keeper in step:
-                    keeper.start()
-                await asyncio.gather(*(keeper.ready() for keeper in step))
+                for restarter in step:
+                    restarter.start()
+                await asyncio.gather(*(restarter.ready() for restarter in step))
 
-    def _keepers(self) -> list[Keeper]:
+    def _restarters(self) -> list[Restarter]:
         return [self._init, self._containerd, self._kubelet, self._proxy]

@@ -19,11 +19,11 @@ from typing import Any
 from windowbox.clients.envoy import hostnetwork
 from windowbox.errors import Refused
 from windowbox.sandbox import files, ranges
+from windowbox.sandbox.clusternetwork import ClusterNetwork
 from windowbox.sandbox.nodes import addresses, claims, iproute
 from windowbox.sandbox.nodes.addresses import Network, Plan
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.ranges import Ranges
-from windowbox.sandbox.reach import Reach
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _NOWHERE = 1 << 16
 @contextlib.contextmanager
 def laid(
     folder: Path, balancers: Sequence[str] = (), claim: Claim | None = None, plan: Plan | None = None
-) -> Iterator[Reach]:
+) -> Iterator[ClusterNetwork]:
     """Routes for the sandbox whose data is in `folder`, while the block lasts.
 
     None are set without root, or if other routes cover the addresses. `balancers` are the prefixes of load
@@ -50,7 +50,7 @@ def laid(
         try:
             if owner:
                 files.write(_record(owner), str(folder.absolute() / "edge" / hostnetwork.ADDED))
-            yield Reach(
+            yield ClusterNetwork(
                 kept, nodes, owner is not None and _lay(owner, kept, plan, more), v6=_loopback_has_v6()
             )
         finally:

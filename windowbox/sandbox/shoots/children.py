@@ -9,10 +9,10 @@ from pathlib import Path
 
 from windowbox.sandbox import binaries, controlplane, files, ranges, roles
 from windowbox.sandbox.children import Child
+from windowbox.sandbox.clusternetwork import ClusterNetwork
 from windowbox.sandbox.nodes import routes
-from windowbox.sandbox.nodes.site import Site
+from windowbox.sandbox.nodes.hostresources import HostResources
 from windowbox.sandbox.ranges import Ranges
-from windowbox.sandbox.reach import Reach
 from windowbox.sandbox.shoots import contents, records
 from windowbox.sandbox.shoots.hostagent import Config, NodeConfig
 from windowbox.sandbox.shoots.records import Shoot
@@ -20,12 +20,14 @@ from windowbox.sandbox.shoots.records import Shoot
 _ROOT = Path(__file__).parents[3]
 
 
-def stages(sandbox: Path, shoot: Shoot, etcd_port: int, site: Site, reach: Reach) -> list[list[Child]]:
+def stages(
+    sandbox: Path, shoot: Shoot, etcd_port: int, resources: HostResources, network: ClusterNetwork
+) -> list[list[Child]]:
     """The children in stages: each needs the former one. Writes their configuration."""
     pki = records.folder(sandbox, shoot.name) / "pki"
     own = shoot_ranges(sandbox, shoot)
-    inside = dataclasses.replace(reach, ranges=own, nodes=[*reach.nodes, own.pods])
-    identity = controlplane.identities(pki, site.host, inside)
+    inside = dataclasses.replace(network, ranges=own, nodes=[*network.nodes, own.pods])
+    identity = controlplane.identities(pki, resources.host, inside)
     port = shoot.ports["kube-apiserver"]
     api = controlplane.api(identity, port)
     files.write_private(
@@ -45,10 +47,10 @@ def stages(sandbox: Path, shoot: Shoot, etcd_port: int, site: Site, reach: Reach
     )  # fmt: skip
     first = dataclasses.replace(
         server,
-        before=lambda: routes.close(site.claim, [own.services_v4, own.services_v6, own.pods]),
+        before=lambda: routes.close(resources.claim, [own.services_v4, own.services_v6, own.pods]),
         then=lambda: contents.fill(api, str(own.pods)),
     )
-    agent = _host_agent(sandbox, shoot, site)
+    agent = _host_agent(sandbox, shoot, resources)
     found = [[first], [controllers, scheduler, agent]]
     return [[_named(shoot, child) for child in stage] for stage in found]
 
@@ -62,10 +64,10 @@ def _named(shoot: Shoot, child: Child) -> Child:
     return dataclasses.replace(child, name=shoot.child(child.name))
 
 
-def _host_agent(sandbox: Path, shoot: Shoot, site: Site) -> Child:
+def _host_agent(sandbox: Path, shoot: Shoot, resources: HostResources) -> Child:
     own = shoot_ranges(sandbox, shoot)
     config = Config(
-        claim=site.claim.number,
+        claim=resources.claim.number,
         kubeconfig=str(roles.kubeconfig(sandbox, "operator")),
         shoot_kubeconfig=str(records.kubeconfig(sandbox, shoot.name)),
         namespace=shoot.machines,
@@ -79,7 +81,7 @@ def _host_agent(sandbox: Path, shoot: Shoot, site: Site) -> Child:
                 pods=str(place.node.pods_v4),
                 logs=str(place.data / "logs"),
             )
-            for place in site.places
+            for place in resources.places
         ],
     )
     path = records.folder(sandbox, shoot.name) / "host-agent.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from windowbox.errors import WindowboxError
 from windowbox.sandbox.children import Child
-from windowbox.sandbox.keeper import Keeper
+from windowbox.sandbox.restarter import Restarter
 from windowbox.sandbox.shoots import records
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,8 @@ class Shoots:
     sandbox: Path
     stages: Callable[[str], list[list[Child]]]
     """The processes of a Shoot, stage by stage."""
-    keep: Callable[[Child], Keeper]
-    """A keeper that the state of the sandbox shows."""
+    keep: Callable[[Child], Restarter]
+    """A restarter that the state of the sandbox shows."""
     drop: Callable[[str], None]
     """Take the child of this name out of the state again."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,18 +61,18 @@ class Shoots:
         except (WindowboxError, OSError) as error:
             logger.error("shoot %s: %s", name, error)
             return
-        keepers = [keeper for stage in stages for keeper in stage]
+        restarters = [restarter for stage in stages for restarter in stage]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(k.run(), name=f"keep:{k.child.name}") for k in keepers]
+            tasks = [group.create_task(k.run(), name=f"keep:{k.child.name}") for k in restarters]
             try:
                 for stage in stages:
-                    for keeper in stage:
-                        keeper.start()
-                    await asyncio.gather(*(keeper.ready() for keeper in stage))
+                    for restarter in stage:
+                        restarter.start()
+                    await asyncio.gather(*(restarter.ready() for restarter in stage))
                 await asyncio.Event().wait()
             finally:
-                await asyncio.gather(*(keeper.stop() for keeper in keepers))
+                await asyncio.gather(*(restarter.stop() for restarter in restarters))
                 for task in tasks:
                     task.cancel()
-                for keeper in keepers:
-                    self.drop(keeper.child.name)
+                for restarter in restarters:
+                    self.drop(restarter.child.name)

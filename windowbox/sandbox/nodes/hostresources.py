@@ -28,7 +28,7 @@ _CAPABILITIES = 1 << 12 | 1 << 21
 
 
 @dataclass(frozen=True)
-class Site:
+class HostResources:
     """A claim, a subnet, and the folders of each node."""
 
     claim: Claim
@@ -60,8 +60,8 @@ class Site:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, options: Options) -> Iterator[Site | None]:
-    """The site of a sandbox whose data is in `folder`; None without nodes."""
+def opened(folder: Path, options: Options) -> Iterator[HostResources | None]:
+    """The host resources of a sandbox whose data is in `folder`; None without nodes."""
     leftovers.clear()
     if not options.nodes:
         yield None
@@ -75,7 +75,7 @@ def opened(folder: Path, options: Options) -> Iterator[Site | None]:
         claims.begin(claim)
         try:
             network.build(claim, plan)
-            yield Site(claim, plan, _places(claim, plan, folder), data, joining.token())
+            yield HostResources(claim, plan, _places(claim, plan, folder), data, joining.token())
         finally:
             leftovers.clear_one(claim)
             shutil.rmtree(data, ignore_errors=True)

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from windowbox.sandbox.nodes import site
+from windowbox.sandbox.nodes import hostresources
 
 _ROOT = Path(__file__).parents[3]
-_ASK = "from windowbox.sandbox.nodes import site; print(site.unsuited(), site.usual(), sep='|')"
+_NAMES = "hostresources.unsuited(), hostresources.usual()"
+_ASK = f"from windowbox.sandbox.nodes import hostresources; print({_NAMES}, sep='|')"
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("setpriv") or bool(site.unsuited()),
+    os.geteuid() != 0 or not shutil.which("setpriv") or bool(hostresources.unsuited()),
     reason="needs root, to give up rights",
 )
 @pytest.mark.parametrize(

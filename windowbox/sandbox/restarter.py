@@ -26,7 +26,7 @@ _PATIENCE = 15.0
 _LOOK_AGAIN = 0.05
 
 
-class Keeper:
+class Restarter:
     """Restarts a child whenever it ends, until `stop`."""
 
     def __init__(self, child: Child, log: Path, changed: Callable[[], None]) -> None:

@@ -18,10 +18,10 @@ from tests.support.webhooks import Escapes
 from windowbox.errors import Malformed
 from windowbox.sandbox import processes, ranges
 from windowbox.sandbox import state as states
+from windowbox.sandbox.clusternetwork import ClusterNetwork
 from windowbox.sandbox.nodes import addresses, routes
 from windowbox.sandbox.nodes.addresses import Network, Plan
 from windowbox.sandbox.options import Options
-from windowbox.sandbox.reach import Reach
 
 root_only = pytest.mark.skipif(not routes.possible(), reason="needs root, to set routes")
 
@@ -45,8 +45,8 @@ def test_data_of_an_earlier_version_keep_their_ranges_without_routes(tmp_path: P
     (tmp_path / "etcd").mkdir()
     found = ranges.kept(tmp_path, [])
     assert str(found.services_v4) == "10.2.0.0/16"
-    with routes.laid(tmp_path) as reach:
-        assert not reach.routed
+    with routes.laid(tmp_path) as network:
+        assert not network.routed
 
 
 def test_a_damaged_file_of_ranges_is_told(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_two_sandboxes_do_not_share_ranges(tmp_path: Path) -> None:
 
 def test_without_routes_everything_but_loopback_and_nodes_is_refused(tmp_path: Path) -> None:
     kept = ranges.part(7)
-    assert Reach(kept, routed=True).environment() == {}
-    variables = Reach(kept, [PLAN.v4, PLAN.v6]).environment()
+    assert ClusterNetwork(kept, routed=True).environment() == {}
+    variables = ClusterNetwork(kept, [PLAN.v4, PLAN.v6]).environment()
     assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == "http://127.0.0.1:1"
     assert variables["NO_PROXY"] == f"{PLAN.v4},{PLAN.v6}"
 

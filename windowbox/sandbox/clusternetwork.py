@@ -13,7 +13,7 @@ _NOBODY = "http://127.0.0.1:1"
 
 
 @dataclass(frozen=True)
-class Reach:
+class ClusterNetwork:
     """The addresses inside, and whether this host has routes for them."""
 
     ranges: Ranges
@@ -32,5 +32,5 @@ class Reach:
         return {"HTTP_PROXY": _NOBODY, "HTTPS_PROXY": _NOBODY, "NO_PROXY": ",".join(map(str, self.nodes))}
 
 
-UNROUTED = Reach(ranges.part(0))
+UNROUTED = ClusterNetwork(ranges.part(0))
 """For an API server without a sandbox around it."""
