@@ -25,6 +25,7 @@ from windowbox.models.kindsettings import (
 )
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
 
 
@@ -129,6 +130,7 @@ class Settings(Section):
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     machines: MachineSettings = MachineSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
 

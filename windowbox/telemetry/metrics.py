@@ -34,6 +34,11 @@ load_balancers = Gauge("windowbox_load_balancers", "Load balancers carried by th
 addresses_used = Gauge("windowbox_addresses_used", "Addresses given away", ["range", "family"])
 addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["range", "family"])
 
+reviews = Counter("windowbox_reviews_total", "Requests to webhooks", ["webhook", "outcome"])
+review_seconds = Histogram(
+    "windowbox_review_seconds", "From a request's arrival to its answer", ["webhook"], buckets=_FAST
+)
+
 loop_lag = Histogram(
     "windowbox_loop_lag_seconds", "How late the event loop comes to what is due", buckets=_FAST
 )

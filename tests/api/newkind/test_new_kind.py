@@ -21,7 +21,7 @@ from windowbox.models.refs import Resource
 from windowbox.sandbox import stages
 
 DIFF = Path(__file__).parent / "pond.diff"
-PARTS = ("bus", "deploy", "docs", "patchers", "watchers", "windowbox", "workers")
+PARTS = ("bus", "deploy", "docs", "patchers", "watchers", "webhooks", "windowbox", "workers")
 PONDS = Resource("extensions.gardener.cloud", "v1alpha1", "ponds", "Pond")
 FROGS = Resource("", "v1", "configmaps", "ConfigMap")
 GENERATED = {

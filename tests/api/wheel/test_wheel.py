@@ -24,7 +24,7 @@ from windowbox.sandbox import stages
 
 SOURCES = (
     "pyproject.toml", "README.md", "LICENSE",
-    "bench", "bus", "deploy", "examples", "patchers", "watchers", "windowbox", "workers",
+    "bench", "bus", "deploy", "examples", "patchers", "watchers", "webhooks", "windowbox", "workers",
 )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"bench", "bus", "patchers", "watchers", "windowbox", "workers"}
+    assert tops == {"bench", "bus", "patchers", "watchers", "webhooks", "windowbox", "workers"}
     for kind in ("crds", "examples", "binaries"):
         source = ROOT / "windowbox" / "shipped" / kind
         wanted = {f"windowbox/shipped/{kind}/{file.relative_to(source)}" for file in _files(source)}
@@ -79,7 +79,7 @@ def test_all_that_is_imported_is_declared(wheel: Path) -> None:
     installed = _required([one for one in required if 'extra == "dev"' not in one])
     distributions = metadata.packages_distributions()
     imported = {name.partition(".")[0] for source in sources for name in _imports(ast.parse(source))}
-    own = {"bench", "bus", "patchers", "watchers", "windowbox", "workers"}
+    own = {"bench", "bus", "patchers", "watchers", "webhooks", "windowbox", "workers"}
     missing = {
         name
         for name in imported - set(sys.stdlib_module_names) - own

@@ -18,7 +18,7 @@ STANDARD = frozenset(
         "surge", "replicas", "bootstrap token", "orphan", "backoff",
     }
 )  # fmt: skip
-PACKAGES = ("bus", "watchers", "workers", "patchers", "windowbox")
+PACKAGES = ("bus", "watchers", "workers", "patchers", "webhooks", "windowbox")
 
 
 def _rows(text: str) -> list[list[str]]:

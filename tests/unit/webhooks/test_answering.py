@@ -1,0 +1,165 @@
+"""What is answered to a review, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.reviews import UID, admission_review, mutated
+from tests.support.rules import rule
+from webhooks import answering
+from webhooks.review import Context, Denied, Review, Undecodable
+from webhooks.webhook import Webhook
+from windowbox.models.objects import Json
+from windowbox.models.webhooks import NODE
+
+OBJECT: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "one"},
+    "spec": {"taints": [{"key": "a"}]},
+    "status": {},
+}
+
+
+def answered(act: Any, body: bytes, **webhook: Any) -> dict[str, Any]:
+    made = Webhook(NODE, act, **webhook)
+    asked = answering.read(made, body)
+    if isinstance(asked, tuple):
+        answer, uid, version = asked
+        return dict(orjson.loads(answer.encoded(uid, version)))
+    answer = answering.decide(made, asked.review, Context())
+    return dict(orjson.loads(answer.encoded(asked.review.uid, asked.version)))
+
+
+def body(**request: Any) -> bytes:
+    return json.dumps(admission_review(OBJECT, "nodes", **request)).encode()
+
+
+def renamed(review: Review, context: Context) -> Json:
+    return {**review.object, "spec": {**review.object["spec"], "providerID": "x"}}
+
+
+def denies(review: Review, context: Context) -> Json:
+    raise Denied("spec.x: Required value: no")
+
+
+def fails(review: Review, context: Context) -> Json:
+    raise KeyError("a secret of the object")
+
+
+def never(review: Review, context: Context) -> Json:
+    raise AssertionError("must not be asked")
+
+
+@rule("WF-40", "WF-41", "WF-47")
+@pytest.mark.parametrize("version", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
+def test_a_change_is_answered_with_a_patch(version: str) -> None:
+    found = answered(renamed, json.dumps({**json.loads(body()), "apiVersion": version}).encode())
+    assert (found["apiVersion"], found["kind"]) == (version, "AdmissionReview")
+    told = found["response"]
+    assert (told["uid"], told["allowed"], told["patchType"]) == (UID, True, "JSONPatch")
+    assert told["status"] == {"metadata": {}, "code": 200}
+    assert mutated(OBJECT, told)["spec"] == {"taints": [{"key": "a"}], "providerID": "x"}
+
+
+@rule("WF-46")
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda review, _: None, id="nothing"),
+        pytest.param(lambda review, _: {**review.object, "status": {"x": []}}, id="an-empty-field"),
+    ],
+)
+def test_no_change_is_answered_without_a_patch(act: Any) -> None:
+    told = answered(act, body())["response"]
+    assert told == {"uid": UID, "allowed": True, "status": {"metadata": {}, "code": 200}}
+
+
+@rule("WF-45")
+def test_a_denial_has_code_403_and_the_reason() -> None:
+    told = answered(denies, body())["response"]
+    status = {"metadata": {}, "message": "spec.x: Required value: no", "reason": "Forbidden", "code": 403}
+    assert told == {"uid": UID, "allowed": False, "status": status}
+
+
+@rule("WF-49")
+def test_a_bug_is_answered_without_what_the_object_holds(caplog: pytest.LogCaptureFixture) -> None:
+    told = answered(fails, body())["response"]
+    assert not told["allowed"]
+    assert told["status"] == {"metadata": {}, "message": "panic: KeyError [recovered]", "code": 500}
+    assert "KeyError in" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@rule("WW-3")
+@pytest.mark.parametrize(("skip", "allowed"), [(True, True), (False, False)])
+def test_objects_under_deletion(skip: bool, allowed: bool) -> None:
+    metadata = {"name": "one", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    asked = body(object={**OBJECT, "metadata": metadata})
+    told = answered(denies, asked, skip_deleting=skip)["response"]
+    assert told["allowed"] is allowed
+
+
+@rule("WF-42")
+def test_a_kind_that_is_not_served() -> None:
+    told = answered(never, body(kind={"group": "", "version": "v1", "kind": "Pod"}))["response"]
+    assert told == {
+        "uid": UID,
+        "allowed": False,
+        "status": {"metadata": {}, "message": "unexpected request kind /v1, Kind=Pod", "code": 400},
+    }
+
+
+@rule("WF-40", "WF-43")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="no-json"),
+        pytest.param(b"\xff\xfe", id="no-text"),
+        pytest.param(b"[]", id="a-list"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"{}", id="no-review"),
+        pytest.param(json.dumps({**json.loads(body()), "apiVersion": "v1"}).encode(), id="other-version"),
+        pytest.param(json.dumps({**json.loads(body()), "request": 3}).encode(), id="request-is-a-number"),
+        pytest.param(json.dumps({**json.loads(body()), "request": None}).encode(), id="no-request"),
+        pytest.param(body(object=None), id="no-object"),
+        pytest.param(body(object=[1]), id="object-is-a-list"),
+        pytest.param(body(object={"metadata": 3}), id="metadata-is-a-number"),
+        pytest.param(body(oldObject="x"), id="old-object-is-a-string"),
+        pytest.param(body(uid=3), id="uid-is-a-number"),
+        pytest.param(body(kind="Node"), id="kind-is-a-string"),
+        pytest.param(body(namespace={}), id="namespace-is-an-object"),
+        pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, id="deep"),
+    ],
+)
+def test_what_cannot_be_read_is_answered_with_code_400(asked: bytes) -> None:
+    told = answered(never, asked)["response"]
+    assert (told["allowed"], told["status"]["code"]) == (False, 400)
+    assert told["status"]["message"]
+
+
+def test_an_object_that_is_nested_too_deep_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(900):
+        deep = [deep]
+    asked = orjson.loads(body())
+
+    def wraps(review: Review, _: Context) -> Json:
+        return {**review.object, "spec": {"deep": orjson.loads(b"[" * 900 + b"2" + b"]" * 900)}}
+
+    asked["request"]["object"]["spec"] = {"deep": deep}
+    told = answered(wraps, json.dumps(asked).encode())["response"]
+    assert (told["allowed"], told["status"]["code"]) == (False, 400)
+
+
+def test_a_webhook_that_cannot_decode_the_object_refuses_with_code_400() -> None:
+    def undecodable(review: Review, _: Context) -> Json:
+        raise Undecodable("spec.replicas is not a number")
+
+    told = answered(undecodable, body())["response"]
+    assert told["status"] == {"metadata": {}, "message": "spec.replicas is not a number", "code": 400}

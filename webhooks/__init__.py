@@ -1,0 +1,1 @@
+"""Webhooks: what API servers ask before they store an object, and what we answer."""

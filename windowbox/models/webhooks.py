@@ -1,0 +1,190 @@
+"""Which webhooks there are, and for which requests the API server calls them.
+
+What they do stands in `webhooks/`; this part is also read by those who only write the configurations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Selector = Mapping[str, Any]
+"""A label selector, as the API takes it."""
+
+
+class Target(StrEnum):
+    """Whose API server calls a webhook."""
+
+    SEED = "seed"
+    SHOOT = "shoot"
+    GARDEN = "garden"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Creations and updates of one kind. `resource` may name a subresource; version `*` is any."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A webhook as its configuration describes it."""
+
+    name: str
+    target: Target
+    rules: tuple[Rule, ...]
+    namespaces: Selector = field(default_factory=dict)
+    """Only requests in namespaces with these labels."""
+    objects: Selector = field(default_factory=dict)
+    """Only objects with these labels."""
+    failure_policy: Literal["Fail", "Ignore"] | None = None
+    """Whether requests fail while the webhook cannot be reached. None for the default of its target."""
+    timeout: int = 10
+    path: str = ""
+    """Below the server's root; empty if it is the name."""
+    validating: bool = False
+
+    @property
+    def url_path(self) -> str:
+        return f"/{self.path or self.name}"
+
+    @property
+    def policy(self) -> Literal["Fail", "Ignore"]:
+        return self.failure_policy or ("Ignore" if self.target is Target.SHOOT else "Fail")
+
+    def serves(self, group: str, version: str, kind: str) -> bool:
+        """Whether objects of this kind may be reviewed."""
+        return any(
+            (rule.group, rule.kind) == (group, kind) and rule.version in (version, "*") for rule in self.rules
+        )
+
+
+def _labelled(**labels: str) -> Selector:
+    return {"matchLabels": labels}
+
+
+def _in(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def _expressions(*expressions: dict[str, Any]) -> Selector:
+    return {"matchExpressions": list(expressions)}
+
+
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_DEPLOYMENTS = Rule("apps", "v1", "deployments", "Deployment")
+_PROVIDER_LABEL = {"matchLabels": {"provider.extensions.gardener.cloud/local": "true"}}
+_CORE = "core.gardener.cloud"
+
+CONTROL_PLANE = Registration(
+    "controlplane",
+    Target.SEED,
+    (
+        _DEPLOYMENTS,
+        Rule("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler"),
+        Rule("extensions.gardener.cloud", "v1alpha1", "operatingsystemconfigs", "OperatingSystemConfig"),
+    ),
+    namespaces=_expressions(_in("shoot.gardener.cloud/provider", "local")),
+    objects={"matchLabels": {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}},
+)
+NETWORK_POLICY = Registration(
+    "networkpolicy",
+    Target.SEED,
+    (Rule("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),),
+    namespaces=_expressions(_in("seed.gardener.cloud/provider", "local")),
+)
+PROMETHEUS = Registration(
+    "prometheus",
+    Target.SEED,
+    (Rule("monitoring.coreos.com", "v1", "prometheuses", "Prometheus"),),
+    objects=_expressions(
+        _in("app", "prometheus"), _in("role", "monitoring"), _in("name", "garden", "longterm", "seed")
+    ),
+)
+ROLLOUT_SPEEDUP = Registration(
+    "rollout-speedup",
+    Target.SEED,
+    (_DEPLOYMENTS,),
+    namespaces={"matchLabels": {_NAMESPACE_NAME: "garden"}},
+    objects=_expressions(_in("role", "apiserver")),
+)
+NODE = Registration("node", Target.SHOOT, (Rule("", "v1", "nodes/*", "Node"),), timeout=5)
+SHOOT = Registration(
+    "shoot",
+    Target.SHOOT,
+    (Rule("", "v1", "configmaps", "ConfigMap"),),
+    namespaces=_expressions(_in("gardener.cloud/purpose", "kube-system")),
+    objects=_labelled(app="kubernetes", role="proxy"),
+    failure_policy="Fail",  # kube-proxy must not be created unmutated
+)
+CALICO_SELF_HOSTED_SHOOT = Registration(
+    "calico-self-hosted-shoot",
+    Target.SHOOT,
+    (Rule("apps", "v1", "daemonsets", "DaemonSet"),),
+    namespaces={"matchLabels": {_NAMESPACE_NAME: "kube-system", "gardener.cloud/role": "shoot"}},
+    objects=_expressions(_in("k8s-app", "calico-node")),
+)
+DNS_CONFIG = Registration(
+    "dnsconfig",
+    Target.SEED,
+    (_DEPLOYMENTS, Rule("", "v1", "pods", "Pod")),
+    namespaces=_expressions(_in(_NAMESPACE_NAME, "gardenadm-unmanaged-infra", operator="NotIn")),
+    objects=_expressions(_in("app", "machine", "dependency-watchdog-prober", "blackbox-exporter")),
+)
+"""Gardener removed it after v1.137."""
+
+MUTATOR = Registration(
+    "mutator",
+    Target.GARDEN,
+    (
+        Rule(_CORE, "v1beta1", "shoots", "Shoot"),
+        Rule(_CORE, "v1beta1", "namespacedcloudprofiles/status", "NamespacedCloudProfile"),
+    ),
+    objects=_PROVIDER_LABEL,
+    path="webhooks/mutate",
+)
+VALIDATOR = Registration(
+    "validator",
+    Target.GARDEN,
+    (
+        Rule(_CORE, "*", "cloudprofiles", "CloudProfile"),
+        Rule(_CORE, "*", "namespacedcloudprofiles", "NamespacedCloudProfile"),
+        Rule(_CORE, "*", "shoots", "Shoot"),
+        Rule("security.gardener.cloud", "v1alpha1", "workloadidentities", "WorkloadIdentity"),
+    ),
+    objects=_PROVIDER_LABEL,
+    path="webhooks/validate",
+    validating=True,
+)
+SECRETS_VALIDATOR = Registration(
+    "secrets.validator",
+    Target.GARDEN,
+    (Rule("", "v1", "secrets", "Secret"),),
+    objects={"matchLabels": {"provider.shoot.gardener.cloud/local": "true"}},
+    path="webhooks/validate/secrets",
+    validating=True,
+)
+
+REGISTRATIONS = {
+    one.name: one
+    for one in (
+        CALICO_SELF_HOSTED_SHOOT,
+        CONTROL_PLANE,
+        DNS_CONFIG,
+        MUTATOR,
+        NETWORK_POLICY,
+        NODE,
+        PROMETHEUS,
+        ROLLOUT_SPEEDUP,
+        SECRETS_VALIDATOR,
+        SHOOT,
+        VALIDATOR,
+    )
+}
+"""By name, in the order of configurations."""

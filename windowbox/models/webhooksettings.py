@@ -1,0 +1,66 @@
+"""Settings of `windowbox admit`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from windowbox.models.webhooks import REGISTRATIONS
+
+Mode = Literal["service", "url", "url-service"]
+
+
+class PrometheusSettings(BaseModel):
+    """What the webhook `prometheus` writes into the Prometheus of the seed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    remote_write_urls: tuple[str, ...] = Field((), description="URLs that the seed's Prometheus writes to.")
+    external_labels: dict[str, str] = Field({}, description="External labels of the seed's Prometheus.")
+
+
+class WebhookSettings(BaseModel):
+    """Webhooks: where they listen, how API servers reach them, and which of them there are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str = Field("0.0.0.0:10250", description="host:port of the webhooks; port 0 = any.")
+    mode: Mode = Field(
+        "service",
+        description="How API servers reach us: by the Service, by a URL, or by the Service's name in a URL.",
+    )
+    url: str = Field("", description="host or host:port of the URLs, in mode url.")
+    service_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0, description="Port of the Service; 0 for the port of the server."
+    )
+    namespace: str = Field(
+        "",
+        description="Namespace of the Service and of the certificates' Secrets. Without it, certificates "
+        "are generated at each start, and only one process may run.",
+    )
+    owner_namespace: str = Field(
+        "", description="Namespace with which the configurations are deleted; by default `namespace`."
+    )
+    runtime: bool = Field(False, description="Serve the garden's runtime cluster: other names are used.")
+    self_hosted: bool = Field(
+        False, description="The cluster is a self-hosted Shoot: its own webhooks are configured there, too."
+    )
+    dnsconfig: bool = Field(False, description="Serve `dnsconfig`, for Gardener before v1.138.")
+    disabled: tuple[str, ...] = Field((), description="Webhooks that are not served; `*` for all.")
+    prometheus: PrometheusSettings = PrometheusSettings()
+
+    @field_validator("disabled")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := set(names) - {*REGISTRATIONS, "*"}:
+            raise ValueError(
+                f"there is no webhook {', '.join(sorted(unknown))}; there are {', '.join(REGISTRATIONS)}"
+            )
+        return names
+
+    @model_validator(mode="after")
+    def _complete(self) -> WebhookSettings:
+        if self.mode == "url" and not self.url:
+            raise ValueError("mode url needs webhooks.url: the host by which API servers reach us")
+        return self
