@@ -17,6 +17,7 @@ from tests.support import (
     rules_list_kinds,
     rules_list_lb,
     rules_list_machines,
+    rules_list_secrets,
     rules_list_webhooks,
     rules_list_worker,
 )
@@ -32,6 +33,7 @@ SECTIONS = (
     | rules_list_dns.SECTIONS
     | rules_list_lb.SECTIONS
     | rules_list_webhooks.SECTIONS
+    | rules_list_secrets.SECTIONS
 )
 RULES = frozenset(rule for section in SECTIONS.values() for rule in section)
 
@@ -41,7 +43,8 @@ Coverage = dict[str, dict[str, int]]
 # A rule stands at the beginning of a case's id, after "+", or after "-" where pytest joined two ids.
 _NAMED = re.compile(
     r"(?:^|(?<=[+-]))"
-    r"((?:AD|BA|BB|BE|DN|HB|IG|SE|WF|WW|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+|AP1\.\d|[A-D]\d+(?:-R\d+)?|L\d+"
+    r"((?:AD|BA|BB|BE|DN|HB|HC|IG|IV|SE|WF|WW|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+|AP1\.\d"
+    r"|[A-D]\d+(?:-R\d+)?|L\d+"
     r"|2\.19-(?:[a-z]+-)?[a-z]+|LB-\d+-[a-z0-9]+)"
     r"(?=$|[+-])"
 )

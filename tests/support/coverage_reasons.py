@@ -18,7 +18,7 @@ _GARDENLET = "about gardenlet"
 
 REASONS: dict[str, str] = {
     "S-6": _OTHER_KINDS,
-    **dict.fromkeys(("C-5", "C-10", "F-7", "A.6", "B.18", "B.19"), _CONTROL_PLANE),
+    **dict.fromkeys(("C-5", "C-10", "F-7", "A.6", "B.18"), _CONTROL_PLANE),
     **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5", "I-4"), _ADMISSION),
     "I-5": _WEBHOOKS,
     "T-10": "says that something does not exist",

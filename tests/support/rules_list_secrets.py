@@ -1,0 +1,16 @@
+"""The rules of generated secrets, images and health conditions, each in a few words of ours."""
+
+from __future__ import annotations
+
+SECTIONS: dict[str, dict[str, str]] = {
+    "Generated secrets": {
+        "Z-1": "names, types, immutability",
+        "Z-2": "labels",
+        "Z-3": "secrets of a Go installation are adopted",
+        "Z-4": "renewal by time",
+        "Z-5": "rotation in lock-step with the Shoot",
+        "Z-6": "data that is supplied",
+        "Z-7": "times of a certificate",
+        "Z-8": "authorities come first",
+    },
+}

@@ -1,0 +1,127 @@
+"""Generated certificates and passwords, and whether they are what a config asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import bcrypt
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.support.rules import rule
+from windowbox.secretsmanager import contents, generation
+from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
+from windowbox.secretsmanager.secrets import Stored
+
+NOW = datetime(2026, 9, 1, tzinfo=UTC)
+CA = Authority("ca", validity=timedelta(days=30))
+SERVER = Certificate(
+    "server", "server", "ca", Usage.SERVER, dns_names=("a.example",), ip_addresses=("10.0.0.1", "fd00::1")
+)
+
+
+def holding(data: Mapping[str, bytes]) -> Stored:
+    return Stored("ca-1", "uid", 0, {}, data)
+
+
+@pytest.fixture(scope="module")
+def authority() -> dict[str, bytes]:
+    return generation.authority(CA, "ca-1", NOW)
+
+
+@pytest.fixture(scope="module")
+def server(authority: dict[str, bytes]) -> dict[str, bytes]:
+    return generation.certificate(SERVER, authority, NOW)
+
+
+@rule("Z-7")
+def test_a_certificate_tells_its_times(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
+    start = int(NOW.timestamp())
+    assert contents.lifetime(authority) == (start - 60, start + 30 * 86400)
+    assert contents.lifetime(server) == (start - 60, start + 3650 * 86400)
+    assert contents.lifetime({}) is None
+
+
+@rule("Z-1")
+def test_an_authority_is_named_after_its_secret(authority: dict[str, bytes]) -> None:
+    found = x509.load_pem_x509_certificate(authority["ca.crt"])
+    assert found.subject.rfc4514_string() == "CN=ca-1"
+    key = found.public_key()
+    assert isinstance(key, rsa.RSAPublicKey)
+    assert key.key_size == 3072
+    found.verify_directly_issued_by(found)
+
+
+@pytest.mark.parametrize(
+    ("config", "fits"),
+    [
+        pytest.param(SERVER, True, id="Z-3-same"),
+        pytest.param(replace(SERVER, name="other"), True, id="Z-3-the-name-is-a-label"),
+        pytest.param(replace(SERVER, common_name="other"), False, id="Z-3-common-name"),
+        pytest.param(replace(SERVER, organizations=("a",)), False, id="Z-3-organization"),
+        pytest.param(replace(SERVER, dns_names=()), False, id="Z-3-dns-names"),
+        pytest.param(replace(SERVER, ip_addresses=("10.0.0.1",)), False, id="Z-3-addresses"),
+        pytest.param(replace(SERVER, usage=Usage.CLIENT), False, id="Z-3-usage"),
+        pytest.param(replace(SERVER, validity=timedelta(days=30)), False, id="Z-3-validity"),
+        pytest.param(replace(SERVER, publish_authority=True), False, id="Z-3-authority-is-lacking"),
+    ],
+)
+def test_whether_a_certificate_is_what_is_asked_for(
+    config: Certificate, fits: bool, authority: dict[str, bytes], server: dict[str, bytes]
+) -> None:
+    found = contents.complete(config, server) and contents.fits(config, server, holding(authority))
+    assert found == fits
+
+
+@rule("Z-3")
+def test_a_certificate_of_another_authority_does_not_fit(server: dict[str, bytes]) -> None:
+    other = generation.authority(CA, "ca-1", NOW)
+    assert not contents.fits(SERVER, server, holding(other))
+    assert not contents.fits(SERVER, server, None)
+
+
+@rule("Z-3")
+def test_an_authority_fits_by_its_validity(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
+    assert contents.fits(CA, authority, None)
+    assert not contents.fits(replace(CA, validity=timedelta(days=3650)), authority, None)
+    assert not contents.fits(replace(CA, common_name="other"), authority, None)
+    leaf = {"ca.crt": server["tls.crt"], "ca.key": server["tls.key"]}
+    assert not contents.fits(replace(CA, validity=timedelta(days=3650)), leaf, None)
+
+
+@pytest.mark.parametrize("key", ["tls.crt", "tls.key"])
+@pytest.mark.parametrize("value", [b"", b"nonsense", None], ids=["empty", "nonsense", "missing"])
+def test_data_that_is_broken_is_not_complete(key: str, value: bytes | None, server: dict[str, bytes]) -> None:
+    broken = {name: one for name, one in (server | {key: value}).items() if one is not None}
+    assert not contents.complete(SERVER, broken)
+
+
+def test_a_key_that_belongs_to_another_certificate_is_not_complete(
+    authority: dict[str, bytes], server: dict[str, bytes]
+) -> None:
+    assert not contents.complete(SERVER, server | {"tls.key": authority["ca.key"]})
+
+
+def test_a_password_and_its_hash_belong_together() -> None:
+    made = generation.basic_auth(BasicAuth("auth", "admin"))
+    assert len(made["password"]) == 32
+    user, _, hashed = made["auth"].partition(b":")
+    assert user == made["username"] == b"admin"
+    assert hashed.startswith(b"$2a$10$")
+    assert bcrypt.checkpw(made["password"], hashed)
+    config: Config = BasicAuth("auth", "admin")
+    assert contents.complete(config, made)
+    assert contents.fits(config, made, None)
+    assert not contents.fits(BasicAuth("auth", "other"), made, None)
+    assert not contents.fits(BasicAuth("auth", "admin", password_length=31), made, None)
+
+
+@rule("WF-65")
+def test_certificates_are_made_without_secrets() -> None:
+    authority, server = generation.unmanaged(Authority("provider-local"), SERVER)
+    found = x509.load_pem_x509_certificate(authority["ca.crt"])
+    assert found.subject.rfc4514_string() == "CN=provider-local"
+    x509.load_pem_x509_certificate(server["tls.crt"]).verify_directly_issued_by(found)

@@ -1,0 +1,135 @@
+"""What the data of generated secrets says: whom a certificate is for, and how long. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
+from windowbox.secretsmanager.secrets import Stored
+
+CA_CERTIFICATE = "ca.crt"
+CA_KEY = "ca.key"
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
+BUNDLE = "bundle.crt"
+USER_NAME = "username"
+PASSWORD = "password"
+AUTH = "auth"
+
+_TOLERANCE = timedelta(days=1)
+"""Between the validity that was asked for and that of the certificate, which begins a little in the past."""
+_USAGES = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
+
+
+def keys(config: Config) -> tuple[str, ...]:
+    """The keys of the data of a Secret."""
+    match config:
+        case Authority():
+            return (CA_CERTIFICATE, CA_KEY)
+        case Certificate():
+            return (CERTIFICATE, KEY, *((CA_CERTIFICATE,) if config.publish_authority else ()))
+        case BasicAuth():
+            return (USER_NAME, PASSWORD, AUTH)
+
+
+def complete(config: Config, data: Mapping[str, bytes]) -> bool:
+    """Whether the data has all keys, and certificate and private key belong together."""
+    if not all(key in data and (data[key] or key == USER_NAME) for key in keys(config)):
+        return False
+    if isinstance(config, BasicAuth):
+        return True
+    certificate, private = keys(config)[:2]
+    try:
+        key = serialization.load_pem_private_key(data[private], password=None)
+        return x509.load_pem_x509_certificate(data[certificate]).public_key() == key.public_key()
+    except (ValueError, TypeError):
+        return False
+
+
+def fits(config: Config, data: Mapping[str, bytes], signer: Stored | None) -> bool:
+    """Whether data that is complete is what the config asks for."""
+    if isinstance(config, BasicAuth):
+        return data[USER_NAME] == config.user_name.encode() and len(data[PASSWORD]) == config.password_length
+    try:
+        certificate = x509.load_pem_x509_certificate(data[keys(config)[0]])
+        if abs(_lifetime(certificate) - config.validity) > _TOLERANCE:
+            return False
+        if isinstance(config, Authority):
+            return _may_sign(certificate) and config.common_name in ("", _common_name(certificate))
+        return _is_for(config, certificate) and _is_signed(config, certificate, data, signer)
+    except (ValueError, x509.ExtensionNotFound):
+        return False
+
+
+def lifetime(data: Mapping[str, bytes]) -> tuple[int, int] | None:
+    """From when until when the certificate in the data is valid: unix times; None if there is none."""
+    pem = data.get(CERTIFICATE) or data.get(CA_CERTIFICATE)
+    if not pem:
+        return None
+    certificate = x509.load_pem_x509_certificate(pem)
+    return (
+        int(certificate.not_valid_before_utc.timestamp()),
+        int(certificate.not_valid_after_utc.timestamp()),
+    )
+
+
+def unix_time(text: object) -> int | None:
+    """A time of the API as unix time; None if it is none."""
+    try:
+        return int(datetime.fromisoformat(str(text)).timestamp())
+    except ValueError:
+        return None
+
+
+def _is_for(config: Certificate, certificate: x509.Certificate) -> bool:
+    organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    addresses = {ipaddress.ip_address(one) for one in config.ip_addresses}
+    try:
+        hosts = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        found_names = set(hosts.get_values_for_type(x509.DNSName))
+        found_addresses = set(hosts.get_values_for_type(x509.IPAddress))
+    except x509.ExtensionNotFound:
+        found_names, found_addresses = set(), set()
+    return (
+        _common_name(certificate) == config.common_name
+        and {one.value for one in organizations} == set(config.organizations)
+        and found_names == set(config.dns_names)
+        and found_addresses == addresses
+        and _USAGES[config.usage] in usage
+    )
+
+
+def _is_signed(
+    config: Certificate, certificate: x509.Certificate, data: Mapping[str, bytes], signer: Stored | None
+) -> bool:
+    if signer is None:
+        return False
+    published = data.get(CA_CERTIFICATE)
+    if published != (signer.data[CA_CERTIFICATE] if config.publish_authority else None):
+        return False
+    try:
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(signer.data[CA_CERTIFICATE]))
+    except (InvalidSignature, TypeError, ValueError):
+        return False
+    return True
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def _common_name(certificate: x509.Certificate) -> str:
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+def _lifetime(certificate: x509.Certificate) -> timedelta:
+    return certificate.not_valid_after_utc - certificate.not_valid_before_utc

@@ -1,0 +1,191 @@
+"""Which Secrets stay, are renewed, rotated or dropped, and who signs. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from windowbox.models.objects import Json, mapping
+from windowbox.secretsmanager import configs, contents, secrets
+from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
+from windowbox.secretsmanager.secrets import Stored
+
+RENEWAL_PERCENTAGE = 80
+"""Of its validity, after which a secret is renewed."""
+_LAST_DAYS = timedelta(days=10)
+"""Before the end of its validity, in which a secret is renewed in any case, unless it never lasts longer."""
+_DROPS_OLD = frozenset({"Completing", "Completed"})
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How authorities are rotated."""
+
+    rotation: int | None = None
+    """When the Shoot's rotation of authorities was last initiated: unix time."""
+    drop_old: bool = False
+    """Whether old authorities are dropped, and what they have signed is signed anew."""
+    renew_authorities: bool = False
+    """Whether authorities are renewed by time like everything else."""
+    keep_old: timedelta | None = None
+    """How long the old authority is trusted after its successor was issued; None: until `drop_old`."""
+    current_signs: bool = False
+    """Whether the current authority signs certificates of servers while there is an old one."""
+
+    @classmethod
+    def of_shoot(cls, shoot: Json) -> Policy:
+        """In lock-step with the rotation of a Shoot's credentials."""
+        status = mapping(shoot.get("status"))
+        rotation = mapping(mapping(mapping(status.get("credentials")).get("rotation")))
+        authorities = mapping(rotation.get("certificateAuthorities"))
+        initiated = contents.unix_time(authorities.get("lastInitiationTime"))
+        return cls(rotation=initiated, drop_old=authorities.get("phase") in _DROPS_OLD)
+
+
+WEBHOOKS = Policy(renew_authorities=True, keep_old=timedelta(hours=24), current_signs=True)
+"""How certificates of webhooks are rotated."""
+
+
+def rotation_time(config: Config, found: Iterable[Stored], policy: Policy, now: int) -> str:
+    """The rotation that the current Secret of `config` has to belong to; `now` begins another one."""
+    last = secrets.newest(_of(config.name, found))
+    if isinstance(config, Authority) and policy.rotation is not None:
+        return str(policy.rotation)
+    if last is None:
+        return ""
+    if isinstance(config, Authority) and not policy.renew_authorities:
+        return last.rotation
+    due = renewal_time(last)
+    return str(now) if due is not None and due <= now else last.rotation
+
+
+def renewal_time(stored: Stored) -> int | None:
+    """When the Secret has to be renewed: unix time. None if it lasts for ever."""
+    if stored.issued is None or stored.valid_until is None:
+        return None
+    validity = stored.valid_until - stored.issued
+    due = stored.issued + validity * RENEWAL_PERCENTAGE // 100
+    last = int(_LAST_DAYS.total_seconds())
+    return min(due, stored.valid_until - last) if validity > last else due
+
+
+def due_time(config: Config, current: Stored, policy: Policy) -> int | None:
+    """When the next run has something to do about this Secret."""
+    if isinstance(config, Authority) and not policy.renew_authorities:
+        return None
+    return renewal_time(current)
+
+
+def chosen(config: Config, found: Iterable[Stored], rotation: str, signer: Stored | None) -> Stored | None:
+    """The Secret that already is what `config` asks for, by whomever it was generated; None: make one.
+
+    Gardener's own hash of a config is not known to us, so what it has generated is told by its content.
+    """
+    wanted = configs.checksum(config)
+    signing = secrets.authority_checksum(signer) if signer else ""
+    return secrets.newest(
+        one
+        for one in _of(config.name, found)
+        if one.rotation == rotation
+        and one.labels.get(secrets.SIGNING, "") == signing
+        and contents.complete(config, one.data)
+        and (one.labels.get(secrets.CONFIG) == wanted or contents.fits(config, one.data, signer))
+    )
+
+
+def chosen_bundle(config: Authority, found: Iterable[Stored], checksum: str, text: bytes) -> Stored | None:
+    """The Secret that already holds this bundle."""
+    return secrets.newest(
+        one
+        for one in _of(config.bundle, found)
+        if one.labels.get(secrets.CONFIG) == checksum
+        or one.data.get(contents.BUNDLE, b"").split() == text.split()
+    )
+
+
+def old_authority(
+    config: Authority, current: Stored, found: Iterable[Stored], policy: Policy, now: int
+) -> Stored | None:
+    """The predecessor of the current authority, for as long as it is trusted."""
+    if policy.drop_old:
+        return None
+    if policy.keep_old and _issued(current) + policy.keep_old.total_seconds() <= now:
+        return None
+    return secrets.newest(
+        one
+        for one in _of(config.name, found)
+        if one.name != current.name and (one.valid_until is None or one.valid_until > now)
+    )
+
+
+def dropping_time(current: Stored, old: Stored | None, policy: Policy) -> int | None:
+    """When the old authority has to be dropped, if only time tells."""
+    if old is None or policy.keep_old is None:
+        return None
+    return _issued(current) + int(policy.keep_old.total_seconds())
+
+
+def signer(config: Certificate, current: Stored, old: Stored | None, policy: Policy) -> Stored:
+    """Clients trust a new authority only when all know its bundle, so that the old one signs servers."""
+    if config.usage is Usage.SERVER and old is not None and not policy.current_signs:
+        return old
+    return current
+
+
+def secret_name(config_name: str, checksum: str, signing: str, rotation: str) -> str:
+    """It changes exactly if the config, its signer or the rotation does."""
+    suffix = f"-{_hex(rotation)[:5]}" if rotation else ""
+    return f"{config_name}-{_hex(checksum + signing)[:8]}{suffix}"
+
+
+def labels(
+    config: Config, identity: str, rotation: str, signer: Stored | None, issued: int
+) -> dict[str, str]:
+    """Those of the Secret of `config`, without times that its content tells."""
+    found = _labels(config.name, identity, configs.checksum(config), rotation)
+    if signer:
+        found[secrets.SIGNING] = secrets.authority_checksum(signer)
+    if isinstance(config, Authority) and config.persist:
+        found[secrets.PERSIST] = "true"
+    if isinstance(config, BasicAuth) and config.validity:
+        found[secrets.ISSUED] = str(issued)
+        found[secrets.VALID_UNTIL] = str(issued + int(config.validity.total_seconds()))
+    return found
+
+
+def bundle_labels(config: Authority, identity: str, checksum: str) -> dict[str, str]:
+    return _labels(config.bundle, identity, checksum, "") | {secrets.BUNDLE_FOR: config.name}
+
+
+def unused(found: Iterable[Stored], used: Collection[str]) -> list[Stored]:
+    """The Secrets that are left over, given the names of those in use."""
+    return [one for one in found if not one.deleting and one.name not in used]
+
+
+def supplied(config_name: str, sources: Iterable[Stored]) -> list[Stored]:
+    """The Secrets that ask for their data to be used when one is generated."""
+    return [one for one in sources if one.labels.get(secrets.USE_DATA_FOR) == config_name]
+
+
+def _issued(stored: Stored) -> int:
+    return int(stored.created) if stored.issued is None else stored.issued
+
+
+def _labels(name: str, identity: str, checksum: str, rotation: str) -> dict[str, str]:
+    return {
+        secrets.NAME: name,
+        secrets.MANAGED_BY: secrets.MANAGER,
+        secrets.IDENTITY: identity,
+        secrets.CONFIG: checksum,
+        secrets.ROTATION: rotation,
+    }
+
+
+def _of(config_name: str, found: Iterable[Stored]) -> list[Stored]:
+    return [one for one in found if one.config == config_name and not one.deleting]
+
+
+def _hex(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

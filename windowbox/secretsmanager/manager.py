@@ -1,0 +1,239 @@
+"""The Secrets of one manager identity in one namespace: what is missing is generated, what is left over goes.
+
+The data of Secrets leaves this module only through `read`: what `ensure` returns may be recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, Malformed, TransientError
+from windowbox.models.objects import Object
+from windowbox.models.refs import SECRETS, Resource
+from windowbox.secretsmanager import configs, contents, decisions, generation, secrets
+from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config
+from windowbox.secretsmanager.decisions import Policy
+from windowbox.secretsmanager.secrets import Stored
+
+logger = logging.getLogger(__name__)
+
+_GENERATING = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2), thread_name_prefix="keys")
+"""Keys are generated on half of the processors: event loops need the rest."""
+
+
+class Ensured(BaseModel, frozen=True):
+    """The Secrets of all configs, by their names; of bundles, by `NAME-bundle`. It holds no secret data."""
+
+    names: dict[str, str] = {}
+    """The names of Secrets."""
+    checksums: dict[str, str] = {}
+    """SHA-256 over their data, for annotations of those who use them."""
+    bundles: dict[str, str] = {}
+    """The certificates of current and old authorities, by the names of the authorities' configs."""
+    unused: dict[str, str] = {}
+    """Secrets that were found, but are no longer needed: uids by names."""
+    due: int | None = None
+    """When something has to be renewed or dropped: unix time."""
+
+
+class SecretsManager:
+    """Generates and keeps Secrets. One at a time for an identity and a namespace."""
+
+    def __init__(self, kube: Kube, namespace: str, identity: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._identity = identity
+        selector = f"{secrets.MANAGED_BY}={secrets.MANAGER},{secrets.IDENTITY}={identity}"
+        self._ours = SECRETS._replace(selector=selector)
+        self._sources = SECRETS._replace(selector=secrets.USE_DATA_FOR)
+
+    async def ensure(self, wanted: Sequence[Config], policy: Policy, now: datetime) -> Ensured:
+        """Have a valid Secret for each config. Those that are no longer needed stay until `clean_up`."""
+        run = _Run(self, await self._list(), policy, now)
+        # What is signed needs its authority, and bundles need all of them.
+        for config in sorted(wanted, key=lambda config: not isinstance(config, Authority)):
+            await run.ensure(config)
+        return run.result()
+
+    async def clean_up(self, ensured: Ensured) -> None:
+        """Delete what `ensure` has found to be unused."""
+        for name, uid in ensured.unused.items():
+            with contextlib.suppress(Conflict):  # another one has its name now
+                await self._kube.remove(SECRETS, self._namespace, name, uid=uid)
+
+    async def remove_all(self) -> None:
+        """Delete all Secrets of the identity."""
+        for stored in await self._list():
+            await self._kube.remove(SECRETS, self._namespace, stored.name)
+
+    async def read(self, config_name: str) -> tuple[str, Mapping[str, bytes]] | None:
+        """The name and the data of the newest Secret of a config; None if there is none."""
+        found = await self._list()
+        newest = secrets.newest(one for one in found if one.config == config_name and not one.deleting)
+        return (newest.name, newest.data) if newest else None
+
+    async def _list(self) -> list[Stored]:
+        return await self._listed(self._ours)
+
+    async def _listed(self, resource: Resource) -> list[Stored]:
+        found: list[Stored] = []
+        more = ""
+        while True:
+            page = await self._kube.page(resource, namespace=self._namespace, more=more)
+            found += [Stored.of(Object(item)) for item in page.items]
+            if not (more := page.more):
+                return found
+
+    async def _supplied(self, config: Config) -> Mapping[str, bytes] | None:
+        """Data that somebody has put there for the Secret that is to be generated."""
+        sources = decisions.supplied(config.name, await self._listed(self._sources))
+        if len(sources) > 1:
+            names = ", ".join(sorted(one.name for one in sources))
+            raise Malformed(
+                f"Secrets {names} are all labelled {secrets.USE_DATA_FOR}: {config.name}; "
+                "take the label off all but one"
+            )
+        for source in sources:
+            _require_complete(config, source)
+            return source.data
+        return None
+
+    async def _create(self, name: str, labels: Mapping[str, str], data: Mapping[str, bytes]) -> Stored:
+        body = secrets.manifest(self._namespace, name, labels, data)
+        try:
+            made = await self._kube.create(SECRETS, self._namespace, body)
+        except Conflict:
+            # Created by a run that was cut short after it, or by another process: that one counts.
+            made = await self._kube.get(SECRETS, self._namespace, name)
+        else:
+            logger.info("Secret %s/%s: generated", self._namespace, name)
+        return Stored.of(made)
+
+    async def _label(self, stored: Stored, labels: Mapping[str, str]) -> Stored:
+        changes = secrets.label_changes(stored.labels, labels)
+        if not changes:
+            return stored
+        patch = {"metadata": {"labels": changes}}
+        return Stored.of(await self._kube.merge(SECRETS, self._namespace, stored.name, patch))
+
+
+class _Run:
+    """One pass over all configs."""
+
+    def __init__(
+        self, manager: SecretsManager, found: Sequence[Stored], policy: Policy, at: datetime
+    ) -> None:
+        self._manager = manager
+        self._found = found
+        self._policy = policy
+        self._at = at
+        self._now = int(at.timestamp())
+        self._current: dict[str, Stored] = {}
+        self._old: dict[str, Stored | None] = {}
+        self._due: list[int] = []
+        self._bundles: dict[str, str] = {}
+
+    async def ensure(self, config: Config) -> None:
+        signer = self._signer(config) if isinstance(config, Certificate) else None
+        rotation = decisions.rotation_time(config, self._found, self._policy, self._now)
+        stored = decisions.chosen(config, self._found, rotation, signer)
+        labels = decisions.labels(config, self._manager._identity, rotation, signer, self._now)
+        if stored is None:
+            stored = await self._generate(config, labels, signer)
+        stored = await self._manager._label(stored, _with_times(labels, stored))
+        self._current[config.name] = stored
+        self._note(decisions.due_time(config, stored, self._policy))
+        if isinstance(config, Authority):
+            await self._bundle(config, stored)
+
+    def result(self) -> Ensured:
+        used = {one.name for one in (*self._current.values(), *self._old.values()) if one}
+        unused = decisions.unused(self._found, used)
+        return Ensured(
+            names={name: one.name for name, one in self._current.items()},
+            checksums={name: secrets.data_checksum(one.data) for name, one in self._current.items()},
+            bundles=self._bundles,
+            unused={one.name: one.uid for one in unused},
+            due=min(self._due, default=None),
+        )
+
+    def _signer(self, config: Certificate) -> Stored:
+        current = self._current[config.authority]
+        return decisions.signer(config, current, self._old[config.authority], self._policy)
+
+    async def _generate(self, config: Config, labels: dict[str, str], signer: Stored | None) -> Stored:
+        name = decisions.secret_name(
+            config.name, labels[secrets.CONFIG], labels.get(secrets.SIGNING, ""), labels[secrets.ROTATION]
+        )
+        data = await self._manager._supplied(config)
+        if data is None:
+            act = functools.partial(_generated, config, name, signer, self._at)
+            data = await asyncio.get_running_loop().run_in_executor(_GENERATING, act)
+        times = contents.lifetime(data)
+        made = await self._manager._create(name, _with_lifetime(labels, times), data)
+        if made.deleting:
+            raise TransientError(f"waiting for the former Secret {name} to be gone")
+        _require_complete(config, made)
+        return made
+
+    async def _bundle(self, config: Authority, current: Stored) -> None:
+        """The certificates of the current and the old authority, in a Secret of their own."""
+        old = decisions.old_authority(config, current, self._found, self._policy, self._now)
+        self._old[config.name] = old
+        self._note(decisions.dropping_time(current, old, self._policy))
+        trusted = [current, *([old] if old else [])]
+        certificates = {one.name: one.data[contents.CA_CERTIFICATE] for one in trusted}
+        checksum = configs.bundle_checksum(certificates)
+        text = generation.bundle(*(one.data for one in trusted))
+        labels = decisions.bundle_labels(config, self._manager._identity, checksum)
+        stored = decisions.chosen_bundle(config, self._found, checksum, text)
+        if stored is None:
+            name = decisions.secret_name(config.bundle, checksum, "", "")
+            stored = await self._manager._create(name, labels, {contents.BUNDLE: text})
+        self._current[config.bundle] = await self._manager._label(stored, labels)
+        self._bundles[config.name] = text.decode()
+
+    def _note(self, due: int | None) -> None:
+        if due is not None:
+            self._due.append(due)
+
+
+def _generated(config: Config, name: str, signer: Stored | None, at: datetime) -> Mapping[str, bytes]:
+    match config:
+        case Authority():
+            return generation.authority(config, name, at)
+        case Certificate():
+            assert signer is not None
+            return generation.certificate(config, signer.data, at)
+        case BasicAuth():
+            return generation.basic_auth(config)
+
+
+def _require_complete(config: Config, stored: Stored) -> None:
+    if not contents.complete(config, stored.data):
+        needed = ", ".join(contents.keys(config))
+        raise Malformed(f"Secret {stored.name} does not hold {needed} that belong together: delete it")
+
+
+def _with_times(labels: dict[str, str], stored: Stored) -> dict[str, str]:
+    """The labels, with the times of the certificate, or else of the first generation."""
+    if secrets.VALID_UNTIL in labels and stored.issued is not None and stored.valid_until is not None:
+        validity = int(labels[secrets.VALID_UNTIL]) - int(labels[secrets.ISSUED])
+        return _with_lifetime(labels, (stored.issued, stored.issued + validity))
+    return _with_lifetime(labels, contents.lifetime(stored.data))
+
+
+def _with_lifetime(labels: dict[str, str], times: tuple[int, int] | None) -> dict[str, str]:
+    if times is None:
+        return labels
+    return labels | {secrets.ISSUED: str(times[0]), secrets.VALID_UNTIL: str(times[1])}
