@@ -1,0 +1,218 @@
+"""The configurations by which API servers call our webhooks."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tests.support.rules import rule
+from windowbox import webhookconfigurations as configurations
+from windowbox.models.webhooksettings import WebhookSettings
+
+CHART = WebhookSettings(namespace="extension-local", service_port=443)
+OWNER = {"metadata": {"name": "extension-local", "uid": "u-1"}}
+SEED = ["controlplane", "networkpolicy", "prometheus", "rollout-speedup"]
+ALL = ["calico-self-hosted-shoot", "controlplane", "networkpolicy", "node", "prometheus", "rollout-speedup",
+       "shoot"]  # fmt: skip
+
+
+def with_changes(**changes: Any) -> WebhookSettings:
+    return WebhookSettings.model_validate({**CHART.model_dump(), **changes})
+
+
+def names(made: list[dict[str, Any]]) -> list[str]:
+    return [entry["name"].removesuffix(".local.extensions.gardener.cloud") for entry in made[0]["webhooks"]]
+
+
+@rule("WW-1")
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        pytest.param(configurations.for_seed(CHART, b""), SEED, id="seed"),
+        pytest.param(configurations.for_shoot(CHART, b""), ["node", "shoot"], id="shoot"),
+        pytest.param(
+            configurations.for_seed(with_changes(self_hosted=True), b""), ALL, id="self-hosted+WF-12"
+        ),
+        pytest.param(
+            configurations.for_shoot(with_changes(self_hosted=True), b""),
+            ["calico-self-hosted-shoot", "node", "shoot"],
+            id="shoot-of-a-self-hosted+WF-12",
+        ),
+        pytest.param(
+            configurations.for_seed(with_changes(disabled=["rollout-speedup"]), b""), SEED[:3], id="WW-2"
+        ),
+        pytest.param(
+            configurations.for_seed(with_changes(dnsconfig=True), b""),
+            ["controlplane", "dnsconfig", *SEED[1:]],
+            id="historical",
+        ),
+    ],
+)
+def test_order_of_entries(made: list[dict[str, Any]], wanted: list[str]) -> None:
+    assert names(made) == wanted
+
+
+@rule("WF-8", "WW-2")
+def test_all_webhooks_are_disabled_by_a_star() -> None:
+    assert configurations.for_seed(with_changes(disabled=["*"]), b"") == []
+
+
+@rule("WF-8")
+def test_an_unknown_name_is_refused_at_start() -> None:
+    with pytest.raises(ValidationError, match="there is no webhook nodes"):
+        with_changes(disabled=["nodes"])
+
+
+@rule("WF-1", "WF-2", "WF-22", "WF-4", "WF-5")
+def test_the_configuration_of_a_seed() -> None:
+    (made,) = configurations.for_seed(CHART, b"PEM", OWNER)
+    assert made["kind"] == "MutatingWebhookConfiguration"
+    assert made["metadata"] == {
+        "name": "gardener-extension-provider-local",
+        "labels": {"remediation.webhook.shoot.gardener.cloud/exclude": "true"},
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "name": "extension-local",
+                "uid": "u-1",
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ],
+    }
+    assert made["webhooks"][1] == {
+        "name": "networkpolicy.local.extensions.gardener.cloud",
+        "clientConfig": {
+            "service": {
+                "namespace": "extension-local",
+                "name": "gardener-extension-provider-local",
+                "path": "/networkpolicy",
+                "port": 443,
+            },
+            "caBundle": base64.b64encode(b"PEM").decode(),
+        },
+        "rules": [
+            {
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": ["networking.k8s.io"],
+                "apiVersions": ["v1"],
+                "resources": ["networkpolicies"],
+            }
+        ],
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "seed.gardener.cloud/provider", "operator": "In", "values": ["local"]}
+            ]
+        },
+        "matchPolicy": "Exact",
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "timeoutSeconds": 10,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    }
+
+
+@rule("WF-1", "WF-5")
+def test_the_configuration_of_a_shoot() -> None:
+    (made,) = configurations.for_shoot(CHART, b"")
+    node, shoot = made["webhooks"]
+    assert made["metadata"]["name"] == "gardener-extension-provider-local-shoot"
+    assert "ownerReferences" not in made["metadata"]
+    assert (node["failurePolicy"], node["timeoutSeconds"]) == ("Ignore", 5)
+    assert (shoot["failurePolicy"], shoot["timeoutSeconds"]) == ("Fail", 10)
+    assert node["rules"][0]["resources"] == ["nodes/*"]
+    assert "namespaceSelector" not in node
+    assert shoot["objectSelector"] == {"matchLabels": {"app": "kubernetes", "role": "proxy"}}
+
+
+@rule("WF-1")
+def test_the_names_in_the_runtime_cluster_of_a_garden() -> None:
+    (made,) = configurations.for_seed(with_changes(runtime=True), b"")
+    first = made["webhooks"][0]
+    assert made["metadata"]["name"] == "gardener-extension-provider-local-runtime"
+    assert first["name"] == "controlplane.local-runtime.extensions.gardener.cloud"
+    assert first["clientConfig"]["service"]["name"] == "gardener-extension-provider-local-runtime"
+
+
+@rule("WF-10", "WF-11")
+@pytest.mark.parametrize(
+    ("settings", "seed", "shoot"),
+    [
+        pytest.param(
+            {"mode": "service"},
+            {"service": 443},
+            "https://gardener-extension-provider-local.extension-local:443/node",
+            id="service",
+        ),
+        pytest.param(
+            {"mode": "service", "service_port": 0},
+            {"service": 10250},
+            "https://gardener-extension-provider-local.extension-local:10250/node",
+            id="without-port",
+        ),
+        pytest.param(
+            {"mode": "url", "url": "127.0.0.1:9443"},
+            "https://127.0.0.1:9443/controlplane",
+            "https://127.0.0.1:9443/node",
+            id="url",
+        ),
+        pytest.param(
+            {"mode": "url-service"},
+            "https://gardener-extension-provider-local.extension-local:443/controlplane",
+            "https://gardener-extension-provider-local.extension-local:443/node",
+            id="url-service",
+        ),
+    ],
+)
+def test_client_modes(settings: dict[str, Any], seed: Any, shoot: str) -> None:
+    changed = with_changes(**settings)
+    client = configurations.for_seed(changed, b"")[0]["webhooks"][0]["clientConfig"]
+    found = {"service": client["service"]["port"]} if "service" in client else client["url"]
+    assert found == seed
+    assert configurations.for_shoot(changed, b"")[0]["webhooks"][0]["clientConfig"]["url"] == shoot
+
+
+@rule("WF-3", "WF-7")
+def test_the_configurations_of_a_garden() -> None:
+    mutating, validating = configurations.for_garden(CHART, b"", OWNER)
+    assert [one["kind"] for one in (mutating, validating)] == [
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ]
+    assert {one["metadata"]["name"] for one in (mutating, validating)} == {
+        "gardener-extension-admission-local"
+    }
+    assert [entry["name"] for entry in validating["webhooks"]] == [
+        "secrets.validator.admission-local.extensions.gardener.cloud",
+        "validator.admission-local.extensions.gardener.cloud",
+    ]
+    assert mutating["webhooks"][0]["clientConfig"]["service"]["path"] == "/webhooks/mutate"
+    resources = [one["resources"] for one in mutating["webhooks"][0]["rules"]]
+    assert sorted(resources) == [["namespacedcloudprofiles/status"], ["shoots"]]
+    assert all(entry["failurePolicy"] == "Fail" for entry in validating["webhooks"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        pytest.param(
+            {},
+            [
+                "gardener-extension-provider-local",
+                "gardener-extension-provider-local.extension-local",
+                "gardener-extension-provider-local.extension-local.svc",
+            ],
+            id="service",
+        ),
+        pytest.param({"mode": "url", "url": "127.0.0.1:9443"}, ["127.0.0.1"], id="address"),
+        pytest.param({"mode": "url", "url": "[::1]:9443"}, ["::1"], id="address-v6"),
+        pytest.param({"mode": "url", "url": "hooks.garden"}, ["hooks.garden"], id="name"),
+    ],
+)
+def test_hosts_of_the_certificate(settings: dict[str, Any], hosts: list[str]) -> None:
+    changed = with_changes(**settings)
+    assert configurations.hosts(changed, configurations.names(changed)) == hosts
