@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from windowbox.models.refs import (
+    API_SERVERS,
     BACKUP_BUCKETS,
     BACKUP_ENTRIES,
     BASTIONS,
@@ -154,6 +155,16 @@ KINDS = (
         owns=(PODS, SERVICES, NETWORK_POLICIES),
         awaits=(NAMESPACES,),
         rights=(Right(SECRETS, READ), Right(SECRETS, MAKE, "provider")),
+    ),
+    Served(
+        resource=CONTROL_PLANES,
+        type="local",
+        pool="controlplane",
+        about="ManagedResources with storage and rights for the Shoot, generated secrets, its membership: "
+        "[controlplanes.md](controlplanes.md)",
+        owns=(MANAGED_RESOURCES,),
+        awaits=(API_SERVERS,),
+        rights=(Right(SECRETS, (*MAKE, "list")), Right(DEPLOYMENTS, READ)),
     ),
     Served(
         resource=DNSRECORDS,
@@ -308,8 +319,6 @@ class Unserved:
     remedy: str
 
 
-_PROVIDER_LOCAL = "leave this kind to Gardener's own provider-local"
-
 UNSERVED = (
     Unserved(
         resource=NETWORKS,
@@ -321,7 +330,6 @@ UNSERVED = (
         why="there never was one of type `local`",
         remedy="take it out of the Shoot's workers, or name a type that an extension is there for",
     ),
-    Unserved(resource=CONTROL_PLANES, why="not yet", remedy=_PROVIDER_LOCAL),
 )
 
 POOLS: dict[str, Served] = {row.pool: row for row in sorted(KINDS, key=lambda row: row.pool)}

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
 from typing import Any
 
 import yaml
 
 from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
+from windowbox.rights import EVENTS, Rights, listed, rules
 
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
-_VERBS = ("get", "list", "watch", "create", "patch", "delete")
-
 _CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-_EVENTS = Resource("", "v1", "events", "Event")
-
-Rights = Iterator[tuple[Resource, str, Collection[str]]]
-"""A kind, a subresource or nothing, and verbs."""
 
 
 def _watcher() -> Rights:
@@ -37,7 +30,7 @@ def _worker() -> Rights:
             yield from ((owned, "", MAKE) for owned in row.owns)
     yield CLUSTERS, "", READ
     yield NAMESPACES, "", READ
-    yield from _listed("worker")
+    yield from listed("worker")
 
 
 def _patcher() -> Rights:
@@ -45,9 +38,9 @@ def _patcher() -> Rights:
         if row.type:
             yield row.resource, "", READ
             yield row.resource, "status", ("patch",)
-    yield _EVENTS, "", ("create", *READ, "patch")
+    yield EVENTS, "", ("create", *READ, "patch")
     yield SECRETS, "", READ  # see _watcher
-    yield from _listed("patcher")
+    yield from listed("patcher")
 
 
 def _provider() -> Rights:
@@ -56,32 +49,7 @@ def _provider() -> Rights:
     for row in KINDS:
         if row.credentials:
             yield from ((owned, "", APPLY) for owned in row.owns)
-    yield from _listed("provider")
-
-
-def _listed(role: str) -> Rights:
-    """The rights in the rows of the table."""
-    for row in KINDS:
-        yield from ((right.resource, right.part, right.verbs) for right in row.rights if right.role == role)
-
-
-def _rules(rights: Rights) -> list[dict[str, Any]]:
-    """Rights as rules of a ClusterRole: one rule for all kinds of a group with the same verbs."""
-    verbs: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for resource, part, allowed in rights:
-        plural = f"{resource.plural}/{part}" if part else resource.plural
-        for verb in allowed:
-            # RBAC cannot limit `create` to names.
-            verbs[resource.group, plural, "" if verb == "create" else resource.named].add(verb)
-    rules: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
-    for group, plural, name in sorted(verbs):
-        sorted_verbs = tuple(verb for verb in _VERBS if verb in verbs[group, plural, name])
-        rules[group, name, sorted_verbs].append(plural)
-    return [
-        {"apiGroups": [group], "resources": plurals, "verbs": list(allowed)}
-        | ({"resourceNames": [name]} if name else {})
-        for (group, name, allowed), plurals in rules.items()
-    ]
+    yield from listed("provider")
 
 
 def _secrets(rights: Rights, *, are: bool) -> Rights:
@@ -90,19 +58,19 @@ def _secrets(rights: Rights, *, are: bool) -> Rights:
 
 
 RULES: dict[str, list[dict[str, Any]]] = {
-    "watcher": _rules(_secrets(_watcher(), are=False)),
-    "worker": _rules(_secrets(_worker(), are=False)),
-    "patcher": _rules(_secrets(_patcher(), are=False)),
-    "provider": _rules(_provider()),
-    "target": _rules(_listed("target")),
+    "watcher": rules(_secrets(_watcher(), are=False)),
+    "worker": rules(_secrets(_worker(), are=False)),
+    "patcher": rules(_secrets(_patcher(), are=False)),
+    "provider": rules(_provider()),
+    "target": rules(listed("target")),
 }
 """The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
 cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
 
 SECRET_RULES: dict[str, list[dict[str, Any]]] = {
-    "watcher": _rules(_secrets(_watcher(), are=True)),
-    "worker": _rules(_secrets(_worker(), are=True)),
-    "patcher": _rules(_secrets(_patcher(), are=True)),
+    "watcher": rules(_secrets(_watcher(), are=True)),
+    "worker": rules(_secrets(_worker(), are=True)),
+    "patcher": rules(_secrets(_patcher(), are=True)),
 }
 """Rights in granted namespaces alone."""
 
@@ -118,10 +86,10 @@ def user(role: str) -> str:
 def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
     """The roles and their bindings; with `everywhere`, all Secrets of the cluster may be read."""
     made: list[dict[str, Any]] = []
-    for role, rules in {**RULES, "granter": granter()}.items():
-        made += [_role(user(role), rules), _binding(user(role), role)]
-    for role, rules in SECRET_RULES.items():
-        made.append(_role(_secrets_role(role), rules))
+    for role, granted in {**RULES, "granter": granter()}.items():
+        made += [_role(user(role), granted), _binding(user(role), role)]
+    for role, granted in SECRET_RULES.items():
+        made.append(_role(_secrets_role(role), granted))
         if everywhere:
             made.append(_binding(_secrets_role(role), role))
     return made

@@ -13,6 +13,7 @@ from bus.connection import Access
 from bus.recordings import Balancing, Deciding, Zone
 from windowbox.errors import Malformed
 from windowbox.kinds import RESOURCES, WATCHED
+from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.grantsettings import GrantSettings
@@ -126,6 +127,7 @@ class Settings(Section):
     join: JoinSettings = JoinSettings()
     egress: EgressSettings = EgressSettings()
     grant: GrantSettings = GrantSettings()
+    controlplane: ControlPlaneSettings = ControlPlaneSettings()
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
@@ -138,6 +140,7 @@ class Settings(Section):
     def kinds(self) -> KindSettings:
         """The settings of kinds that make objects."""
         return KindSettings(
+            controlplane=self.controlplane,
             infrastructure=self.infrastructure,
             backup=self.backup,
             heartbeat=self.heartbeat,

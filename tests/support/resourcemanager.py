@@ -31,7 +31,20 @@ REFERENCE = "reference.resources.gardener.cloud/"
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-_KINDS = {one.kind: one for one in (SERVICE_ACCOUNTS, DEPLOYMENTS, CONFIG_MAPS)}
+_RBAC = "rbac.authorization.k8s.io"
+_KINDS = {
+    one.kind: one
+    for one in (
+        SERVICE_ACCOUNTS,
+        DEPLOYMENTS,
+        CONFIG_MAPS,
+        Resource(_RBAC, "v1", "roles", "Role"),
+        Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
+        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False),
+    )
+}
 
 
 @dataclass

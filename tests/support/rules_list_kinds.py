@@ -27,6 +27,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "X-10": "nothing to delete or to migrate",
         "X-11": "how machines use it",
     },
+    "ControlPlane": {
+        "Y-1": "what is not waited for",
+        "Y-2": "forms of its ManagedResources",
+        "Y-3": "versions that images are for",
+    },
     "Bastion": {
         "BA-1": "type and image of the machine",
         "BA-2": "the four objects",

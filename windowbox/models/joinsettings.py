@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+ACCESS_SECRET = "shoot-access-windowbox"
+"""The Secret with the kubeconfig of a Shoot, in the namespace of its control plane."""
+
 
 class JoinSettings(BaseModel):
     """Clusters that join by an annotation or a label of a Namespace in the runtime cluster."""

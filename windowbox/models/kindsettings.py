@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.machinesettings import MachineSettings
 
 Network = IPv4Network | IPv6Network
@@ -65,6 +66,7 @@ class HeartbeatSettings(_Section):
 class KindSettings(_Section):
     """The settings of all these kinds."""
 
+    controlplane: ControlPlaneSettings = ControlPlaneSettings()
     infrastructure: InfrastructureSettings = InfrastructureSettings()
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()

@@ -53,7 +53,7 @@ BACKUP_ENTRIES = _extension("backupentries", "BackupEntry", "be", namespaced=Fal
 BASTIONS = _extension("bastions", "Bastion")
 CLUSTERS = _extension("clusters", "Cluster", namespaced=False)
 CONTAINER_RUNTIMES = _extension("containerruntimes", "ContainerRuntime")
-CONTROL_PLANES = _extension("controlplanes", "ControlPlane")
+CONTROL_PLANES = _extension("controlplanes", "ControlPlane", "cp")
 DNSRECORDS = _extension("dnsrecords", "DNSRecord", "dns")
 EXPOSURES = _extension("selfhostedshootexposures", "SelfHostedShootExposure", "exp")
 EXTENSIONS = _extension("extensions", "Extension", "ext")
@@ -66,6 +66,8 @@ CERTIFICATE_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
 )
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", short_names=("deploy",))
+API_SERVERS = DEPLOYMENTS._replace(named="kube-apiserver")
+"""Of the control planes of Shoots."""
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",))
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",))

@@ -25,7 +25,7 @@ COLLECTABLE = {"resources.gardener.cloud/garbage-collectable-reference": "true"}
 """Whoever applies ManagedResources removes Secrets with this label that none of them refers to."""
 REFERENCE = "reference.resources.gardener.cloud/secret-"
 
-_NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
+NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
 _SEED_COMPONENT = {"gardener.cloud/role": "seed-system-component"}
 _INVALID = re.compile("error during apply of object .* is invalid:", re.IGNORECASE)
 _DELETION_FAILED = ("DeletionFailed", "DeletionPending")
@@ -41,10 +41,14 @@ class Bundle:
     data: Mapping[str, bytes]
     class_: str = ""
     """Which resource manager is meant; nothing: that of the Shoot."""
+    prefix: str = PREFIX
+    """How the names of its Secrets begin."""
+    options: Mapping[str, Any] | None = None
+    """What else its spec says; None: what that of an Extension does."""
 
     @property
     def secret_name(self) -> str:
-        return f"{PREFIX}{self.name}-{checksum(self.data)[:8]}"
+        return f"{self.prefix}{self.name}-{checksum(self.data)[:8]}"
 
 
 def for_seed(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
@@ -57,10 +61,14 @@ def for_shoot(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
 
 def packed(objects: Iterable[Manifest]) -> dict[str, bytes]:
     """The same bytes whenever the objects are the same: their checksum is part of a name."""
+    return {DATA: brotli.compress(plain(objects))}  # type: ignore[no-untyped-call]
+
+
+def plain(objects: Iterable[Manifest]) -> bytes:
+    """The objects as YAML, in an order of their own."""
     ordered = sorted(objects, key=_file_name)
     documents = (yaml.safe_dump(one, sort_keys=True, allow_unicode=True) for one in ordered)
-    text = "---\n".join(documents).encode()
-    return {DATA: brotli.compress(text)}  # type: ignore[no-untyped-call]
+    return "---\n".join(documents).encode()
 
 
 def _file_name(object: Manifest) -> str:
@@ -95,8 +103,11 @@ def secret(bundle: Bundle) -> Manifest:
 
 
 def managed_resource(bundle: Bundle) -> Manifest:
-    spec: dict[str, Any] = {"secretRefs": [{"name": bundle.secret_name}], "keepObjects": False}
-    spec |= {"class": bundle.class_} if bundle.class_ else {"injectLabels": _NO_CLEANUP}
+    options = bundle.options
+    if options is None:
+        options = {"keepObjects": False} | ({} if bundle.class_ else {"injectLabels": NO_CLEANUP})
+    spec: dict[str, Any] = {"secretRefs": [{"name": bundle.secret_name}], **options}
+    spec |= {"class": bundle.class_} if bundle.class_ else {}
     # What belongs to one Shoot is no component of the seed.
     of_seed = bundle.class_ == "seed" and not bundle.namespace.startswith("shoot-")
     labels = _SEED_COMPONENT if of_seed else None
@@ -203,16 +214,38 @@ async def remove(target: TargetCluster, namespace: str, name: str, *secrets: str
 
     With `keep`, the objects it holds stay where they are.
     """
+    found = await begin_removal(target, namespace, name, *secrets, PREFIX + name, keep=keep)
+    if found:
+        require_gone([found])
+
+
+async def begin_removal(
+    target: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False
+) -> Object | None:
+    """The same without waiting. Returns the ManagedResource as it was; None if it was gone already.
+
+    `secrets` are names that it may not refer to any more.
+    """
     found = await target.live(MANAGED_RESOURCES, namespace, name)
     if found is None:
-        for secret_name in (*secrets, PREFIX + name):
+        for secret_name in secrets:
             await target.remove(SECRETS, namespace, secret_name)
-        return
+        return None
     if keep and found.spec.get("keepObjects") is not True:
         await target.merge(MANAGED_RESOURCES, namespace, name, {"spec": {"keepObjects": True}})
     if not found.deleting:
-        for secret_name in dict.fromkeys((*secrets_of(found), PREFIX + name)):
+        for secret_name in dict.fromkeys((*secrets_of(found), *secrets)):
             await target.remove(SECRETS, namespace, secret_name)
         await target.remove(MANAGED_RESOURCES, namespace, name)
-    why, codes = deletion_problem(found)
-    raise Waiting(f"waiting for {_named(namespace, name)} to be gone{why}", codes=codes)
+    return found
+
+
+def require_gone(left: Iterable[Object]) -> None:
+    """Wait while there are ManagedResources left, and tell what keeps them."""
+    problems = [(found, *deletion_problem(found)) for found in left]
+    if problems:
+        what = "; ".join(
+            f"{_named(found.namespace, found.name)} to be gone{why}" for found, why, _ in problems
+        )
+        codes = tuple(dict.fromkeys(code for _, _, codes in problems for code in codes))
+        raise Waiting(f"waiting for {what}", codes=codes)

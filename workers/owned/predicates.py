@@ -9,6 +9,7 @@ from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import (
+    API_SERVERS,
     MACHINE_DEPLOYMENTS,
     MACHINE_SETS,
     MACHINES,
@@ -42,6 +43,7 @@ def _class_and_replicas(machine_set: Object) -> Any:
 
 
 _ALL_THAT_MATTERS: dict[str, Callable[[Object], Any]] = {
+    API_SERVERS.id: lambda deployment: deployment.spec.get("replicas"),
     MACHINE_SETS.id: _class_and_replicas,
     MACHINES.id: _in_place_update,
 }

@@ -27,7 +27,7 @@ from windowbox.clients import kube
 from windowbox.doctor import kinds
 from windowbox.kinds import POOLS, UNSERVED
 from windowbox.models.objects import Object
-from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES, RUNTIME, WORKERS, Resource
+from windowbox.models.refs import CONTROL_PLANES, DNSRECORDS, INFRASTRUCTURES, RUNTIME, WORKERS, Resource
 
 GIVEN = Path(__file__).resolve().parents[3].parent / "shared" / "crds"
 CRDS = Resource(
@@ -52,7 +52,7 @@ FOREIGN: list[tuple[Resource, str, dict[str, Any]]] = [
             },
         },
     ),
-    (KINDS["ControlPlane"], "local", {"region": "local", "secretRef": SECRET}),
+    (CONTROL_PLANES, "aws", {"region": "eu", "secretRef": SECRET}),
     (WORKERS, "aws", {"region": "eu", "secretRef": SECRET, "pools": []}),
     (INFRASTRUCTURES, "aws", {"region": "eu", "secretRef": SECRET}),
     (
@@ -135,7 +135,7 @@ async def test_doctor_names_what_waits_for_somebody_who_never_comes(
         await api.create(
             Resource("", "v1", "namespaces", "Namespace", False), "", {"metadata": {"name": namespace}}
         )
-        for resource, type_, spec in FOREIGN[:4]:
+        for resource, type_, spec in FOREIGN[:3]:
             body = {
                 "apiVersion": f"{resource.group}/{resource.version}",
                 "kind": resource.kind,
@@ -148,7 +148,6 @@ async def test_doctor_names_what_waits_for_somebody_who_never_comes(
     assert {kind: found[f"kind {kind}"]["said"] for kind in KINDS} == {
         "Network": waits,
         "ContainerRuntime": "not served, and there is none of type local",
-        "ControlPlane": waits,
     }
     assert found["kind Network"]["verdict"] == "note"
     assert "calico" in found["kind Network"]["mend"]

@@ -1,0 +1,1 @@
+"""ControlPlanes: generated secrets, and what a Shoot gets from its provider as ManagedResources."""

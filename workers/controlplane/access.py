@@ -1,0 +1,122 @@
+"""The Secrets by which windowbox, or a cloud-controller-manager, has access to a Shoot.
+
+The token requestor of Gardener's resource manager puts a token into each, beside what we write.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from windowbox.clients.kube import Kube
+from windowbox.models.joinsettings import ACCESS_SECRET
+from windowbox.models.objects import Object, mapping, mappings
+from windowbox.models.refs import SECRETS
+from workers.controlplane import rbac
+from workers.controlplane.sites import Site
+from workers.owned import manifests
+from workers.owned.manifests import Manifest
+from workers.owned.targets import MANAGER, TargetCluster
+
+CCM_SECRET = f"shoot-access-{rbac.CCM}"
+WINDOWBOX_SECRET = ACCESS_SECRET
+KEY = "kubeconfig"
+
+_LABELS = {
+    "resources.gardener.cloud/purpose": "token-requestor",
+    "resources.gardener.cloud/class": "shoot",
+}
+_ACCOUNT = "serviceaccount.resources.gardener.cloud"
+
+
+def secret(name: str, namespace: str, account: str) -> Manifest:
+    """Asks for a token of a ServiceAccount in kube-system of the Shoot."""
+    made = manifests.manifest(SECRETS, name, namespace, labels=_LABELS, type="Opaque")
+    made["metadata"]["annotations"] = {f"{_ACCOUNT}/name": account, f"{_ACCOUNT}/namespace": rbac.SYSTEM}
+    return made
+
+
+async def ensure_ccm(target: TargetCluster, namespace: str) -> None:
+    """The Secret that a cloud-controller-manager has mounted."""
+    await target.ensure_secret(secret(CCM_SECRET, namespace, rbac.CCM))
+
+
+async def ensure_windowbox(target: TargetCluster, site: Site) -> None:
+    """The Secret with the kubeconfig by which the Shoot takes part.
+
+    Where its API server is, the generic kubeconfig of the namespace tells. Without one the Secret has no
+    kubeconfig, and the Shoot cannot take part until there is one.
+    """
+    namespace = site.namespace
+
+    async def act() -> bool:
+        kube = await target.connection.api()
+        wanted = secret(WINDOWBOX_SECRET, namespace, rbac.WINDOWBOX)
+        found = await kube.find(SECRETS, namespace, WINDOWBOX_SECRET)
+        generic = await _kubeconfig(kube, namespace, site.generic_kubeconfig)
+        if generic is not None:
+            former = _parsed(found) if found else {}
+            made = kubeconfig(generic, namespace, former)
+            if made is not None and made != former:
+                wanted["data"] = {KEY: base64.b64encode(yaml.safe_dump(made).encode()).decode()}
+        if found and not manifests.differs(SECRETS, found, wanted):
+            return False
+        await kube.apply(SECRETS, namespace, WINDOWBOX_SECRET, wanted, owner=MANAGER)
+        return True
+
+    request = {"secret": f"{namespace}/{WINDOWBOX_SECRET}", "of": site.generic_kubeconfig}
+    await target.recorder.call("access", request, act, effect=True)
+
+
+def kubeconfig(
+    generic: Mapping[str, Any], namespace: str, former: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """A kubeconfig for the cluster of the generic one, with the token that the former has.
+
+    None if the generic one names no server.
+    """
+    clusters = mappings(generic.get("clusters"))
+    cluster = dict(mapping(clusters[0].get("cluster"))) if clusters else {}
+    if not cluster.get("server"):
+        return None
+    cluster["server"] = reachable(str(cluster["server"]), namespace)
+    users = mappings(former.get("users"))
+    token = mapping(users[0].get("user")).get("token") if users else None
+    name = namespace
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": name, "user": {"token": token} if token else {}}],
+    }
+
+
+def reachable(server: str, namespace: str) -> str:
+    """The URL of a Service in `namespace`, for those who are in another one."""
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    if not host or host == "localhost" or "." in host or ":" in host:
+        return server
+    port = f":{parts.port}" if parts.port else ""
+    return parts._replace(netloc=f"{host}.{namespace}.svc{port}").geturl()
+
+
+async def _kubeconfig(kube: Kube, namespace: str, name: str) -> Mapping[str, Any] | None:
+    found = await kube.find(SECRETS, namespace, name)
+    return _parsed(found) if found else None
+
+
+def _parsed(found: Object) -> Mapping[str, Any]:
+    """The kubeconfig in a Secret; empty if there is none that can be read."""
+    try:
+        text = base64.b64decode(mapping(found.raw.get("data")).get(KEY) or "", validate=True)
+        return mapping(yaml.safe_load(text))
+    except (TypeError, binascii.Error, yaml.YAMLError, UnicodeDecodeError):
+        return {}

@@ -1,0 +1,174 @@
+"""Hands to the resource managers what a Shoot gets from its provider, and generates its secrets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from windowbox.errors import Malformed, TransientError
+from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
+from workers.controlplane import access, bundles, cloudcontroller, rbac, sites, storage
+from workers.controlplane.sites import Site
+from workers.lifecycle import statuses
+from workers.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.owned import managedresources
+from workers.owned.targets import TargetCluster, TargetClusters, concurrently
+
+logger = logging.getLogger(__name__)
+
+KIND = Kind(
+    resource=CONTROL_PLANES,
+    pool="controlplane",
+    finalizer="extensions.gardener.cloud/controlplane",
+    descriptions=statuses.descriptions_for("ControlPlane"),
+    classes=frozenset({"shoot"}),
+    deadline=180.0,
+)
+
+_IN_SHOOT = (bundles.STORAGE, bundles.SHOOT)
+
+
+class ControlPlaneActuator(Actuator):
+    """Everything is handed over; only the webhooks of a Shoot are waited for."""
+
+    def __init__(self, targets: TargetClusters, settings: ControlPlaneSettings) -> None:
+        self._targets = targets
+        self._settings = settings
+
+    async def reconcile(self, run: Run) -> Status:
+        if _is_exposure(run.object):
+            return {}
+        cluster = await self._cluster(run)
+        site, image = sites.site(cluster), sites.balancer_image(cluster)
+        target = self._targets.own_cluster(run)
+        await self._ensure_access(target, site)
+        await managedresources.ensure(target, _configuration(site, image))
+        await self._ensure_ccm(target, site, image)
+        await concurrently(
+            managedresources.ensure(target, self._components(site)),
+            managedresources.ensure(target, _storage_class(site)),
+        )
+        return {}
+
+    async def delete(self, run: Run) -> None:
+        await self._remove(run)
+
+    async def force_delete(self, run: Run) -> None:
+        await self._remove(run, waits=False)
+
+    async def migrate(self, run: Run) -> None:
+        """What is in the Shoot stays there, except for its webhooks. The secrets stay, too."""
+        await self._remove(run, keep=True)
+
+    @property
+    def _deploys_ccm(self) -> bool:
+        return self._settings.ccm == "deployment"
+
+    async def _ensure_access(self, target: TargetCluster, site: Site) -> None:
+        if self._deploys_ccm:
+            await access.ensure_ccm(target, site.namespace)
+            await target.remove(SECRETS, site.namespace, access.WINDOWBOX_SECRET)
+        else:
+            await access.ensure_windowbox(target, site)
+            await target.remove(SECRETS, site.namespace, access.CCM_SECRET)
+
+    async def _ensure_ccm(self, target: TargetCluster, site: Site, balancer_image: str | None) -> None:
+        if not self._deploys_ccm:
+            await managedresources.begin_removal(target, site.namespace, bundles.SEED)
+            return
+        replicas = 0 if site.may_sleep and await _is_scaled_down(target, site.namespace) else 1
+        configuration = cloudcontroller.configuration(site, balancer_image)
+        image, server = "cloud-controller-manager-local:v0.0.0", cloudcontroller.SERVER_SECRET
+        made = cloudcontroller.objects(site, image, configuration, server, replicas)
+        await managedresources.ensure(target, bundles.for_seed(bundles.SEED, site.namespace, made))
+
+    def _components(self, site: Site) -> managedresources.Bundle:
+        """What runs in the Shoot, and the rights of who works there from outside."""
+        rights = rbac.cloud_controller_manager() if self._deploys_ccm else rbac.windowbox()
+        provisioner = storage.provisioner("local-path-provisioner", "local-path-helper")
+        return bundles.for_shoot(bundles.SHOOT, site.namespace, [*rights, *provisioner])
+
+    async def _remove(self, run: Run, *, keep: bool = False, waits: bool = True) -> None:
+        """Remove everything; first what is in the Shoot, for which others need their access.
+
+        With `keep`, the objects in the Shoot stay, and so do the secrets. Unless it `waits`, what is not gone
+        in time is left behind.
+        """
+        if _is_exposure(run.object):
+            return
+        target, namespace = self._targets.own_cluster(run), run.ref.namespace
+        await self._renew_configuration(run, target)
+        left = [await self._begin_removal(target, namespace, name, keep=keep) for name in _IN_SHOOT]
+        if waits:
+            managedresources.require_gone(one for one in left if one)
+        for name in (bundles.SEED, bundles.CONFIGURATION):
+            await self._begin_removal(target, namespace, name)
+        for name in (access.CCM_SECRET, access.WINDOWBOX_SECRET):
+            await target.remove(SECRETS, namespace, name)
+        webhooks = await self._begin_removal(target, namespace, bundles.WEBHOOKS)
+        if waits and webhooks:
+            managedresources.require_gone([webhooks])
+
+    async def _renew_configuration(self, run: Run, target: TargetCluster) -> None:
+        """A cloud-controller-manager goes on working meanwhile, and has to find its configuration."""
+        if not await target.live(MANAGED_RESOURCES, run.ref.namespace, bundles.SEED):
+            return
+        try:
+            cluster = await self._cluster(run)
+            await managedresources.ensure(
+                target, _configuration(sites.site(cluster), sites.balancer_image(cluster))
+            )
+        except Malformed as error:
+            logger.info("%s: its configuration stays as it is: %s", run.ref, error)
+
+    async def _begin_removal(
+        self, target: TargetCluster, namespace: str, name: str, *, keep: bool = False
+    ) -> Object | None:
+        found = await target.live(MANAGED_RESOURCES, namespace, name)
+        if found is None:
+            # Of a run that was cut off before it had written the ManagedResource.
+            held = await target.names_labelled(SECRETS, namespace, managedresources.COLLECTABLE)
+            await _remove_secrets(target, namespace, (one for one in held if bundles.is_data_of(one, name)))
+            return None
+        return await managedresources.begin_removal(target, namespace, name, name, keep=keep)
+
+    async def _cluster(self, run: Run) -> Object:
+        """The Cluster as the API has it: gardenlet changes it just before it asks for a run."""
+        name, target = run.ref.namespace, self._targets.own_cluster(run)
+        known = await target.cached(CLUSTERS, "", name)
+        newer = await target.newer(CLUSTERS, "", name, than=known)
+        if newer is None:
+            raise TransientError(f"the Cluster {name} is not there yet")
+        return newer
+
+
+def _is_exposure(controlplane: Object) -> bool:
+    """Former versions of Gardener had a second ControlPlane, for which nothing was ever made."""
+    return controlplane.spec.get("purpose") == "exposure"
+
+
+def _configuration(site: Site, balancer_image: str | None) -> managedresources.Bundle:
+    made = cloudcontroller.configuration(site, balancer_image)
+    return bundles.for_seed(bundles.CONFIGURATION, site.namespace, [made])
+
+
+def _storage_class(site: Site) -> managedresources.Bundle:
+    return bundles.for_shoot(bundles.STORAGE, site.namespace, [storage.storage_class()])
+
+
+async def _remove_secrets(target: TargetCluster, namespace: str, names: Iterable[str]) -> None:
+    for name in names:
+        await target.remove(SECRETS, namespace, name)
+
+
+async def _is_scaled_down(target: TargetCluster, namespace: str) -> bool:
+    """Whether the API server of the Shoot has ended, or is about to. An event tells when that changes."""
+
+    async def act() -> int:
+        kube = await target.connection.api()
+        found = await kube.find(DEPLOYMENTS, namespace, "kube-apiserver")
+        return int(found.spec.get("replicas") or 0) if found else 0
+
+    return not await target.recorder.call("replicas", {"deployment": f"{namespace}/kube-apiserver"}, act)

@@ -1,0 +1,28 @@
+"""The pool `controlplane`, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from windowbox.kinds import Served
+from windowbox.models.refs import MANAGED_RESOURCES, ObjectRef
+from workers.controlplane.actuator import KIND, ControlPlaneActuator
+from workers.owned.ownerindex import OwnerIndex
+from workers.serving import Common, Serving
+
+
+def serving(common: Common, row: Served) -> Serving:
+    owner_index = OwnerIndex(common.bus, common.world, row.resource)
+
+    def owners(ref: ObjectRef) -> Iterable[ObjectRef]:
+        if ref.kind == MANAGED_RESOURCES.id and not ref.name.startswith("extension-controlplane-"):
+            return ()
+        return owner_index.in_namespace(ref.cluster, ref.namespace)
+
+    return Serving(
+        KIND,
+        ControlPlaneActuator(common.targets, common.kinds.controlplane),
+        owners=owners,
+        known=owner_index.complete,
+        tasks={"owner index": owner_index.run},
+    )
