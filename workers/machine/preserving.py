@@ -80,7 +80,7 @@ class Preserving:
 
     def _timeout(self, run: MachineRun) -> float:
         found = run.machine.spec.get("machinePreserveTimeout")
-        seconds = specs.duration(found) if isinstance(found, str) else None
+        seconds = specs.duration(found)
         return self.settings.preserve_timeout if seconds is None else seconds
 
     async def _drained(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from windowbox.errors import Malformed
+from windowbox.models import durations
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 
@@ -22,11 +23,8 @@ _ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
-_LONGEST_TEXT = 64
 _LONGEST = 10 * 365 * 86400.0
 """Seconds: longer than anybody waits, and few enough to be added to a time."""
-_DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST = 32
 """Of resources, and of volumes."""
 _CAPACITY = ("cpu", "gpu", "memory")
@@ -175,18 +173,14 @@ def timeouts(machine: Object, settings: MachineSettings) -> Timeouts:
     )
 
 
-def duration(text: str) -> float | None:
-    """Seconds of a duration as Go spells it, such as `1h30m`; None if it is none."""
-    if len(text) > _LONGEST_TEXT:
-        return None
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return min(sum(float(number) * _SECONDS[unit] for number, unit in parts), _LONGEST)
+def duration(value: Any) -> float | None:
+    """Seconds of a duration such as `1h30m`, at most ten years; None if it is none."""
+    found = durations.seconds(value) if isinstance(value, str) else None
+    return None if found is None else min(found, _LONGEST)
 
 
 def _seconds(value: Any, otherwise: float) -> float:
-    found = duration(value) if isinstance(value, str) else None
+    found = duration(value)
     return otherwise if found is None else found
 
 

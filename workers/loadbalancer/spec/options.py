@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from windowbox.models import durations
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Json, Object
 from workers.loadbalancer.spec import fields
@@ -29,9 +30,6 @@ _LONGEST_RANGES = 64 * 1024
 _EVERYWHERE = ("0.0.0.0/0",)
 """The default of Kubernetes from before IPv6: all clients of both families."""
 
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(?:(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
-_PART = re.compile(r"([\d.]+)([a-zµμ]+)", re.ASCII)
 _LONGEST_TIMEOUT = 8760 * 3600.0
 _WORD = re.compile(r"\S{1,63}")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -189,18 +187,11 @@ def _idle_timeout(annotations: Json) -> float | None:
     given = annotations.get(IDLE_TIMEOUT)
     if given is None:
         return None
-    seconds = _duration(fields.text(given).strip())
-    if seconds is None or not 1 <= seconds <= _LONGEST_TIMEOUT:
+    seconds = durations.seconds(fields.text(given).strip(), least=1, most=_LONGEST_TIMEOUT)
+    if seconds is None:
         remedy = "give a duration of 1s to 8760h, like 90s or 1h30m; until then the usual one holds"
         raise _Invalid("InvalidIdleTimeout", _note(IDLE_TIMEOUT, given, remedy))
     return seconds
-
-
-def _duration(written: str) -> float | None:
-    """Seconds of a duration as Go writes them: 90s, 1h30m, 1.5h."""
-    if len(written) > 99 or not _DURATION.fullmatch(written):
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(written))
 
 
 def _max_connections(annotations: Json) -> int | None:
