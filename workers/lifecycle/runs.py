@@ -21,7 +21,7 @@ from windowbox.errors import (
     Waiting,
     WindowboxError,
 )
-from windowbox.models.extensions import instant
+from windowbox.models.extensions import instant, spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
@@ -309,6 +309,9 @@ class LifeCycle:
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
         if reporter.asked or not unchanged or adds_status(waiting, run.object):
+            if since and not reporter.asked:
+                # What else is told, such as a condition, is no progress: the wait goes on.
+                new["lastUpdateTime"] = spelled(since)
             await reporter.report({**patch, **waiting.status})
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
         return Outcome(

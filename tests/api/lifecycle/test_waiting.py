@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from bus.pool import Outcome
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Refused, Unreachable, Waiting, WindowboxError
-from windowbox.models.extensions import OPERATION, TIMESTAMP
+from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.refs import CLUSTERS, ObjectRef
 from workers.dnsrecord.actuator import KIND
 from workers.lifecycle import runs
@@ -92,6 +93,19 @@ async def test_progress_begins_the_wait_anew(stage: Stage) -> None:
     assert (await run(stage, ref)).result == "waiting"
     told = await last(stage, ref)
     assert told["lastOperation"]["description"] == "Reconciling the DNSRecord: waiting for the moon"
+
+
+@rule("B.21")
+async def test_what_is_told_besides_does_not_begin_the_wait_anew(stage: Stage) -> None:
+    ref = await stage.record()
+    begun = spelled(datetime.now(UTC) - timedelta(seconds=100))
+    await stage.report(ref, waited(DESCRIPTION, begun))
+    stage.crew.error = Waiting("waiting for the tide")
+    stage.crew.error.status = {"conditions": [{"type": "EveryNodeReady", "message": "other words"}]}
+    assert (await run(stage, ref)).result == "waiting"
+    told = await last(stage, ref)
+    assert told["conditions"] == [{"type": "EveryNodeReady", "message": "other words"}]
+    assert told["lastOperation"]["lastUpdateTime"] == begun
 
 
 async def test_a_client_that_asks_again_has_its_patience_back(stage: Stage) -> None:
