@@ -20,11 +20,11 @@ _SECOND = timedelta(seconds=1)
 
 def answered(worker: Object) -> bool:
     """Whether this is not the first run of what the client asks for: it knows the MachineDeployments, so that
-    all Secrets were written before."""
-    told, asked = _told(worker), instant(worker.annotations.get(TIMESTAMP))
-    if told is None or worker.last_operation.get("state") == "Succeeded":
-        return False
-    return asked is None or asked <= told
+    all Secrets were written before. Of a client that sends no time, a failure may have been its last request.
+    """
+    asked = instant(worker.annotations.get(TIMESTAMP))
+    failed = worker.last_operation.get("state") == "Error"
+    return _is_told(worker) and not (asked is None and failed)
 
 
 def deployments(worker: Object, groups: Sequence[Group], now: datetime) -> Status:
@@ -33,7 +33,7 @@ def deployments(worker: Object, groups: Sequence[Group], now: datetime) -> Statu
     It waits for a time later than the one it knows, and than its request.
     """
     listed = [_listed(group) for group in groups]
-    if not groups or (answered(worker) and worker.status.get("machineDeployments") == listed):
+    if not groups or (_is_told(worker) and worker.status.get("machineDeployments") == listed):
         return {}
     told, asked = _told(worker), instant(worker.annotations.get(TIMESTAMP))
     times = [now, *([told + _SECOND] if told else [])]
@@ -85,6 +85,14 @@ def _updated(deployment: Object | None) -> bool:
 def _listed(group: Group) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": group.name, "minimum": group.minimum, "maximum": group.maximum}
     return entry if group.pool.priority is None else {**entry, "priority": group.pool.priority}
+
+
+def _is_told(worker: Object) -> bool:
+    """Whether the client knows MachineDeployments of its last request."""
+    told, asked = _told(worker), instant(worker.annotations.get(TIMESTAMP))
+    if told is None or worker.last_operation.get("state") == "Succeeded":
+        return False
+    return asked is None or asked <= told
 
 
 def _told(worker: Object) -> datetime | None:

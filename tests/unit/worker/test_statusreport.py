@@ -61,6 +61,35 @@ def test_when_deployments_are_told(found: Object, time: str | None) -> None:
     assert told == expected
 
 
+FAILED = {"state": "Error"}
+
+
+@pytest.mark.parametrize(
+    ("found", "answered"),
+    [
+        pytest.param(asked(None, PROCESSING, "2026-08-21T10:00:04Z"), True, id="goes-on"),
+        pytest.param(asked(None, FAILED, "2026-08-21T10:00:04Z"), False, id="failed-and-no-time-is-sent"),
+        pytest.param(
+            asked("2026-08-21T10:00:03Z", FAILED, "2026-08-21T10:00:04Z"),
+            True,
+            id="failed-not-asked-again",
+        ),
+        pytest.param(
+            asked("2026-08-21T10:00:05Z", FAILED, "2026-08-21T10:00:04Z"), False, id="failed-and-asked-again"
+        ),
+        pytest.param(asked(None, SUCCEEDED, "2026-08-21T10:00:04Z"), False, id="succeeded"),
+        pytest.param(asked(None, {}, None), False, id="for-the-first-time"),
+    ],
+)
+def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
+    assert statusreport.answered(found) == answered
+
+
+def test_a_failure_alone_gives_deployments_no_new_time() -> None:
+    found = asked(None, FAILED, "2026-08-21T10:00:03Z")
+    assert statusreport.deployments(found, example.groups(found), NOW) == {}
+
+
 def test_a_worker_without_pools_tells_of_none() -> None:
     assert statusreport.deployments(worker(), [], NOW) == {}
 
