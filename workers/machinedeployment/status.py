@@ -24,6 +24,8 @@ RESUMED = "DeploymentResumed"
 CREATE_ERROR = "MachineSetCreateError"
 
 Json = Mapping[str, Any]
+_MOST_FAILED = 100
+"""Failed machines that the status lists, so that it fits the API however many there are."""
 _ORDER = (PROGRESSING, AVAILABLE, FROZEN, FAILURE)
 
 
@@ -46,7 +48,7 @@ def counts(state: State) -> dict[str, Any]:
         "availableReplicas": available,
         "preservedFailedReplicas": sum(one.preserved for one in state.sets),
         "unavailableReplicas": max(state.wanted - available, 0),
-        "failedMachines": [failed for one in state.sets for failed in one.failures] or None,
+        "failedMachines": [failed for one in state.sets for failed in one.failures][:_MOST_FAILED] or None,
     }
 
 

@@ -16,6 +16,10 @@ from workers.machines.sets import MachineSet
 
 FAILURE = "ReplicaFailure"
 FROZEN = "Frozen"
+_MOST_FAILED = 100
+"""Failed machines that the status lists, so that it fits the API however many there are."""
+_LONGEST = 500
+"""Characters of what it says of each."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def status(
         "autoPreserveFailedMachineCount": sum(
             one.annotations.get(keys.PRESERVE) == preservation.AUTO for one in machines
         ),
-        "failedMachines": [_summary(one, owner) for one in sorted(failed, key=lambda one: one.name)] or None,
+        "failedMachines": [_summary(one, owner) for one in _listed(failed)] or None,
         "machineSetCondition": [_shown(one, shown, now) for one in conditions] or None,
     }
 
@@ -56,8 +60,15 @@ def _preserved(machine: MachineFacts) -> bool:
     return machine.failed and bool(machine.preserved_until)
 
 
+def _listed(failed: Sequence[MachineFacts]) -> list[MachineFacts]:
+    return sorted(failed, key=lambda one: one.name)[:_MOST_FAILED]
+
+
 def _summary(machine: MachineFacts, owner: MachineSet) -> dict[str, Any]:
-    summary = {"name": machine.name, "ownerRef": owner.name, "lastOperation": dict(machine.failure or {})}
+    last = dict(machine.failure or {})
+    if len(text := str(last.get("description", ""))) > _LONGEST:
+        last["description"] = f"{text[:_LONGEST]}…"
+    summary = {"name": machine.name, "ownerRef": owner.name, "lastOperation": last}
     return summary | ({"providerID": machine.provider_id} if machine.provider_id else {})
 
 

@@ -45,6 +45,16 @@ def test_machines_are_counted_by_phase() -> None:
     }
 
 
+def test_a_status_lists_a_bounded_number_of_failed_machines() -> None:
+    long = {"description": "x" * 4000, "state": "Failed"}
+    machines = [machine(f"m{n:04}", "Failed", failure=long) for n in range(1000)]
+    found = status.status(machine_set(replicas=1000), machines, [], {}, NOW)
+    assert found["replicas"] == 1000
+    listed = found["failedMachines"]
+    assert [one["name"] for one in listed] == [f"m{n:04}" for n in range(100)]
+    assert {len(one["lastOperation"]["description"]) for one in listed} == {501}
+
+
 @rule("C8")
 def test_a_condition_keeps_its_time_while_it_holds() -> None:
     first = status.status(machine_set(), [], [Condition(status.FAILURE, "FailedCreate", "quota")], {}, NOW)
