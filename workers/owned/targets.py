@@ -243,6 +243,22 @@ class TargetCluster:
         request |= {"part": part} if part else {}
         return bool(await self.recorder.call("merge", request, act, effect=True))
 
+    async def merged(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> Object | None:
+        """The same; returns the object as it is then, None if it is gone. Not for Secrets."""
+
+        async def act() -> Any:
+            kube = await self.connection.api()
+            try:
+                return _without_managed_fields(await kube.merge(resource, namespace, name, patch))
+            except Missing:
+                return None
+
+        request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
+        raw = await self.recorder.call("merge", request, act, effect=True)
+        return Object(raw) if raw else None
+
     async def strategic_merge(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
     ) -> bool:

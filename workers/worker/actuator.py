@@ -291,11 +291,11 @@ async def _write(
     if not patch:
         return found
     head = {**patch.get("metadata", {}), "uid": found.uid, "resourceVersion": found.resource_version}
-    if not await target.merge(MACHINE_DEPLOYMENTS, at.namespace, group.name, {**patch, "metadata": head}):
+    patch = {**patch, "metadata": head}
+    changed = await target.merged(MACHINE_DEPLOYMENTS, at.namespace, group.name, patch)
+    if changed is None:
         raise Conflict(f"MachineDeployment {group.name} is gone")
-    changed = statuses.merge(found.raw, patch)
-    generation = found.generation + ("spec" in patch)
-    return Object({**changed, "metadata": {**changed["metadata"], "generation": generation}})
+    return changed
 
 
 def _one_of_each(groups: Iterable[Group]) -> list[Group]:
