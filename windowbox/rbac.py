@@ -62,7 +62,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
     "worker": rules(_secrets(_worker(), are=False)),
     "patcher": rules(_secrets(_patcher(), are=False)),
     "provider": rules(_provider()),
-    "target": rules(listed("target")),
+    "target": rules(_secrets(listed("target"), are=False)),
 }
 """The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
 cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
@@ -73,6 +73,9 @@ SECRET_RULES: dict[str, list[dict[str, Any]]] = {
     "patcher": rules(_secrets(_patcher(), are=True)),
 }
 """Rights in granted namespaces alone."""
+
+TARGET_SECRET_RULES = rules(_secrets(listed("target"), are=True))
+"""Rights of `target` in kube-system alone, where bootstrap tokens are."""
 
 GRANTED = {"app.kubernetes.io/managed-by": "windowbox-grant"}
 """The labels of RoleBindings made by `windowbox grant`."""
@@ -92,7 +95,16 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
         made.append(_role(_secrets_role(role), granted))
         if everywhere:
             made.append(_binding(_secrets_role(role), role))
-    return made
+    return [*made, *_bootstrap_tokens()]
+
+
+def _bootstrap_tokens() -> list[dict[str, Any]]:
+    """What `target` may do with Secrets. RBAC cannot limit `create` to types, but to a namespace."""
+    name = f"{user('target')}:bootstrap-tokens"
+    metadata = {"name": name, "namespace": "kube-system"}
+    role = {**_role(name, TARGET_SECRET_RULES), "kind": "Role", "metadata": metadata}
+    binding = {**_binding(name, "target"), "kind": "RoleBinding", "metadata": metadata}
+    return [role, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
 
 
 def namespaced(namespace: str) -> list[dict[str, Any]]:

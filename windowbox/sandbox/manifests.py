@@ -22,7 +22,9 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
     for made in rbac.manifests(everywhere=True):  # whose sandbox it is, made the Secrets, too
-        api.apply(f"/apis/{made['apiVersion']}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
+        metadata = made["metadata"]
+        within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+        api.apply(f"/apis/{made['apiVersion']}{within}/{made['kind'].lower()}s/{metadata['name']}", made)
     for path in sorted(crds.glob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):
             if manifest:

@@ -145,6 +145,16 @@ async def test_a_role_may_do_nothing_but_what_its_rules_say(
     assert await allowed(admin, role, "kube-system", every) == everywhere
 
 
+async def test_of_secrets_of_a_shoot_bootstrap_tokens_alone_are_in_reach(
+    strict: ControlPlane, admin: Kube
+) -> None:
+    every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
+    everywhere = rules(rbac.RULES["target"]) | EVERYBODY
+    assert await allowed(admin, "target", await namespace(admin, "tenant"), every) == everywhere
+    tokens = {("get", "", "secrets"), ("create", "", "secrets"), ("delete", "", "secrets")}
+    assert await allowed(admin, "target", "kube-system", every) == everywhere | tokens
+
+
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     ("asked", "name"),
