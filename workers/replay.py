@@ -26,6 +26,7 @@ from workers.lifecycle.world import World
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
+from workers.machine.providerclusters import ProviderClusters
 from workers.machine.runs import MachineRuns
 from workers.machine.shoots import Shoots
 from workers.owned.targets import TargetClusters
@@ -214,7 +215,9 @@ def _ingress_runs(common: Common) -> IngressRuns:
 def _machine_runs(common: Common) -> MachineRuns:
     nowhere = cast(Any, _Nowhere())
     shoots = Shoots(nowhere, common.targets, nowhere)
-    return MachineRuns(common.bus, common.targets, shoots, nowhere, common.kinds.machines)
+    return MachineRuns(
+        common.bus, common.targets, shoots, nowhere, common.kinds.machines, ProviderClusters(common.targets)
+    )
 
 
 async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:

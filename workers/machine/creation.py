@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from windowbox.errors import Conflict, Malformed, Missing, TransientError, Waiting
+from windowbox.errors import Conflict, Malformed, Missing, Refused, TransientError, Waiting
 from windowbox.models import machinekeys
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, PODS, SECRETS, SERVICES, ObjectRef
 from workers.machine import names, specs, userdata, wanted
+from workers.machine.orphans import may_be_of
+from workers.machine.providerclusters import ProviderClusters
 from workers.machine.run import MachineRun
 from workers.machine.shoots import Shoots
 from workers.machine.specs import MachinePlan, SecretName
@@ -30,6 +32,7 @@ class Creation:
     targets: TargetClusters
     shoots: Shoots
     settings: MachineSettings
+    providers: ProviderClusters
 
     async def plan(self, run: MachineRun) -> MachinePlan:
         """What the Machine's class asks for."""
@@ -50,16 +53,14 @@ class Creation:
         content = _Content()
         ref = ObjectRef(run.ref.cluster, SECRETS.id, plan.user_data.namespace, plan.user_data.name)
         asks_for_token = await content.read(run, ref) and shoot is not None
-        was_made = bool(run.machine.spec.get("providerID"))
         await _claim(self.targets.own_cluster(run.run), run)
         async with self.targets.provider(run.run, *plan.credentials) as provider:
+            self.providers.note(run, plan.credentials, provider.cluster)
             target = dataclasses.replace(provider, manager=MANAGER)
-            standing = await _standing_pod(target, plan) if was_made else None
             try:
-                if standing is not None:
+                if not await self._make(run, plan, target, shoot, content, asks_for_token):
+                    standing = await _standing_pod(run, target, plan)
                     await self._complete(run, plan, target, shoot, standing, content, asks_for_token)
-                else:
-                    await self._make(run, plan, target, shoot, content, asks_for_token)
             except Missing as error:
                 raise TransientError(
                     f"namespace {plan.namespace} is missing in the provider cluster: "
@@ -74,12 +75,13 @@ class Creation:
         shoot: TargetCluster | None,
         content: _Content,
         asks_for_token: bool,
-    ) -> None:
-        made: list[str] = []
+    ) -> bool:
+        """Make all of it. False if there is a Pod of this name already: only then it has to be read."""
+        made: list[str | None] = []
 
         async def pod() -> None:
             manifest = wanted.pod(plan, docker_socket=self.settings.docker_socket)
-            made.append(await target.apply(PODS, manifest))
+            made.append(await target.create_if_absent(PODS, manifest))
 
         async def token() -> None:
             if asks_for_token:
@@ -87,10 +89,13 @@ class Creation:
                 content.token = await self._token(run, shoot)
 
         await concurrently(pod(), token())
+        if (uid := made[0]) is None:
+            return False
         await concurrently(
-            target.apply_secret(wanted.user_data(plan, made[0], content.filled(plan.machine))),
-            target.apply(SERVICES, wanted.service(plan, made[0])),
+            target.apply_secret(wanted.user_data(plan, uid, content.filled(plan.machine))),
+            target.apply(SERVICES, wanted.service(plan, uid)),
         )
+        return True
 
     async def _complete(
         self,
@@ -197,10 +202,18 @@ async def _claim(own: TargetCluster, run: MachineRun) -> None:
     )
 
 
-async def _standing_pod(target: TargetCluster, plan: MachinePlan) -> Object | None:
+async def _standing_pod(run: MachineRun, target: TargetCluster, plan: MachinePlan) -> Object:
     """The Pod of an earlier attempt, or of the machine's life before a restart or a migration."""
     found = await target.live(PODS, plan.namespace, names.pod(plan.machine))
-    if found is not None and found.deleting:
+    if found is None:
+        raise Conflict(f"Pod {plan.namespace}/{names.pod(plan.machine)} has just gone")
+    if not may_be_of(found, run.ref):
+        raise Refused(
+            f"Pod {found.namespace}/{found.name} belongs to Machine {found.annotations[wanted.OWNER]:.300}: "
+            f"give MachineClass {specs.class_name(run.machine)} another providerSpec.namespace, where no "
+            "other control plane has its machines"
+        )
+    if found.deleting:
         raise Waiting(f"waiting for the former Pod {found.name} to be gone", retry_after=5.0)
     return found
 

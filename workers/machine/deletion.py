@@ -5,21 +5,21 @@ Where a run stands follows from the objects: nothing is remembered between runs.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from datetime import datetime
 
 from bus.messages import EventIntent, Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import PermanentError, TransientError, WindowboxError
+from windowbox.errors import Malformed, PermanentError, TransientError, WindowboxError
 from windowbox.models import machinekeys
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS
 from workers.machine import drain, names, specs, statuses
-from workers.machine.creation import MANAGER, Creation
+from workers.machine.creation import Creation
 from workers.machine.evictions import Evictions
+from workers.machine.orphans import may_be_of
 from workers.machine.phases import Change
 from workers.machine.run import MachineRun
 from workers.machine.shoots import NotJoined, Shoots
@@ -43,20 +43,30 @@ class Deletion:
     async def run(self, run: MachineRun) -> Outcome:
         if machinekeys.FINALIZER not in run.machine.finalizers:
             return Outcome(Result.NOT_OURS)  # nothing was made for it, or it is no longer held
-        namespace, credentials = await self.creation.place(run)
+        try:
+            namespace, credentials = await self.creation.place(run)
+        except Malformed:
+            if run.phase not in (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF):
+                raise
+            # It never had a class that says where; should a Pod be left, it is an orphan then.
+            await let_go(run, self.targets.own_cluster(run.run))
+            return Outcome(Result.DELETED)
+        shoot = await self._shoot(run)
         async with self.targets.provider(run.run, *credentials) as provider:
-            target = dataclasses.replace(provider, manager=MANAGER)
-            pod = await target.live(PODS, namespace, names.pod(run.ref.name))
-            shoot = await self._shoot(run)
-            if pod is not None and not pod.deleting:
-                if waiting := await self._drained(run, shoot):
-                    return waiting
+            pod = await provider.live(PODS, namespace, names.pod(run.ref.name))
+        if pod is not None and not may_be_of(pod, run.ref):
+            pod = None
+        if pod is not None and not pod.deleting:
+            # Not in the provider cluster's turn: a slow Shoot would hold up machines of others there.
+            if waiting := await self._drained(run, shoot):
+                return waiting
+            await self._say(run, statuses.DELETING)
+            async with self.targets.provider(run.run, *credentials) as provider:
+                gone = not await provider.remove(PODS, namespace, pod.name, grace=_grace(run), uid=pod.uid)
+        else:
+            gone = pod is None
+            if not gone:
                 await self._say(run, statuses.DELETING)
-                gone = not await target.remove(PODS, namespace, pod.name, grace=_grace(run), uid=pod.uid)
-            else:
-                gone = pod is None
-                if not gone:
-                    await self._say(run, statuses.DELETING)
         if not gone:
             again = RequeueAfter(Wish(reason=Reason.RETRY), _POD_SAFETY)
             return Outcome(Result.WAITING, again, f"waiting for Pod {names.pod(run.ref.name)} to be gone")
@@ -77,8 +87,7 @@ class Deletion:
 
     async def _drained(self, run: MachineRun, shoot: TargetCluster | None) -> Outcome | None:
         """What there is to wait for before the machine may go; nothing if its node is empty."""
-        name = str(run.machine.labels.get(machinekeys.NODE) or "")
-        if shoot is None or not name:
+        if shoot is None or not (name := await _node_name(run, shoot)):
             return None
         node = await shoot.cached(NODES, "", name)
         chosen = self._forced(run, node)
@@ -115,8 +124,7 @@ class Deletion:
         return Outcome(Result.DELETED)
 
     async def _remove_node(self, run: MachineRun, shoot: TargetCluster) -> None:
-        name = str(run.machine.labels.get(machinekeys.NODE) or "")
-        if not name:
+        if not (name := await _node_name(run, shoot)):
             return
         node = await shoot.cached(NODES, "", name)
         if node is not None and machinekeys.NODE_FINALIZER in node.finalizers:
@@ -133,6 +141,16 @@ class Deletion:
         if run.phase == Phase.TERMINATING:
             patch["currentStatus"] = dict(statuses.current(run.machine))
         await run.report(patch)
+
+
+async def _node_name(run: MachineRun, shoot: TargetCluster) -> str:
+    """The name of the Machine's node. A label with another name than its Pod's counts if the node agrees."""
+    name, own = str(run.machine.labels.get(machinekeys.NODE) or ""), names.pod(run.ref.name)
+    if name in ("", own):
+        return name
+    node = await shoot.cached(NODES, "", name)
+    agrees = node is not None and node.labels.get(machinekeys.NODE_MACHINE) == run.ref.name
+    return name if agrees else own
 
 
 async def let_go(run: MachineRun, own: TargetCluster) -> None:

@@ -109,6 +109,12 @@ def machine_of(pod: Object) -> ObjectRef | None:
     return ObjectRef(RUNTIME, MACHINES.id, namespace, name)
 
 
+def may_be_of(pod: Object, machine: ObjectRef) -> bool:
+    """Whether a Pod with the name of a Machine's is the Machine's: it says so, or not whose it is."""
+    owner = pod.annotations.get(wanted.OWNER)
+    return owner is None or owner == f"{machine.namespace}/{machine.name}"
+
+
 async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: Sequence[Mapping[str, Any]]) -> str:
     """Why the Pod stays for now; nothing if it is an orphan."""
     home = machine.namespace

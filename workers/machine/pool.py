@@ -5,9 +5,12 @@ from __future__ import annotations
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import Router
+from windowbox.clients.clustershares import ClusterShares
 from windowbox.kinds import Served
+from windowbox.models.refs import ObjectRef
 from workers.handler import ReconcilingHandler
 from workers.machine.mapping import MachineMapping
+from workers.machine.providerclusters import ProviderClusters
 from workers.machine.runs import MachineRuns
 from workers.machine.shoots import JoinWatch, Shoots
 from workers.machine.views import MachineViews
@@ -21,8 +24,11 @@ def enabled(common: Common) -> bool:
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
     shoots = Shoots(common.registry, common.targets, views)
-    runs = MachineRuns(bus, common.targets, shoots, views, common.kinds.machines)
-    handler = ReconcilingHandler(bus, common.clusters, runs, views.complete)
+    providers = ProviderClusters(common.targets)
+    runs = MachineRuns(bus, common.targets, shoots, views, common.kinds.machines, providers)
+    reconciling = ReconcilingHandler(bus, common.clusters, runs, views.complete)
+    # Machines of one slow Shoot, whose API server its tenant may hold up, must not take all slots.
+    handler = ClusterShares(reconciling, work.concurrency, _control_plane)
     queue = Queue(bus, row.pool)
     joins = JoinWatch(common.registry, views, queue)
     return Parts(
@@ -30,3 +36,8 @@ async def assembled(common: Common, row: Served) -> Parts:
         router=Router(bus, queue, MachineMapping(views)),
         tasks={**views.tasks, "shoots that join": joins.run},
     )
+
+
+def _control_plane(ref: ObjectRef) -> str:
+    """Whose objects share slots: those of one namespace; nodes have none, and are one Shoot's."""
+    return f"{ref.cluster}/{ref.namespace}"

@@ -22,6 +22,7 @@ from workers.machine.finalizers import Finalizers
 from workers.machine.joining import Joining, tell_reason
 from workers.machine.orphans import Orphans, are_leaving, machine_of
 from workers.machine.phases import Change
+from workers.machine.providerclusters import ProviderClusters
 from workers.machine.run import MachineRun, begun
 from workers.machine.shoots import NotJoined, Shoots
 from workers.machine.views import MachineViews
@@ -43,6 +44,7 @@ class MachineRuns:
     shoots: Shoots
     views: MachineViews
     settings: MachineSettings
+    providers: ProviderClusters
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         try:
@@ -77,7 +79,7 @@ class MachineRuns:
 
     @property
     def _creation(self) -> Creation:
-        return Creation(self.targets, self.shoots, self.settings)
+        return Creation(self.targets, self.shoots, self.settings, self.providers)
 
     async def _machine(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         found = await recorder.read(ref)
@@ -109,12 +111,14 @@ class MachineRuns:
         async def act() -> list[tuple[str, ...]]:
             return [tuple(pod) for pod in self.views.pods_named(names.pod(ref.name))]
 
+        left = Outcome(Result.GONE)
         for found in await recorder.call("pods", None, act):
             pod = ObjectRef(*found)
             seen = await recorder.read(pod)
             if seen is not None and machine_of(seen) == ref:
-                return await Orphans(self.targets, self.views).run(pod, recorder)
-        return Outcome(Result.GONE)
+                outcome = await Orphans(self.targets, self.views).run(pod, recorder)
+                left = outcome if left.requeue is None else left
+        return left
 
     async def _make(self, run: MachineRun) -> Outcome:
         if run.phase in _TO_BE_MADE:
@@ -129,16 +133,24 @@ class MachineRuns:
         return await Joining(self.targets, self.settings, self.views).run(run, shoot, pod)
 
     async def _pod(self, run: MachineRun) -> Object | None:
-        """The Machine's Pod, as the bus knows it."""
+        """The Machine's Pod, as the bus knows it. Those of other clusters may claim to be it."""
 
         async def act() -> list[tuple[str, ...]]:
             return [tuple(pod) for pod in self.views.pods_named(names.pod(run.ref.name))]
 
+        pods: dict[str, Object] = {}
         for found in await run.recorder.call("pods", None, act):
-            pod = await run.recorder.read(ObjectRef(*found))
+            ref = ObjectRef(*found)
+            pod = await run.recorder.read(ref)
             if pod is not None and machine_of(pod) == run.ref:
-                return pod
-        return None
+                pods.setdefault(ref.cluster, pod)
+        if not pods:
+            return None
+        try:
+            _, credentials = await self._creation.place(run)
+            return pods.get(await self.providers.of(run, credentials))
+        except (TransientError, PermanentError, Waiting):
+            return next(iter(pods.values()))  # its node may join while the provider cluster is away
 
     async def _replaced(self, run: MachineRun, pod: Object | None) -> Outcome | None:
         """See to it that a machine that has not joined has a Pod. Returns what to wait for, if not."""

@@ -49,8 +49,9 @@ async def test_a_machine_gets_a_pod_a_secret_and_a_service(made: Machines) -> No
     assert machine.last_operation["description"] == "Machine one successfully joined the cluster"
     assert machine.last_operation["state"] == "Successful"
     assert {one["type"] for one in machine.status["conditions"]} >= {"Ready", "DiskPressure"}
-    managers = {one["manager"] for one in pod.metadata["managedFields"] if one["operation"] == "Apply"}
-    assert managers == {"machine-controller-manager-provider-local"}
+    for one in (pod, service, secret):
+        managers = {field["manager"] for field in one.metadata["managedFields"] if "subresource" not in field}
+        assert managers == {"machine-controller-manager-provider-local"}
 
 
 @rule("B11-R3", "B3-R3")

@@ -59,6 +59,30 @@ async def test_a_hanging_cluster_leaves_slots_to_others(cluster: str) -> None:
 async def test_a_run_that_is_stopped_is_insisted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulkhead, "_BUDGET", 0.01)
     outcome = await ClusterShares(Hanging(), 16).handle(item("slow", "web"))
-    assert outcome.note == "stopped, because cluster slow answers too slowly"
+    assert outcome.note == "stopped, because runs of slow take too long"
     assert outcome.requeue
     assert outcome.requeue.wish.insist
+
+
+async def test_items_of_one_cluster_may_be_shared_by_their_namespaces() -> None:
+    class HangingShoot(Hanging):
+        async def handle(self, item: Item) -> Outcome:
+            if item.key.endswith(".slow.web"):
+                self.begun += 1
+                await asyncio.Event().wait()
+            return Outcome(Result.SUCCEEDED)
+
+    def machine(namespace: str) -> Item:
+        key = subjects.key(ObjectRef(RUNTIME, SERVICES.id, namespace, "web"))
+        return Item(key, Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(10))
+
+    hanging = HangingShoot()
+    shares = ClusterShares(hanging, 16, lambda ref: ref.namespace)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(shares.handle(machine("slow"))) for _ in range(4)]
+        await asyncio.sleep(0)  # they run up to where they hang
+        assert (await shares.handle(machine("slow"))).result == Result.WAITING
+        assert (await shares.handle(machine("shop"))).result == Result.SUCCEEDED
+        for task in tasks:
+            task.cancel()
+    assert hanging.begun == 4
