@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from bus.connection import Access
 from bus.recordings import Balancing, Deciding, Zone
+from windowbox import imagevector
 from windowbox.errors import Malformed
 from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.models.controlplanesettings import ControlPlaneSettings
@@ -21,6 +22,7 @@ from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.kindsettings import (
     BackupSettings,
     HeartbeatSettings,
+    ImageSettings,
     InfrastructureSettings,
     KindSettings,
 )
@@ -132,6 +134,7 @@ class Settings(Section):
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     machines: MachineSettings = MachineSettings()
+    images: ImageSettings = ImageSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
@@ -145,6 +148,7 @@ class Settings(Section):
             backup=self.backup,
             heartbeat=self.heartbeat,
             machines=self.machines,
+            images=imagevector.load(self.images.overwrite),
         )
 
     @property

@@ -13,4 +13,13 @@ SECTIONS: dict[str, dict[str, str]] = {
         "Z-7": "times of a certificate",
         "Z-8": "authorities come first",
     },
+    "Image vector": {
+        "IV-1": "the file of an overwrite",
+        "IV-2": "what is valid in it",
+        "IV-3": "the version is for people",
+        "IV-4": "how entries are merged",
+        "IV-5": "which entry is found",
+        "IV-6": "versions before they are compared",
+        "IV-7": "the image's name",
+    },
 }

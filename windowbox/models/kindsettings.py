@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.images import BUILT_IN, ImageVector
 from windowbox.models.machinesettings import MachineSettings
 
 Network = IPv4Network | IPv6Network
@@ -63,6 +64,16 @@ class HeartbeatSettings(_Section):
     holder: str = Field("provider-local", description="By whom it is held.")
 
 
+class ImageSettings(_Section):
+    """The container images of what is deployed."""
+
+    overwrite: Path | None = Field(
+        None,
+        description="File with entries that overwrite the built-in image vector; unset: the one that the "
+        "environment variable IMAGEVECTOR_OVERWRITE names, if any.",
+    )
+
+
 class KindSettings(_Section):
     """The settings of all these kinds."""
 
@@ -71,3 +82,4 @@ class KindSettings(_Section):
     backup: BackupSettings = BackupSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     machines: MachineSettings = MachineSettings()
+    images: ImageVector = BUILT_IN

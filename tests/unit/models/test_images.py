@@ -1,0 +1,151 @@
+"""Which image the image vector has for a component."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox.errors import Malformed, Missing
+from windowbox.models import constraints
+from windowbox.models.images import BUILT_IN, ImageSource, ImageVector
+
+
+@pytest.mark.parametrize(
+    ("constraint", "yes", "no"),
+    [
+        pytest.param(">= 1.32", "1.32.0 1.33.1 2.0.0", "1.31.9", id="IV-5-at-least"),
+        pytest.param("> 1.32", "1.33.0", "1.32.7", id="IV-5-beyond-a-minor"),
+        pytest.param("> 1.32.1", "1.32.2", "1.32.1", id="IV-5-beyond"),
+        pytest.param("<= 1.32", "1.32.9 1.0.0", "1.33.0", id="IV-5-up-to-a-minor"),
+        pytest.param("< 1.32", "1.31.9", "1.32.0", id="IV-5-below"),
+        pytest.param("1.32.4", "1.32.4", "1.32.5", id="IV-5-full"),
+        pytest.param("= 1.32", "1.32.4", "1.33.0", id="IV-5-minor"),
+        pytest.param("!= 1.32.4", "1.32.5", "1.32.4", id="IV-5-not"),
+        pytest.param("~1.32.4", "1.32.9", "1.33.0 1.32.3", id="IV-5-tilde"),
+        pytest.param("~1", "1.9.0", "2.0.0", id="IV-5-tilde-major"),
+        pytest.param("^1.32.4", "1.40.0", "2.0.0 1.32.3", id="IV-5-caret"),
+        pytest.param("^0.2.3", "0.2.9", "0.3.0", id="IV-5-caret-zero"),
+        pytest.param("1.32.x", "1.32.9", "1.33.0", id="IV-5-wildcard"),
+        pytest.param("*", "0.0.1 9.9.9", "", id="IV-5-any"),
+        pytest.param(">= 1.30, < 1.32", "1.31.0", "1.32.0 1.29.9", id="IV-5-both"),
+        pytest.param(">=1.30 <1.32", "1.31.0", "1.32.0", id="IV-5-both-by-space"),
+        pytest.param("1.30 - 1.32", "1.32.9 1.30.0", "1.33.0 1.29.1", id="IV-5-range"),
+        pytest.param("< 1.20 || >= 1.32", "1.19.0 1.32.0", "1.25.0", id="IV-5-either"),
+        pytest.param("v1.32.0", "v1.32.0 1.32.0-gke.1 1.32.0+abc 1.32.0~1", "1.32.1", id="IV-6-normalised"),
+    ],
+)
+def test_constraints_match_versions(constraint: str, yes: str, no: str) -> None:
+    assert all(constraints.matches(constraint, constraints.version(one)) for one in yes.split())
+    assert not any(constraints.matches(constraint, constraints.version(one)) for one in no.split())
+
+
+@pytest.mark.parametrize("constraint", ["", "new", ">=", "1.2.3.4", ">= 1.2 ||", "1,,2", "><1"])
+def test_other_texts_are_no_constraints(constraint: str) -> None:
+    with pytest.raises(Malformed, match="is no version constraint"):
+        constraints.check(constraint)
+
+
+@pytest.mark.parametrize("version", ["", "new", "1.2.3.4", "1.x"])
+def test_other_texts_are_no_versions(version: str) -> None:
+    with pytest.raises(Malformed, match="is no version"):
+        constraints.version(version)
+
+
+def source(tag: str, **fields: object) -> ImageSource:
+    return ImageSource.model_validate({"name": "a", "repository": "r", "tag": tag, **fields})
+
+
+ANY = source("any")
+ARM = source("arm", architectures=["arm64"])
+AMD = source("amd", architectures=["amd64"])
+NEW = source("new", targetVersion=">= 1.32")
+EXACT = source("exact", targetVersion="1.32.4")
+EQUAL = source("equal", targetVersion="= 1.32")
+OLD = source("old", version="9.9")
+SEED = source("seed", runtimeVersion=">= 1.30")
+
+
+@pytest.mark.parametrize(
+    ("images", "asked", "tag"),
+    [
+        pytest.param([ANY, NEW], {"target": "1.32.4"}, "new", id="IV-5-constraint-wins"),
+        pytest.param([ANY, NEW], {"target": "1.31.4"}, "any", id="IV-5-constraint-excludes"),
+        pytest.param([NEW], {}, "new", id="IV-5-no-version-asked"),
+        pytest.param([NEW, EXACT], {"target": "1.32.4"}, "exact", id="IV-5-full-version-wins"),
+        pytest.param([NEW, EQUAL], {"target": "1.32.4"}, "equal", id="IV-5-equals-sign-wins"),
+        pytest.param([NEW, SEED], {"target": "1.32.4", "runtime": "1.33"}, "new", id="IV-5-first-of-equals"),
+        pytest.param([ANY, AMD], {}, "amd", id="IV-5-one-architecture-wins"),
+        pytest.param([ANY, ARM], {}, "any", id="IV-5-default-architecture"),
+        pytest.param([ANY, ARM], {"architecture": "arm64"}, "arm", id="IV-5-architecture"),
+        pytest.param([OLD, ANY], {"target": "1.32.4"}, "old", id="IV-3-no-constraint"),
+    ],
+)  # fmt: skip
+def test_the_best_entry_is_found(images: list[ImageSource], asked: dict[str, str], tag: str) -> None:
+    assert ImageVector(images=tuple(images)).image("a", **asked) == f"r:{tag}"
+
+
+@rule("IV-5")
+def test_an_image_that_is_missing_is_named() -> None:
+    words = "no image 'a' for runtime version -, target version 1.3 and architecture amd64"
+    with pytest.raises(Missing, match=words):
+        ImageVector(images=(ARM,)).image("a", target="1.3")
+
+
+@pytest.mark.parametrize(
+    ("fields", "image"),
+    [
+        pytest.param({"ref": "r@sha256:0"}, "r@sha256:0", id="IV-7-ref"),
+        pytest.param({"repository": "r", "tag": "v1"}, "r:v1", id="IV-7-tag"),
+        pytest.param({"repository": "r", "tag": "sha256:0"}, "r@sha256:0", id="IV-7-digest"),
+        pytest.param({"repository": "r", "tag": "v1@sha256:0"}, "r:v1@sha256:0", id="IV-7-tag-and-digest"),
+        pytest.param({"repository": "r"}, "r:v1.32.4", id="IV-7-target-version"),
+    ],
+)
+def test_the_name_of_an_image(fields: dict[str, str], image: str) -> None:
+    made = ImageVector(images=(ImageSource.model_validate({"name": "a", **fields}),))
+    assert made.image("a", target="1.32.4") == image
+
+
+@pytest.mark.parametrize(
+    ("before", "by", "after"),
+    [
+        pytest.param({"repository": "r", "tag": "1"}, {"repository": "s"}, ("", "s", "1", "1"), id="IV-4"),
+        pytest.param({"repository": "r", "tag": "1"}, {"tag": "2"}, ("", "r", "2", "1"), id="IV-4-tag"),
+        pytest.param({"repository": "r", "tag": "1"}, {"ref": "x"}, ("x", "", "", ""), id="IV-4-ref"),
+        pytest.param({"ref": "x"}, {"repository": "s", "tag": "2"}, ("", "s", "2", ""), id="IV-4-no-ref"),
+        pytest.param({"ref": "x"}, {"version": "2"}, ("x", "", "", "2"), id="IV-4-ref-stays"),
+        pytest.param({"ref": "x", "version": "1"}, {"tag": "2"}, ("x", "", "", "1"), id="IV-4-tag-in-vain"),
+    ],
+)  # fmt: skip
+def test_entries_with_the_same_key_are_merged(
+    before: dict[str, str], by: dict[str, str], after: tuple[str, ...]
+) -> None:
+    vector = ImageVector(images=(ImageSource.model_validate({"name": "a", **before}),))
+    (merged,) = vector.overwritten([ImageSource.model_validate({"name": "a", **by})]).images
+    assert (merged.ref, merged.repository, merged.tag, merged.version) == after
+
+
+@rule("IV-4", "A.14")
+def test_the_example_of_the_contract() -> None:
+    """Its last entry has another key than the built-in one, and wins where it fits."""
+    mcm = "machine-controller-manager-provider-local"
+    ccm = "registry.local/ccm-local@sha256:00"
+    vector = BUILT_IN.overwritten(
+        [
+            ImageSource(name="local-path-provisioner", repository="registry.local/lpp", tag="v0.0.30"),
+            ImageSource(name="cloud-controller-manager-local", ref=ccm),
+            ImageSource(
+                name=mcm,
+                repository="registry.local/mcm",
+                tag="v0.1.0",
+                target_version=">= 1.32",
+                architectures=("amd64",),
+            ),
+        ]
+    )
+    assert len(vector.images) == 5
+    assert vector.image("local-path-provisioner") == "registry.local/lpp:v0.0.30"
+    assert vector.image("cloud-controller-manager-local", target="1.36.0") == ccm
+    assert vector.image(mcm, target="1.36.0") == "registry.local/mcm:v0.1.0"
+    assert vector.image(mcm, target="1.36.0", architecture="arm64") == f"{mcm}:v0.0.0"
+    assert vector.image(mcm, target="1.31.0") == f"{mcm}:v0.0.0"

@@ -1,0 +1,81 @@
+"""The overwrite of the image vector, as a file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.rules import rule
+from windowbox import imagevector, settings
+from windowbox.errors import Malformed
+from windowbox.secretsmanager import generation
+from windowbox.secretsmanager.configs import Authority
+
+
+@rule("IV-1")
+def test_the_file_that_the_environment_names_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("images: [{name: local-path-helper, ref: x, sourceRepository: y, labels: []}]")
+    monkeypatch.setenv("IMAGEVECTOR_OVERWRITE", str(file))
+    assert settings.load(None).kinds.images.image("local-path-helper") == "x"
+
+
+@rule("IV-1")
+def test_the_setting_comes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("images: [{name: local-path-helper, ref: x}]")
+    monkeypatch.setenv("IMAGEVECTOR_OVERWRITE", "/nowhere")
+    found = settings.load(None, {"images": {"overwrite": str(file)}})
+    assert found.kinds.images.image("local-path-helper") == "x"
+    assert found.deciding.kinds.images == found.kinds.images
+
+
+@rule("IV-1")
+def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Malformed, match=r"nowhere cannot be read: .*; correct images.overwrite or"):
+        imagevector.load(tmp_path / "nowhere")
+
+
+@rule("IV-2")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("images: [", "is not YAML"),
+        ("[]", "must hold a mapping with a list `images`"),
+        ("images: x", "must hold a mapping with a list `images`"),
+        ("images: [x]", r"images\[0\]: 'x' is no mapping"),
+        ("images: [{ref: x}]", r"images\[0\]\.name: Field required"),
+        ("images: [{name: a}]", r"images\[0\] \(a\): neither ref nor repository is set; set one of them"),
+        ("images: [{name: a, repository: r, tag: 1.3}]", r"tag: 1.3: .* valid string; put it in quotes"),
+        ("images: [{name: a, ref: x, tag: '1'}]", r"tag: '1' stands beside ref 'x'; remove one of them"),
+        ("images: [{name: a, ref: x, repository: r}]", r"repository: 'r' stands beside ref 'x'"),
+        ("images: [{name: a, ref: x, targetVersion: new}]", r"targetVersion: 'new' is no version constraint"),
+        ("images: [{name: a, ref: x, runtimeVersion: '>'}]", r"runtimeVersion: '>' is no version constraint"),
+        ("images: [{name: a, ref: x, architectures: amd64}]", r"architectures: 'amd64': .*; write a list"),
+        ("caBundle: {inline: x}", r"caBundle.inline: .*; put certificates in PEM there"),
+        ("caBundle: {}", r"caBundle.inline: None is no text; put certificates in PEM there"),
+    ],
+)
+def test_an_invalid_file_is_named_with_field_and_remedy(content: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text(content)
+    with pytest.raises(Malformed, match=f"^image vector overwrite {file}.*{words}"):
+        imagevector.load(file)
+
+
+@rule("IV-2")
+def test_an_expired_authority_is_an_error(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    authority = Authority("ca", validity=timedelta(days=30))
+    for begun, valid in ((now, True), (now - timedelta(days=31), False)):
+        inline = generation.authority(authority, "ca", begun)["ca.crt"].decode()
+        file = tmp_path / "images.yaml"
+        file.write_text(yaml.safe_dump({"caBundle": {"inline": inline}}))
+        if valid:
+            assert imagevector.load(file).images
+            continue
+        with pytest.raises(Malformed, match=r"caBundle.inline: CN=ca expired at .*; replace it"):
+            imagevector.load(file)
