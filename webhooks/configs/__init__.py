@@ -1,0 +1,1 @@
+"""Configuration files of Kubernetes' programs, read and written as those programs do."""
