@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from webhooks.review import Context, Review
+from webhooks.shapes import name, part, put, text
 from webhooks.webhook import Webhook
-from windowbox.models.objects import Json, mapping
+from windowbox.models.objects import Json
 from windowbox.models.webhooks import NODE
 
 _CAPACITY = {"cpu": "100", "memory": "100Gi"}
 
 
 def act(review: Review, context: Context) -> Json:
-    spec, status = mapping(review.object.get("spec")), mapping(review.object.get("status"))
-    changed: dict[str, Any] = dict(review.object)
-    # machine-controller-manager acts on a node group only once its nodes have a provider ID.
-    changed["spec"] = {**spec, "providerID": spec.get("providerID") or review.name}
-    changed["status"] = dict(status) | {
-        part: {**mapping(status.get(part)), **_CAPACITY} for part in ("allocatable", "capacity")
-    }
+    changed = review.object
+    if not text(part(changed, "spec"), "providerID"):
+        # machine-controller-manager acts on a node group only once its nodes have a provider ID.
+        changed = put(changed, name(review), "spec", "providerID")
+    for field in ("allocatable", "capacity"):
+        changed = put(changed, {**part(changed, "status", field), **_CAPACITY}, "status", field)
     return changed
 
 

@@ -60,6 +60,15 @@ class Context:
     failure: str = ""
     """Why there is no such object, in the words of the API server."""
 
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Container images by their name in the image vector."""
+
+    def image(self, name: str) -> str:
+        """The image of that name. Without one the request is denied."""
+        if name not in self.images:
+            raise Denied(f"could not find image {name}: add it to the image vector")
+        return self.images[name]
+
     def looked_up(self, prefix: str = "") -> Mapping[str, Any]:
         """The object that was looked up. Without it the request is denied, with this before the reason."""
         if self.found is None:

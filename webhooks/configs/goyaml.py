@@ -33,7 +33,7 @@ class NotYaml(Exception):
 
 
 def load(text: str) -> object:
-    """The first document of a text. Aliases and depth are bounded; of keys given twice the last one counts."""
+    """The first document of a text. Depth is bounded; of keys given twice the last one counts."""
     try:
         return _Builder().document(yaml.parse(text, Loader=yaml.CSafeLoader))
     except yaml.YAMLError as error:
@@ -63,8 +63,8 @@ def resolved(text: str) -> object:
             return number
     if _NO_NUMBER.fullmatch(text):
         raise NotYaml(f"{text} is no number that JSON has")
-    number = float(plain) if _FLOAT.fullmatch(plain) else math.inf
-    return number if math.isfinite(number) else text
+    amount = float(plain) if _FLOAT.fullmatch(plain) else math.inf
+    return amount if math.isfinite(amount) else text
 
 
 class _Dumper(yaml.CSafeDumper):
@@ -105,9 +105,9 @@ class _Builder:
             self._anchors[anchor] = value
         (self._open[-1][0] if self._open else self._root).append(value)
 
-    def _alias(self, anchor: str) -> object:
+    def _alias(self, anchor: str | None) -> object:
         self._aliases += 1
-        if anchor not in self._anchors or self._aliases > _MOST_ALIASES:
+        if anchor is None or anchor not in self._anchors or self._aliases > _MOST_ALIASES:
             raise NotYaml(f"alias {anchor!r:.50} is unknown, or there are too many of them")
         return self._anchors[anchor]
 
@@ -150,10 +150,8 @@ def _node(value: object) -> yaml.Node:
 
 
 def _string(text: str) -> yaml.ScalarNode:
-    if "\n" in text:
-        style = "|"
-    else:
-        style = None if _stays_text(text) and not _OTHER_BREAKS & set(text) else '"'
+    plain = _stays_text(text) and not _OTHER_BREAKS & set(text)
+    style = "|" if "\n" in text else None if plain else '"'
     return yaml.ScalarNode(f"{_PREFIX}str", text, style=style)
 
 

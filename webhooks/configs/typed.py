@@ -1,8 +1,8 @@
 """Objects of Go structs: which fields there are, of which type, and which of them are written while empty.
 
-A table gives each struct's fields by their JSON name. A type is a scalar, a name of another struct, or one of
-these with `*` (may be absent), `[]` (list) or `{}` (mapping) before it; with `?` at its end, an empty value is
-not written. That is what Go calls `omitempty`.
+A table gives each struct's fields by their JSON name. A type is a scalar, a name of another struct, or
+one of these with `*` (may be absent), `[]` (list) or `{}` (mapping) before it. With `?` at its end, an empty
+value is not written, as with Go's `omitempty`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from windowbox.models.extensions import instant, spelled
 Table = Mapping[str, Mapping[str, str]]
 """Of each struct the types of its fields."""
 
-_QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII)
+_QUANTITY = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII
+)
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 class WrongType(Exception):
     """A field has a value of another type."""
-
-
 
 
 def typed(value: object, kind: str, table: Table, where: str = "") -> object:
@@ -74,9 +74,7 @@ def _struct(value: object, kind: str, table: Table, where: str) -> dict[str, obj
         raise _wrong(where, value, "a mapping")
     given: Mapping[str, Any] = value or {}
     prefix = f"{where}." if where else ""
-    return {
-        name: typed(given.get(name), field, table, prefix + name) for name, field in table[kind].items()
-    }
+    return {name: typed(given.get(name), field, table, prefix + name) for name, field in table[kind].items()}
 
 
 def _collection(value: object, kind: str, table: Table, where: str) -> object:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from windowbox.errors import Malformed
 from windowbox.models.cloudconfig import LoadBalancerConfig, Strict, explained
@@ -77,22 +77,33 @@ class CloudProfileSpec(Part):
     provider_config: dict[str, Any] | None = None
 
 
+def _or_empty(value: object) -> object:
+    return "" if value is None else value
+
+
+Text = Annotated[str, BeforeValidator(_or_empty)]
+"""A string that is empty where it is missing: which ones have to be there, validation says."""
+
+
 class Flavor(Strict):
     """An image for machines that can do something."""
 
-    image: str
+    image: Text = ""
     capabilities: Capabilities | None = None
 
 
 class Version(Strict):
-    version: str
+    version: Text = ""
     image: str | None = None
     capability_flavors: list[Flavor] | None = None
 
 
 class Image(Strict):
-    name: str
+    name: Text = ""
     versions: list[Version] | None = None
+
+
+Images = Annotated[Sequence[Image], BeforeValidator(lambda value: [] if value is None else value)]
 
 
 class CloudProfileConfig(Strict):
@@ -100,7 +111,7 @@ class CloudProfileConfig(Strict):
 
     api_version: Literal["local.provider.extensions.gardener.cloud/v1alpha1"]
     kind: Literal["CloudProfileConfig"]
-    machine_images: list[Image]
+    machine_images: Images = ()
     load_balancer: LoadBalancerConfig | None = None
 
 
@@ -118,7 +129,12 @@ def config(profile: CloudProfileSpec) -> CloudProfileConfig:
             "spec.providerConfig of the CloudProfile is missing: "
             "add a CloudProfileConfig with a container image for each version in machineImages"
         )
-    return _parsed(CloudProfileConfig, profile.provider_config, "spec.providerConfig of the CloudProfile")
+    return decoded(profile.provider_config, "spec.providerConfig of the CloudProfile")
+
+
+def decoded(content: object, what: str) -> CloudProfileConfig:
+    """A providerConfig. Malformed if it is none, or has unknown fields; `what` is what errors call it."""
+    return _parsed(CloudProfileConfig, content, what)
 
 
 def _parsed(model: type[_T], content: object, what: str) -> _T:

@@ -47,6 +47,9 @@ class WebhookSettings(BaseModel):
         False, description="The cluster is a self-hosted Shoot: its own webhooks are configured there, too."
     )
     dnsconfig: bool = Field(False, description="Serve `dnsconfig`, for Gardener before v1.138.")
+    empty_secrets: bool = Field(
+        False, description="Secrets of Shoots have to be empty, for Gardener before v1.148."
+    )
     disabled: tuple[str, ...] = Field((), description="Webhooks that are not served; `*` for all.")
     prometheus: PrometheusSettings = PrometheusSettings()
 

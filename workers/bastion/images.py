@@ -8,7 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from windowbox.errors import Malformed
-from windowbox.models import cloudprofile
+from windowbox.models import capabilities, cloudprofile
+from windowbox.models.capabilities import Known
 from windowbox.models.cloudprofile import (
     BastionMachine,
     CloudProfileConfig,
@@ -19,10 +20,8 @@ from windowbox.models.cloudprofile import (
     Version,
 )
 from windowbox.models.objects import Object
-from workers import capabilities
 from workers.bastion import versions
 from workers.bastion.versions import Standing
-from workers.capabilities import Known
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([numkM]?)", re.ASCII)
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6}

@@ -8,13 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from windowbox.errors import Malformed
-from windowbox.models import cloudprofile
+from windowbox.models import capabilities, cloudprofile
+from windowbox.models.capabilities import Known
 from windowbox.models.cloudconfig import explained
 from windowbox.models.cloudprofile import Capability, CloudProfileSpec, Version
 from windowbox.models.objects import Object
 from windowbox.models.worker import ProviderStatus, UsedImage, WorkerPool
-from workers import capabilities
-from workers.capabilities import Known
 
 _GROUP = "local.provider.extensions.gardener.cloud/v1alpha1"
 

@@ -1,0 +1,1 @@
+"""Webhooks of the garden: objects that users write."""

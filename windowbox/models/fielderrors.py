@@ -1,0 +1,33 @@
+"""What is wrong with fields of an object, in the words of Kubernetes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+
+def required(path: str, detail: str) -> str:
+    return f"{path}: Required value: {detail}"
+
+
+def forbidden(path: str, detail: str) -> str:
+    return f"{path}: Forbidden: {detail}"
+
+
+def invalid(path: str, value: object, detail: str) -> str:
+    return f"{path}: Invalid value: {_quoted(value)}: {detail}"
+
+
+def not_supported(path: str, value: object, supported: Iterable[str]) -> str:
+    values = ", ".join(map(_quoted, supported))
+    return f"{path}: Unsupported value: {_quoted(value)}: supported values: {values}"
+
+
+def joined(errors: Iterable[str]) -> str:
+    """All errors as one message, each once; empty if there are none."""
+    each = list(dict.fromkeys(errors))
+    return each[0] if len(each) == 1 else f"[{', '.join(each)}]" if each else ""
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
