@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,6 +21,8 @@ class Node:
     port: int = 30080
     check: int = 10256
     healthy: bool = True
+    asked: Callable[[], Awaitable[None]] | None = None
+    """What happens at each question for its health, before it answers."""
     announced: bool = False
     """Whether each connection begins with a header of the PROXY protocol."""
     headers: list[bytes] = field(default_factory=list)
@@ -75,6 +78,8 @@ class Node:
             asked = await reader.readuntil(b"\r\n\r\n")
             if not asked.startswith(b"GET /healthz HTTP/1.1\r\n"):
                 self.malformed.append(asked)
+            if self.asked is not None:
+                await self.asked()
             word = b"200 OK" if self.healthy else b"503 Service Unavailable"
             writer.write(b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % word)
         writer.close()

@@ -211,6 +211,31 @@ async def test_a_draining_node_keeps_the_old_and_gets_nothing_new(world: World) 
         await eventually(back)
 
 
+@rule("LB-7-local")
+async def test_pods_move_before_their_new_node_was_asked(world: World) -> None:
+    (old, new), address = await world.nodes(2), world.address()
+    new.healthy = False
+    await world.serve(listener(address, [old, new]))
+    moved, tried = asyncio.Event(), asyncio.Event()
+
+    async def move() -> None:
+        old.healthy, new.healthy = False, True
+        moved.set()
+
+    async def wait() -> None:
+        await tried.wait()
+
+    old.asked, new.asked = move, wait
+    await soon(moved.wait())
+    # The old node has answered 503, and serves until its Pod has ended; the new one has not answered yet.
+    greeted = [await greeting(address, PORT) for _ in range(20)]
+    tried.set()
+
+    while greeted[-1] != "n2":
+        greeted.append(await greeting(address, PORT))
+    assert "" not in greeted
+
+
 @pytest.mark.parametrize(
     ("number", "begin"),
     [

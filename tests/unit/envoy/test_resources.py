@@ -109,9 +109,10 @@ def test_who_has_a_file_keeps_it_while_others_come() -> None:
     [
         pytest.param(0, 500, id="none"),
         pytest.param(50, 500, id="as-many-as-fit"),
-        pytest.param(51, 1000, id="one-more"),
-        pytest.param(300, 3000, id="as-many-as-fit-into-the-usual-interval"),
-        pytest.param(301, 5000, id="and-one-more"),
+        pytest.param(51, 1500, id="one-more"),
+        pytest.param(150, 1500, id="as-many-as-fit-into-the-usual-interval"),
+        pytest.param(151, 3000, id="and-one-more"),
+        pytest.param(301, 5000, id="more-than-the-steps"),
         pytest.param(2000, 20000, id="a-thousand-services-of-two-nodes"),
         pytest.param(2001, 25000, id="a-thousand-services-and-one-more"),
     ],
@@ -126,8 +127,8 @@ def test_nodes_are_asked_for_their_health_at_another_port() -> None:
 
     assert first["endpoint"]["health_check_config"] == {"port_value": 10256}
     (check,) = cluster(WEB)["health_checks"]
-    assert (check["timeout"], check["interval"]) == ("1s", "3s")
-    assert (check["unhealthy_threshold"], check["healthy_threshold"]) == (2, 1)
+    assert (check["timeout"], check["interval"]) == ("1s", "1.5s")
+    assert (check["unhealthy_threshold"], check["healthy_threshold"]) == (3, 1)
     assert cluster(WEB)["common_lb_config"]["healthy_panic_threshold"] == {"value": 0}
 
 

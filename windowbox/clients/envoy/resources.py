@@ -18,7 +18,7 @@ from windowbox.models.loadbalancers import LoadBalancer
 _RUNTIME = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
 
 _CHECKS_PER_SECOND = 100
-_INTERVALS = (500, 1000, 2000, 3000)
+_INTERVALS = (500, 1500, 3000)
 _INTERVAL_STEP = 5000
 
 _HEAD = b'{"version_info":"'
