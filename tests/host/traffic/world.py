@@ -175,7 +175,10 @@ class World:
         }
 
     def roll(self, name: str, pod: Manifest) -> None:
-        """Merge this into the Pods of a Deployment, and wait until all of them are like that and ready."""
+        """Merge this into the Pods of a Deployment, and wait until all of them are like that and ready.
+
+        Pods that were not are being deleted then, or gone.
+        """
         path = f"/apis/apps/v1/namespaces/default/deployments/{name}"
         self.merge(path, {"spec": {"template": {"spec": pod}}}, strategic=True)
         query = f"{path.rpartition('/')[0]}?fieldSelector=metadata.name={name}"
@@ -185,6 +188,7 @@ class World:
             if (
                 status.get("observedGeneration") == deployment["metadata"]["generation"]
                 and status.get("updatedReplicas") == status.get("availableReplicas") == wanted
+                and status.get("replicas") == wanted
             ):
                 return
         raise TimeoutError(f"{name} does not become what it should")
