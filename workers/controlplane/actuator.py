@@ -9,7 +9,9 @@ from windowbox.errors import Malformed, TransientError
 from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
-from workers.controlplane import access, bundles, cloudcontroller, rbac, sites, storage
+from windowbox.secretsmanager.manager import Ensured
+from workers import clock
+from workers.controlplane import access, bundles, cloudcontroller, generated, rbac, sites, storage
 from workers.controlplane.sites import Site
 from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
@@ -42,14 +44,18 @@ class ControlPlaneActuator(Actuator):
             return {}
         cluster = await self._cluster(run)
         site, image = sites.site(cluster), sites.balancer_image(cluster)
-        target = self._targets.own_cluster(run)
+        target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
+        secrets = await generated.ensure(target, site, now, ccm=self._deploys_ccm)
         await self._ensure_access(target, site)
         await managedresources.ensure(target, _configuration(site, image))
-        await self._ensure_ccm(target, site, image)
+        await self._ensure_ccm(target, site, image, secrets)
         await concurrently(
             managedresources.ensure(target, self._components(site)),
             managedresources.ensure(target, _storage_class(site)),
         )
+        await generated.clean_up(target, site, secrets)
+        if secrets.due is not None:
+            run.dues.append(max(0.0, secrets.due - now.timestamp()))
         return {}
 
     async def delete(self, run: Run) -> None:
@@ -74,13 +80,15 @@ class ControlPlaneActuator(Actuator):
             await access.ensure_windowbox(target, site)
             await target.remove(SECRETS, site.namespace, access.CCM_SECRET)
 
-    async def _ensure_ccm(self, target: TargetCluster, site: Site, balancer_image: str | None) -> None:
+    async def _ensure_ccm(
+        self, target: TargetCluster, site: Site, balancer_image: str | None, secrets: Ensured
+    ) -> None:
         if not self._deploys_ccm:
             await managedresources.begin_removal(target, site.namespace, bundles.SEED)
             return
         replicas = 0 if site.may_sleep and await _is_scaled_down(target, site.namespace) else 1
         configuration = cloudcontroller.configuration(site, balancer_image)
-        image, server = "cloud-controller-manager-local:v0.0.0", cloudcontroller.SERVER_SECRET
+        image, server = "cloud-controller-manager-local:v0.0.0", secrets.names[cloudcontroller.SERVER_SECRET]
         made = cloudcontroller.objects(site, image, configuration, server, replicas)
         await managedresources.ensure(target, bundles.for_seed(bundles.SEED, site.namespace, made))
 
@@ -110,6 +118,8 @@ class ControlPlaneActuator(Actuator):
         webhooks = await self._begin_removal(target, namespace, bundles.WEBHOOKS)
         if waits and webhooks:
             managedresources.require_gone([webhooks])
+        if not keep:
+            await generated.remove(target, namespace)
 
     async def _renew_configuration(self, run: Run, target: TargetCluster) -> None:
         """A cloud-controller-manager goes on working meanwhile, and has to find its configuration."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -74,6 +74,8 @@ class Run:
     recorder: Recorder
     drift: bool = False
     """Nobody has asked for it: what has changed by itself is put right."""
+    dues: list[float] = field(default_factory=list)
+    """Seconds after which everything is to be looked at again: an actuator adds what it knows of."""
 
 
 def shoot_of(run: Run) -> ShootFacts:

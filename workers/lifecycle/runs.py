@@ -222,11 +222,14 @@ class LifeCycle:
             patch |= self._conditions(run.object, flow, True, now)
             await reporter.report(patch)
         await self._finish(run, flow)
-        again = self._resync() if flow is Flow.RECONCILE else None
+        again = self._resync(run, flow)
         return Outcome(Result.SUCCEEDED, again, str(operation))
 
-    def _resync(self) -> RequeueAfter | None:
-        return RequeueAfter(Wish(reason=Reason.DRIFT), self.kind.resync) if self.kind.resync else None
+    def _resync(self, run: Run, flow: Flow) -> RequeueAfter | None:
+        """When to look again after a success: after the kind's own time, or what the actuator has told."""
+        if self.kind.resync and flow is Flow.RECONCILE:
+            run.dues.append(self.kind.resync)
+        return RequeueAfter(Wish(reason=Reason.DRIFT), min(run.dues)) if run.dues else None
 
     async def _actuate(self, run: Run, flow: Flow, wish: Wish) -> Status:
         """Have the actuator act, within the deadline. Returns what it adds to the status."""
@@ -380,7 +383,7 @@ class LifeCycle:
             phrases = self.kind.descriptions.of(Flow.RECONCILE)
             report = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**report, **extra})
-        return Outcome(Result.REPAIRED, self._resync())
+        return Outcome(Result.REPAIRED, self._resync(run, Flow.RECONCILE))
 
     def _conditions(self, object: Object, flow: Flow, succeeded: bool, now: datetime) -> Patch:
         conditions = self._actuator.conditions(object, flow, succeeded, now)

@@ -6,12 +6,10 @@ import base64
 import contextlib
 import json
 import re
-import secrets
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from tests.e2e import client
 from tests.e2e.client import Space, failed
 from tests.e2e.witness import witnessing
 from tests.support import servers
+from tests.support.markers import Markers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox import rbac
@@ -33,39 +32,6 @@ from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS, ObjectRef
 from windowbox.sandbox import processes
 
 COMMANDS = {"watch": "watcher", "work": "worker", "patch": "patcher"}
-
-
-@dataclass
-class Markers:
-    """What nobody may find, each under the name of the place where it was put."""
-
-    texts: dict[str, str] = field(default_factory=dict)
-
-    def new(self, place: str) -> str:
-        self.texts[place] = f"marker{secrets.token_hex(16)}"
-        return self.texts[place]
-
-    def in_(self, haystack: bytes) -> set[str]:
-        return {
-            place
-            for place, text in self.texts.items()
-            if any(needle in haystack for needle in _spellings(text.encode()))
-        }
-
-
-def _spellings(text: bytes) -> Iterator[bytes]:
-    """The text, and what base64 makes of it wherever in a longer text it stands; and once more."""
-    yield text
-    for once in _in_base64(text):
-        yield once
-        yield from _in_base64(once)
-
-
-def _in_base64(text: bytes) -> Iterator[bytes]:
-    for offset in range(3):
-        encoded = base64.b64encode(b"\0" * offset + text)
-        # Only the characters that depend on nothing but the text.
-        yield encoded[-(-offset * 8 // 6) : (offset + len(text)) * 8 // 6]
 
 
 async def test_no_secret_is_kept_or_told(

@@ -16,8 +16,8 @@ import pytest_asyncio
 import yaml
 
 from bench.audit import writes
-from tests.api.bus.test_secrets import Markers
 from tests.support.kindworld import Client, KindWorld, failed, kind_world
+from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.api.bus.test_secrets import Markers
 from tests.api.providers.test_errors import infrastructure
 from tests.api.providers.test_membership import of
 from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
+from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
