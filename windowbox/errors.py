@@ -66,6 +66,10 @@ class NotListed(TransientError):
     """The bus does not know all objects of a cluster yet, so nothing that is final can be decided."""
 
 
+class NotJoined(TransientError):
+    """The API server of a Shoot does not take part yet."""
+
+
 class PermanentError(WindowboxError):
     """A retry cannot succeed until a person changes something."""
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from bus.messages import EventIntent, Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Malformed, PermanentError, TransientError, WindowboxError
+from windowbox.errors import Malformed, NotJoined, PermanentError, TransientError, WindowboxError
 from windowbox.models import machinekeys
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
@@ -22,7 +22,7 @@ from workers.machine.evictions import Evictions
 from workers.machine.orphans import may_be_of
 from workers.machine.phases import Change
 from workers.machine.run import MachineRun
-from workers.machine.shoots import NotJoined, Shoots
+from workers.machine.shoots import Shoots
 from workers.machines.objects import without_finalizer
 from workers.owned.targets import TargetCluster, TargetClusters
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bus.connection import Bus
 from bus.messages import EventIntent, Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Conflict, PermanentError, TransientError, Waiting, WindowboxError
+from windowbox.errors import Conflict, NotJoined, PermanentError, TransientError, Waiting, WindowboxError
 from windowbox.models import machinekeys
 from windowbox.models.extensions import spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
@@ -24,7 +24,7 @@ from workers.machine.orphans import Orphans, are_leaving, machine_of
 from workers.machine.phases import Change
 from workers.machine.providerclusters import ProviderClusters
 from workers.machine.run import MachineRun, begun
-from workers.machine.shoots import NotJoined, Shoots
+from workers.machine.shoots import Shoots
 from workers.machine.views import MachineViews
 from workers.owned.targets import TargetClusters
 from workers.recorder import Recorder

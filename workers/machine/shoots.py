@@ -10,17 +10,13 @@ from bus import subjects
 from bus.messages import Reason, Wish
 from bus.queue import Queue
 from bus.registry import Registry
-from windowbox.errors import TransientError, WindowboxError
+from windowbox.errors import NotJoined, WindowboxError
 from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
 from workers.machine.views import TARGET, MachineViews
 from workers.machines.nodes import SELF_HOSTED, names_shoot
 from workers.membership.joinannotations import KUBECONFIG
 from workers.owned.targets import TargetCluster, TargetClusters
 from workers.recorder import Recorder
-
-
-class NotJoined(TransientError):
-    """The Shoot's API server does not take part yet."""
 
 
 @dataclass(frozen=True)

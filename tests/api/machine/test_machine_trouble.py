@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from tests.api.machine.machines import EVENTS, description, join, machines, phase_of
 from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS
+from workers import replay
 from workers.machine.views import TARGET
 
 
@@ -96,11 +99,15 @@ async def test_a_machine_waits_until_its_shoot_is_known_or_marked_as_none(world:
 
 @rule("B8-R2")
 async def test_a_machine_is_made_as_soon_as_its_shoot_joins(world: KindWorld) -> None:
+    began = datetime.now(UTC)
     async with machines(world, joined=False) as made:
         await made.machine("early")
         await made.until_told("early", "the Shoot's API server is not known yet")
         await join(made)
         await made.until("early", "Running")
+        await world.quiet()
+    result = await replay.replayed(await world.recorded(began, "machine"))
+    assert result.differences == []
 
 
 @rule("B4-R7", "L4")
