@@ -14,6 +14,7 @@ import orjson
 
 from bench.client import Client
 from windowbox.errors import Refused
+from windowbox.models import machinekeys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, NODES, PODS, SECRETS
 from workers.membership.joinannotations import KUBECONFIG
@@ -48,8 +49,16 @@ class MachineClient:
         await self._post(MACHINE_CLASSES.path(NAMESPACE), _class())
 
     async def create(self, number: int) -> None:
-        spec = {"class": {"kind": "MachineClass", "name": "bench"}}
-        body = {"apiVersion": _API, "kind": "Machine", "metadata": {"name": named(number)}, "spec": spec}
+        spec: dict[str, Any] = {"class": {"kind": "MachineClass", "name": "bench"}}
+        pod = f"machine-{named(number)}"
+        metadata = {
+            "name": named(number),
+            "finalizers": [machinekeys.FINALIZER],
+            "labels": {machinekeys.NODE: pod},
+            "annotations": {machinekeys.PRIORITY: machinekeys.USUAL_PRIORITY},
+        }
+        spec["providerID"] = pod
+        body = {"apiVersion": _API, "kind": "Machine", "metadata": metadata, "spec": spec}
         await self._post(MACHINES.path(NAMESPACE), body)
 
     async def delete(self, number: int) -> None:

@@ -38,6 +38,7 @@ UPDATE_RESULT = f"{_NODE}/update-result"
 
 # Annotations.
 PRIORITY = f"machinepriority.{_MACHINE}"
+USUAL_PRIORITY = "3"
 """On a Machine: the lower, the earlier it goes when a set shrinks."""
 MARKED_FOR_DELETION = f"{_MACHINE}/marked-for-deletion-time"
 TRIGGER_DELETION = f"{_NODE}/trigger-deletion-by-mcm"

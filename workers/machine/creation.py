@@ -23,7 +23,6 @@ from workers.machine.specs import MachinePlan, SecretName
 from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 
 MANAGER = "machine-controller-manager-provider-local"
-_PRIORITY = "3"
 _TOKEN_ATTEMPTS = 3
 
 
@@ -184,7 +183,7 @@ async def _claim(own: TargetCluster, run: MachineRun) -> None:
     if not machine.labels.get(machinekeys.NODE):
         metadata["labels"] = {machinekeys.NODE: pod}
     if not machine.annotations.get(machinekeys.PRIORITY):
-        metadata["annotations"] = {machinekeys.PRIORITY: _PRIORITY}
+        metadata["annotations"] = {machinekeys.PRIORITY: machinekeys.USUAL_PRIORITY}
     spec = {} if machine.spec.get("providerID") else {"providerID": pod}
     if not metadata and not spec:
         return

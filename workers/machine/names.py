@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-_PREFIX = "machine-"
-_LONGEST = 63
-"""Of a Service's name, a label's value and a host name."""
-_DIGEST = 8
+from workers.machines.names import POD_PREFIX
+from workers.machines.names import pod as pod
+from workers.machines.names import short as short
+
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TOKEN_ID = 6
-
-
-def short(machine: str) -> str:
-    """The Machine's name as it fits behind the prefix: as it is, or else cut, with a digest of the whole."""
-    room = _LONGEST - len(_PREFIX)
-    if len(machine) <= room and "." not in machine:
-        return machine
-    digest = hashlib.sha256(machine.encode()).hexdigest()[:_DIGEST]
-    return f"{machine.replace('.', '-')[: room - _DIGEST - 1].rstrip('-')}-{digest}"
-
-
-def pod(machine: str) -> str:
-    """Of the Pod, the Service, and the node."""
-    return _PREFIX + short(machine)
 
 
 def user_data(machine: str) -> str:
@@ -32,7 +18,7 @@ def user_data(machine: str) -> str:
 
 
 def is_pod(name: str) -> bool:
-    return name.startswith(_PREFIX)
+    return name.startswith(POD_PREFIX)
 
 
 def token_id(uid: str, attempt: int = 0) -> str:

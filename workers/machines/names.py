@@ -11,6 +11,10 @@ _DIGITS = str.maketrans("0123456789", "456789bcdf")
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' own for generated names: no vowels, and nothing that looks like another."""
 _LENGTH = 5
+POD_PREFIX = "machine-"
+_LONGEST = 63
+"""Of a Service's name, a label's value and a host name."""
+_DIGEST = 8
 _LONGEST_MACHINE = 55
 """A Pod and a Service `machine-<name>` are made of it, and names of Services have at most 63 characters."""
 
@@ -42,3 +46,17 @@ def machine_name(machine_set: str, uid: str, number: int) -> str:
         value, at = divmod(value, len(_ALPHABET))
         end += _ALPHABET[at]
     return f"{machine_set[: _LONGEST_MACHINE - _LENGTH - 1].rstrip('-.')}-{end}"
+
+
+def short(machine: str) -> str:
+    """The Machine's name as it fits behind the prefix: as it is, or else cut, with a digest of the whole."""
+    room = _LONGEST - len(POD_PREFIX)
+    if len(machine) <= room and "." not in machine:
+        return machine
+    digest = hashlib.sha256(machine.encode()).hexdigest()[:_DIGEST]
+    return f"{machine.replace('.', '-')[: room - _DIGEST - 1].rstrip('-')}-{digest}"
+
+
+def pod(machine: str) -> str:
+    """Of the Pod, the Service, and the node."""
+    return POD_PREFIX + short(machine)

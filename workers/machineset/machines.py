@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from windowbox.models import machinekeys as keys
 from windowbox.models.objects import mapping
 from windowbox.models.refs import MACHINES
 from workers.machines import facts, names, templates
@@ -12,22 +13,20 @@ from workers.machines.sets import MachineSet
 
 
 def machine(owner: MachineSet, name: str) -> dict[str, Any]:
-    """A Machine by the template of its set."""
+    """A Machine by the template of its set, with what its driver would have to write next."""
     template = templates.pruned(owner.template)
-    metadata = {
-        part: template["metadata"][part]
-        for part in ("labels", "annotations", "finalizers")
-        if part in template.get("metadata", {})
-    }
+    given, pod = template.get("metadata", {}), names.pod(name)
     return {
         "apiVersion": f"{MACHINES.group}/{MACHINES.version}",
         "kind": MACHINES.kind,
         "metadata": {
             "name": name,
             "ownerReferences": [facts.owner_reference(owner.object, "MachineSet")],
-            **metadata,
+            "finalizers": list(dict.fromkeys([*given.get("finalizers", []), keys.FINALIZER])),
+            "labels": {**given.get("labels", {}), keys.NODE: pod},
+            "annotations": {keys.PRIORITY: keys.USUAL_PRIORITY, **given.get("annotations", {})},
         },
-        "spec": template.get("spec", {}),
+        "spec": {**template.get("spec", {}), "providerID": pod},
     }
 
 

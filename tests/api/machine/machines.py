@@ -23,6 +23,8 @@ from windowbox.models.refs import (
     SECRETS,
     Resource,
 )
+from workers.machines.sets import MachineSet
+from workers.machineset import machines as machines_of_sets
 
 USER_DATA = b"#!/bin/sh\ntoken=<<BOOTSTRAP_TOKEN>>\nname=<<MACHINE_NAME>>\n"
 TOKENS = "bootstrap-token-"
@@ -64,14 +66,19 @@ class Machines:
             },
         }
 
-    async def machine(self, name: str = "", of: str = "small", **spec: Any) -> Object:
+    async def machine(
+        self, name: str = "", of: str = "small", *, of_set: bool = False, **spec: Any
+    ) -> Object:
+        """As a person makes one, or a MachineSet of windowbox."""
         name = name or f"m-{uuid.uuid4().hex[:8]}"
-        body = {
-            "apiVersion": "machine.sapcloud.io/v1alpha1",
-            "kind": "Machine",
-            "metadata": {"name": name, "labels": {"name": "pool"}},
+        template = {
+            "metadata": {"labels": {"name": "pool"}},
             "spec": {"class": {"kind": "MachineClass", "name": of}, **spec},
         }
+        body = machines_of_sets.machine(MachineSet(Object({"spec": {"template": template}})), name)
+        del body["metadata"]["ownerReferences"]
+        if not of_set:
+            body |= {"metadata": {"name": name, **template["metadata"]}, "spec": template["spec"]}
         return await self.world.kube.create(MACHINES, self.shoot.namespace, body)
 
     async def until(self, name: str, phase: str) -> Object:

@@ -34,6 +34,7 @@ async def test_a_deployment_becomes_a_set_and_machines(client: MachineClient) ->
         assert machine.metadata["ownerReferences"][0]["uid"] == owner.uid
         assert machine.labels.items() >= {"name": "pool", keys.TEMPLATE_HASH: digits}.items()
         assert machine.spec["class"] == {"kind": "MachineClass", "name": "small"}
+        assert machine.metadata["generation"] == 1  # its driver has nothing to add to it
 
 
 @rule("C6-R1", "C6-R2")
