@@ -149,6 +149,7 @@ class Settings(Section):
             heartbeat=self.heartbeat,
             machines=self.machines,
             images=imagevector.load(self.images.overwrite),
+            webhooks=self.webhooks,
         )
 
     @property

@@ -25,7 +25,7 @@ from workers.lifecycle.mapping import LifeCycleMapping, Waiters
 from workers.lifecycle.predicates import Scope, classes_for
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
-from workers.owned.mapping import OwnerMapping, Owners
+from workers.owned.mapping import Awaited, OwnerMapping, Owners
 from workers.owned.targets import TargetClusters
 
 CONCURRENCY = 16
@@ -91,6 +91,8 @@ class Serving(Background):
     owners: Owners | None = None
     known: Callable[[], Awaitable[object]] | None = None
     """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
+    awaits_status: Awaited = lambda *_: True
+    """Of which owned objects the status is waited for."""
     waiters: Waiters | None = None
     concurrency: int | None = CONCURRENCY
     """How many objects are reconciled at once, where the settings allow more."""
@@ -116,7 +118,14 @@ def parts(common: Common, serving: Serving) -> Parts:
     mapping: EventMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))
-        mapping = OwnerMapping(own, serving.owners, made=row.owns, awaited=row.awaits, known=known)
+        mapping = OwnerMapping(
+            own,
+            serving.owners,
+            made=row.owns,
+            awaited=row.awaits,
+            known=known,
+            awaits_status=serving.awaits_status,
+        )
     concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
     reconciling = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
     handler = ClusterShares(reconciling, concurrency)

@@ -31,6 +31,7 @@ REFERENCE = "reference.resources.gardener.cloud/"
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+_WEBHOOKS = "admissionregistration.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _KINDS = {
     one.kind: one
@@ -42,6 +43,7 @@ _KINDS = {
         Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
         Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
         Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource(_WEBHOOKS, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False),
         Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False),
     )
 }

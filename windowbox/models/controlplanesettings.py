@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ControlPlaneSettings(BaseModel):
-    """What serves the load balancers of Shoots."""
+    """What Shoots get from us."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -16,4 +16,9 @@ class ControlPlaneSettings(BaseModel):
         "none",
         description="none: Shoots join, and the pool `loadbalancer` serves their Services; deployment: each "
         "Shoot gets a Deployment of Gardener's cloud-controller-manager-local.",
+    )
+    webhooks: bool = Field(
+        False,
+        description="Whether Shoots get the configurations of the webhooks that `windowbox admit` serves, "
+        "with the same settings, webhooks.namespace among them.",
     )

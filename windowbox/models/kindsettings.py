@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.images import BUILT_IN, ImageVector
 from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.webhooksettings import WebhookSettings
 
 Network = IPv4Network | IPv6Network
 
@@ -83,3 +84,4 @@ class KindSettings(_Section):
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     machines: MachineSettings = MachineSettings()
     images: ImageVector = BUILT_IN
+    webhooks: WebhookSettings = WebhookSettings()

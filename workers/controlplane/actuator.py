@@ -5,13 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from windowbox import webhookconfigurations
 from windowbox.errors import Malformed, TransientError
-from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
 from windowbox.secretsmanager.manager import Ensured
 from workers import clock
-from workers.controlplane import access, bundles, cloudcontroller, generated, rbac, sites, storage
+from workers.controlplane import (
+    access,
+    bundles,
+    cloudcontroller,
+    generated,
+    rbac,
+    sites,
+    storage,
+    webhookauthorities,
+)
 from workers.controlplane.sites import Site
 from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
@@ -35,9 +45,11 @@ _IN_SHOOT = (bundles.STORAGE, bundles.SHOOT)
 class ControlPlaneActuator(Actuator):
     """Everything is handed over; only the webhooks of a Shoot are waited for."""
 
-    def __init__(self, targets: TargetClusters, settings: ControlPlaneSettings) -> None:
+    def __init__(self, targets: TargetClusters, settings: KindSettings) -> None:
         self._targets = targets
-        self._settings = settings
+        self._settings = settings.controlplane
+        self._webhooks = settings.webhooks
+        self._images = settings.images
 
     async def reconcile(self, run: Run) -> Status:
         if _is_exposure(run.object):
@@ -45,6 +57,7 @@ class ControlPlaneActuator(Actuator):
         cluster = await self._cluster(run)
         site, image = sites.site(cluster), sites.balancer_image(cluster)
         target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
+        await self._ensure_webhooks(run, target, site)
         secrets = await generated.ensure(target, site, now, ccm=self._deploys_ccm)
         await self._ensure_access(target, site)
         await managedresources.ensure(target, _configuration(site, image))
@@ -72,6 +85,18 @@ class ControlPlaneActuator(Actuator):
     def _deploys_ccm(self) -> bool:
         return self._settings.ccm == "deployment"
 
+    async def _ensure_webhooks(self, run: Run, target: TargetCluster, site: Site) -> None:
+        """Without its webhooks nothing else may come into the Shoot; one that sleeps cannot have them."""
+        if not self._settings.webhooks or site.shoot.self_hosted:
+            return
+        authorities = await webhookauthorities.read(target, self._webhooks)
+        made = webhookconfigurations.for_shoot(self._webhooks, authorities)
+        bundle = bundles.webhooks(site.namespace, made)
+        if site.shoot.hibernation_enabled or run.drift:
+            await managedresources.ensure(target, bundle)
+        else:
+            await managedresources.ensure_healthy(target, bundle, settled=True)
+
     async def _ensure_access(self, target: TargetCluster, site: Site) -> None:
         if self._deploys_ccm:
             await access.ensure_ccm(target, site.namespace)
@@ -88,14 +113,21 @@ class ControlPlaneActuator(Actuator):
             return
         replicas = 0 if site.may_sleep and await _is_scaled_down(target, site.namespace) else 1
         configuration = cloudcontroller.configuration(site, balancer_image)
-        image, server = "cloud-controller-manager-local:v0.0.0", secrets.names[cloudcontroller.SERVER_SECRET]
+        image = self._images.image(
+            "cloud-controller-manager-local", runtime=site.seed_version, target=site.shoot_version
+        )
+        server = secrets.names[cloudcontroller.SERVER_SECRET]
         made = cloudcontroller.objects(site, image, configuration, server, replicas)
         await managedresources.ensure(target, bundles.for_seed(bundles.SEED, site.namespace, made))
 
     def _components(self, site: Site) -> managedresources.Bundle:
         """What runs in the Shoot, and the rights of who works there from outside."""
         rights = rbac.cloud_controller_manager() if self._deploys_ccm else rbac.windowbox()
-        provisioner = storage.provisioner("local-path-provisioner", "local-path-helper")
+        images = (
+            self._images.image(name, runtime=site.shoot_version, target=site.shoot_version)
+            for name in ("local-path-provisioner", "local-path-helper")
+        )
+        provisioner = storage.provisioner(*images)
         return bundles.for_shoot(bundles.SHOOT, site.namespace, [*rights, *provisioner])
 
     async def _remove(self, run: Run, *, keep: bool = False, waits: bool = True) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from windowbox.kinds import Served
 from windowbox.models.refs import MANAGED_RESOURCES, ObjectRef
+from workers.controlplane import bundles
 from workers.controlplane.actuator import KIND, ControlPlaneActuator
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
@@ -21,8 +22,9 @@ def serving(common: Common, row: Served) -> Serving:
 
     return Serving(
         KIND,
-        ControlPlaneActuator(common.targets, common.kinds.controlplane),
+        ControlPlaneActuator(common.targets, common.kinds),
         owners=owners,
+        awaits_status=lambda ref, found: ref.name == bundles.WEBHOOKS or found.deleting,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
     )

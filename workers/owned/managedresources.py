@@ -123,14 +123,21 @@ def secrets_of(found: Object) -> list[str]:
     return [str(ref["name"]) for ref in refs if isinstance(ref, Mapping) and ref.get("name")]
 
 
-def unhealthy(found: Object) -> str:
-    """What is wrong with what a ManagedResource holds, or not known yet; nothing if all is well."""
+def unhealthy(found: Object, *, settled: bool = False) -> str:
+    """What is wrong with what a ManagedResource holds, or not known yet; nothing if all is well.
+
+    What is to be `settled` must not progress any more, either.
+    """
     if found.status.get("observedGeneration") != found.generation:
         return "the resource manager has not looked at it yet"
     for type_ in _HEALTH_CONDITIONS:
         condition = _condition(found, type_)
         if condition.get("status") != "True":
             return f"{type_} is {condition.get('status') or 'not reported yet'}{_message(condition)}"
+    progressing = _condition(found, "ResourcesProgressing")
+    if settled and progressing.get("status") != "False":
+        said = progressing.get("status") or "not reported yet"
+        return f"ResourcesProgressing is {said}{_message(progressing)}"
     return ""
 
 
@@ -201,10 +208,10 @@ async def _remove_old_references(target: TargetCluster, bundle: Bundle, found: O
         )
 
 
-async def ensure_healthy(target: TargetCluster, bundle: Bundle) -> None:
-    """The same, and wait until all is applied and well."""
+async def ensure_healthy(target: TargetCluster, bundle: Bundle, *, settled: bool = False) -> None:
+    """The same, and wait until all is applied and well; with `settled`, also until nothing progresses."""
     found = await ensure(target, bundle)
-    problem = unhealthy(found) if found else "the resource manager has not looked at it yet"
+    problem = unhealthy(found, settled=settled) if found else "the resource manager has not looked at it yet"
     if problem:
         raise Waiting(f"waiting for {_named(bundle.namespace, bundle.name)} to be healthy: {problem}")
 

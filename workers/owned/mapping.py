@@ -14,6 +14,8 @@ from workers.owned import predicates
 
 Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
 """The objects that may have made the one that is named."""
+Awaited = Callable[[ObjectRef, Object], bool]
+"""Whether the status of an object that was made is waited for."""
 Known = tuple[Callable[[], Awaitable[object]], ...]
 """Wait until all owners are known: who asked earlier would take what they made for nobody's."""
 
@@ -29,10 +31,12 @@ class OwnerMapping:
         made: tuple[Resource, ...],
         awaited: tuple[Resource, ...] = (),
         known: Known = (),
+        awaits_status: Awaited = lambda *_: True,
     ) -> None:
         self._own = own
         self._owners = owners
         self._known = known
+        self._awaits_status = awaits_status
         self._awaited = frozenset(resource.id for resource in awaited)
         self.owned: tuple[str, ...] = tuple(dict.fromkeys(resource.id for resource in (*made, *awaited)))
         self.kinds: tuple[str, ...] = (*own.kinds, *self.owned)
@@ -46,7 +50,11 @@ class OwnerMapping:
         owners = [subjects.key(owner) for owner in self._owners(ref)]
         # Only of what others make it is news that it has appeared.
         appeared = ref.kind in self._awaited and change.operation == "ADDED"
-        return owners if owners and (appeared or await predicates.triggers(ref.kind, change, before)) else []
+        if not owners or appeared:
+            return owners
+        whole = not (change.gone or change.omitted)
+        awaited = whole and self._awaits_status(ref, change.object())
+        return owners if await predicates.triggers(ref.kind, change, before, awaited=awaited) else []
 
     def unfinished(self, object: Object) -> bool:
         return self._own.unfinished(object)

@@ -60,27 +60,29 @@ _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
 _HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
 
 
-async def triggers(kind: str, change: Announcement, before: PreviousVersion) -> bool:
+async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, awaited: bool = True) -> bool:
     """Whether somebody has changed what we made, or it has come to what was waited for.
 
-    That something has appeared is no news: it was most likely we who made it.
+    That something has appeared is no news: it was most likely we who made it. Unless it is `awaited`, its
+    status does not matter.
     """
     if change.gone or change.omitted or change.operation == "LISTED":
         return True
     if change.operation == "ADDED":
         return False
     old = await before.object()
-    return old is None or essence(kind, old) != essence(kind, change.object())
+    new = change.object()
+    return old is None or essence(kind, old, awaited=awaited) != essence(kind, new, awaited=awaited)
 
 
-def essence(kind: str, object: Object) -> Any:
+def essence(kind: str, object: Object, *, awaited: bool = True) -> Any:
     """What of an object its owner cares about."""
     if kind in _ALL_THAT_MATTERS:
         return _ALL_THAT_MATTERS[kind](object)
-    awaited = _AWAITED_STATUS.get(kind)
+    status = _AWAITED_STATUS.get(kind) if awaited else None
     body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
     head = [object.metadata.get(name) for name in _HEAD]
-    return body, head, awaited(object) if awaited else None
+    return body, head, status(object) if status else None
 
 
 def _conditions(object: Object) -> list[Mapping[str, Any]]:

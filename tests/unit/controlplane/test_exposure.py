@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tests.support.rules import rule
-from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, ObjectRef
 from workers.controlplane.actuator import ControlPlaneActuator
@@ -15,7 +15,7 @@ from workers.lifecycle.kinds import Run
 @rule("S-6")
 async def test_an_exposure_succeeds_without_making_anything() -> None:
     nowhere = cast(Any, None)
-    actuator = ControlPlaneActuator(nowhere, ControlPlaneSettings())
+    actuator = ControlPlaneActuator(nowhere, KindSettings())
     object = Object({"spec": {"type": "local", "purpose": "exposure"}})
     run = Run(ObjectRef(RUNTIME, CONTROL_PLANES.id, "a", "a-exposure"), object, None, nowhere)
     assert await actuator.reconcile(run) == {}

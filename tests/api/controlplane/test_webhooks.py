@@ -1,0 +1,99 @@
+"""The configurations of webhooks that a Shoot gets with its ControlPlane."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from tests.api.controlplane.controlplanes import (
+    KUBERNETES,
+    PROFILE,
+    bundles,
+    controlplane,
+    manager,
+    shoot_of,
+    until_ready,
+)
+from tests.api.extension.extending import unpacked
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.kindsettings import KindSettings
+from windowbox.models.refs import CONTROL_PLANES, MANAGED_RESOURCES, NAMESPACES, SECRETS
+from windowbox.models.webhooksettings import WebhookSettings
+
+WEBHOOKS = "extension-controlplane-shoot-webhooks"
+NAMESPACE = f"windowbox-{uuid.uuid4().hex[:6]}"
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    kinds = KindSettings(
+        controlplane=ControlPlaneSettings(webhooks=True),
+        # Where nobody is: failing calls are of no consequence there.
+        webhooks=WebhookSettings(namespace=NAMESPACE, mode="url", url="127.0.0.1:1", disabled=("*",)),
+    )
+    async with kind_world(plane, nats, "controlplane", kinds=kinds) as made:
+        yield made
+
+
+async def _publish(world: KindWorld, bundle: bytes) -> None:
+    """As `windowbox admit` keeps the certificates of its authorities."""
+    labels = {
+        "name": "ca-provider-local-webhook-bundle",
+        "managed-by": "secrets-manager",
+        "manager-identity": "gardener-extension-provider-local-webhook",
+    }
+    data = {"bundle.crt": base64.b64encode(bundle).decode()}
+    name = f"ca-provider-local-webhook-bundle-{uuid.uuid4().hex[:8]}"
+    await world.kube.create(SECRETS, NAMESPACE, {"metadata": {"name": name, "labels": labels}, "data": data})
+
+
+@rule("Y-2", "M-2", "M-6", "B.23")
+async def test_webhooks_come_before_everything_else_and_are_waited_for(world: KindWorld) -> None:
+    await world.kube.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+    shoot = await shoot_of(world)
+    await controlplane(shoot)
+    failed = await shoot.until_failed(CONTROL_PLANES, "local")
+    assert "run `windowbox admit`" in failed.status["lastError"]["description"]
+    await _publish(world, b"an authority")
+    waiting = await shoot.until(CONTROL_PLANES, "local", _waits)
+    assert waiting
+    found = await bundles(shoot)
+    assert found.keys() == {WEBHOOKS}
+    (secret,) = (ref["name"] for ref in found[WEBHOOKS].spec["secretRefs"])
+    assert found[WEBHOOKS].spec == {"secretRefs": [{"name": secret}]}
+    assert secret.startswith(f"{WEBHOOKS}-")
+    assert await unpacked(shoot, secret) == []  # all are disabled here
+    async with manager(shoot).at_work() as at_work:
+        await until_ready(shoot)
+        assert len(await bundles(shoot)) == 4
+        await at_work.behave(slow=True)
+        await _asleep(shoot)
+        await controlplane_again(shoot)
+        await at_work.behave()
+        await shoot.delete(CONTROL_PLANES, "local")
+        await shoot.until_gone(CONTROL_PLANES, "local")
+        assert await shoot.get(MANAGED_RESOURCES, WEBHOOKS) is None
+
+
+async def controlplane_again(shoot: Client) -> None:
+    """A Shoot that sleeps does not wait for webhooks."""
+    await shoot.delete(MANAGED_RESOURCES, WEBHOOKS)
+    await shoot.ask(CONTROL_PLANES, "local")
+    await until_ready(shoot)
+
+
+async def _asleep(shoot: Client) -> None:
+    await shoot.cluster(spec=KUBERNETES | {"hibernation": {"enabled": True}}, cloudProfile=PROFILE)
+
+
+def _waits(found: Any) -> bool:
+    said = str(found.last_operation.get("description"))
+    return f"waiting for ManagedResource {found.namespace}/{WEBHOOKS} to be healthy" in said
