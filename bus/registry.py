@@ -48,8 +48,10 @@ class Member(Message):
     """The only one that may be read there, where that is so."""
     machines: MachinePlace | None = None
     """None if its nodes can be reached without a route of ours."""
-    origin: Literal["person", "namespace", "settings", "provider"] = "person"
+    origin: Literal["person", "namespace", "controlplane", "settings", "provider"] = "person"
     """Who let it join. What a person did, only a person undoes."""
+    asleep: bool = False
+    """Its API server has ended until it is woken up. Its objects are not served, its addresses are kept."""
 
 
 class Registry:
@@ -70,7 +72,15 @@ class Registry:
 
     def served(self) -> Set[str]:
         """The clusters whose own objects we serve. In provider clusters we only look after what we make."""
-        return {cluster for cluster in self.members if not is_provider_cluster(cluster)}
+        return {
+            cluster
+            for cluster, member in self.members.items()
+            if not (member.asleep or is_provider_cluster(cluster))
+        }
+
+    def asleep(self) -> Set[str]:
+        """The clusters that have no API server at the moment, and will have one again."""
+        return {cluster for cluster, member in self.members.items() if member.asleep}
 
     def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
         """Call `act` after each change. Returns what ends that."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ _CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 _LONGEST_PAUSE = 10.0
+_YOUNG, _PAUSE_OF_YOUNG = 120.0, 0.8
+"""Seconds for which a cluster counts as new, and the longest pause while it does."""
 _PARTS = 16
 _PROPAGATION_SECONDS = 2.0
 """Seconds after which all who read along have heard what was said."""
@@ -83,7 +86,8 @@ class Watching:
         return asyncio.create_task(act(*pair), name=f"{name} {pair}")
 
     def _wanted(self) -> set[Pair]:
-        joined = {(m.id, kind) for m in self.registry.members.values() for kind in m.kinds or self.kinds}
+        awake = [member for member in self.registry.members.values() if not member.asleep]
+        joined = {(member.id, kind) for member in awake for kind in member.kinds or self.kinds}
         for cluster, kind in sorted(joined):
             if kind not in RESOURCES:
                 self.states[f"{cluster}/{kind}"] = "broken: this version knows no such kind"
@@ -147,7 +151,7 @@ class Watching:
             self.states[f"{cluster}/{resource.id}"] = "standing by"
 
     async def _mirror_with_retries(self, cluster: str, resource: Resource, restart: asyncio.Event) -> None:
-        failures = 0
+        failures, began = 0, time.monotonic()
         while True:
             restart.clear()
             listed = asyncio.Event()
@@ -165,7 +169,9 @@ class Watching:
                 logger.warning("%s %s: %s", cluster, resource.id, error)
                 self.states[f"{cluster}/{resource.id}"] = f"broken: {error}"
             failures = 0 if listed.is_set() else failures + 1
-            await asyncio.sleep(min(_LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
+            # The API server of a cluster that has just been woken up may be a moment behind.
+            longest = _PAUSE_OF_YOUNG if time.monotonic() - began < _YOUNG else _LONGEST_PAUSE
+            await asyncio.sleep(min(longest, 0.1 * 2 ** min(failures, 10)))
 
     async def _run(self, mirror: Mirror) -> None:
         at = f"{mirror.cluster}/{mirror.resource.id}"

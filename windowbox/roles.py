@@ -129,7 +129,13 @@ def _add_membership(made: Process, common: Common) -> None:
     if member := ccmconfig.applied(settings.loadbalancer).infrastructure:
         made.tasks["infrastructure"] = lambda: ccmconfig.join(made.registry, member)
     if settings.join.enabled:
-        joining = Joining(made.bus, made.registry, settings.join, settings.loadbalancer.direct)
+        joining = Joining(
+            made.bus,
+            made.registry,
+            settings.join,
+            settings.loadbalancer.direct,
+            with_controlplanes=settings.controlplane.ccm == "none",
+        )
         made.add_leased("join", joining.run)
     membership = ProviderMembership(
         made.bus, made.registry, common.targets.providers, settings.work.sweep_interval

@@ -156,7 +156,8 @@ class ReplayRecorder:
 
 async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Replay:
     """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
-    players: dict[Deciding, dict[str, Player]] = {}
+    players: dict[str, dict[str, Player]] = {}
+    """By the settings that decided, as JSON."""
     result = Replay()
     for run in recording.runs:
         if reason := _unplayable(recording, run):
@@ -164,9 +165,10 @@ async def replayed(recording: Recording, instead: Mapping[str, Player] | None = 
             continue
         result.replayed += 1
         settings = recording.header.settings_of(run)
-        if settings not in players:
-            players[settings] = {**_players(settings), **(instead or {})}
-        difference = await _compared(recording, run, players[settings][run.pool])
+        text = settings.model_dump_json()
+        if text not in players:
+            players[text] = {**_players(settings), **(instead or {})}
+        difference = await _compared(recording, run, players[text][run.pool])
         if difference:
             result.differences.append(difference)
     return result

@@ -41,7 +41,7 @@ from windowbox.kinds import POOLS
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import NAMESPACES, NODES, SERVICES, Resource
+from windowbox.models.refs import CLUSTERS, NAMESPACES, NODES, SERVICES, Resource
 from windowbox.settings import WorkSettings
 from workers.edge.controller import EdgeParts, EdgeTerms
 from workers.lifecycle.world import World
@@ -51,7 +51,7 @@ from workers.owned.targets import TargetClusters
 from workers.serving import Common
 
 EVENTS = Resource("", "v1", "events", "Event")
-KINDS = (NAMESPACES.id, SERVICES.id, NODES.id)
+KINDS = (NAMESPACES.id, SERVICES.id, NODES.id, CLUSTERS.id)
 
 
 @dataclass

@@ -53,12 +53,18 @@ class Clusters:
         """Whether the cluster has left. After a loss of the bus, this is unknown."""
         return cluster in self._registry.left
 
+    def is_asleep(self, cluster: str) -> bool:
+        """Whether the cluster has no API server at the moment, and will have one again."""
+        return cluster in self._registry.asleep()
+
     async def get(self, cluster: str) -> Kube:
         if cluster == RUNTIME:
             return self.runtime
         member = self._registry.members.get(cluster)
         if member is None:
             raise TransientError(f"cluster {cluster!r} does not take part (any more)")
+        if member.asleep:
+            raise TransientError(f"cluster {cluster!r} is hibernated")
         async with self._lock:
             opened = self._opened.get(cluster)
             if opened and (opened.credentials != _credentials(member) or opened.kube.stale):
@@ -78,7 +84,7 @@ class Clusters:
             await changed.wait()
             changed.clear()
             async with self._lock:
-                await self._close_all_but(self._registry.members)
+                await self._close_all_but(self._registry.members.keys() - self._registry.asleep())
 
     async def _close_all_but(self, kept: Collection[str]) -> None:
         for cluster in self._opened.keys() - set(kept):

@@ -118,6 +118,8 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
         click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` shows how to join.")
     for cluster in found if output == "text" else ():
         click.echo(f"{cluster['id']:<20} {cluster['credentials']}")
+        if cluster["asleep"]:
+            click.echo("  hibernated: its addresses stay reserved")
         if cluster["machines"]:
             click.echo(f"  machines: {cluster['machines']}")
         for kind, state in cluster["watches"].items():
@@ -155,6 +157,7 @@ def _described(member: Member, watches: list[tuple[str, str]]) -> dict[str, Any]
         "kinds": list(member.kinds),
         "machines": machines,
         "joined by": member.origin,
+        "asleep": member.asleep,
         "watches": states,
     }
 

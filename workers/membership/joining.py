@@ -17,9 +17,13 @@ from windowbox.models.lbsettings import matches
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
 from workers.membership import joinannotations
+from workers.membership.controlplanes import ControlPlanes
 from workers.membership.joinannotations import Unusable
 
 logger = logging.getLogger(__name__)
+
+_OURS = ("namespace", "controlplane")
+"""Whoever let a member join of which we decide whether it stays."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +35,20 @@ class Change:
     after: Member | None
 
 
-def changes(wanted: Mapping[str, Member], found: Mapping[str, Member], *, all_known: bool) -> list[Change]:
-    """What makes `found` what is `wanted`. Unless all that is wanted is known, none has to leave."""
-    ours = {cluster for cluster, member in found.items() if member.origin == "namespace"}
+def changes(
+    wanted: Mapping[str, Member], found: Mapping[str, Member], *, all_known: Collection[str]
+) -> list[Change]:
+    """What makes `found` what is `wanted`. Only members of origins of which all is known have to leave."""
+    ours = {cluster for cluster, member in found.items() if member.origin in _OURS}
     kept = [
         Change(cluster, found.get(cluster), member)
         for cluster, member in sorted(wanted.items())
         if (cluster in ours or cluster not in found) and found.get(cluster) != member
     ]
     return kept + [
-        Change(cluster, found[cluster], None) for cluster in sorted(ours - wanted.keys()) if all_known
+        Change(cluster, found[cluster], None)
+        for cluster in sorted(ours - wanted.keys())
+        if found[cluster].origin in all_known
     ]
 
 
@@ -53,6 +61,8 @@ class Joining:
     settings: JoinSettings
     direct: Collection[str] = ()
     """Clusters (ids or patterns) whose Pods can be reached."""
+    with_controlplanes: bool = True
+    """Whether Shoots take part that have a ControlPlane, without a mark on their Namespace."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _warned: dict[str, str] = field(default_factory=dict)
 
@@ -64,18 +74,21 @@ class Joining:
         view: View[Member | Unusable] = View(
             self.bus, NAMESPACES.id, self._requested, changed=self._changed.set
         )
+        controlplanes = ControlPlanes(self.bus, self._changed.set)
         async with asyncio.TaskGroup() as group:
             group.create_task(view.run(), name="joining: namespaces")
+            group.create_task(controlplanes.run(), name="joining: control planes")
             await view.complete.wait()
+            await controlplanes.complete()
             await self.registry.complete.wait()
-            await self._follow(view)
+            await self._follow(view, controlplanes)
 
-    async def _follow(self, view: View[Member | Unusable]) -> None:
+    async def _follow(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
         failures = 0
         while True:
             self._changed.clear()
             try:
-                await self._reconcile(view)
+                await self._reconcile(view, controlplanes)
                 failures = 0
             except WindowboxError as error:
                 failures += 1
@@ -84,14 +97,19 @@ class Joining:
                 asyncio.get_running_loop().call_later(pause, self._changed.set)
             await self._changed.wait()
 
-    async def _reconcile(self, view: View[Member | Unusable]) -> None:
+    async def _reconcile(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
         found = {ref.name: requested for ref, requested in view.items()}
         self._warn(found)
-        wanted = {name: requested for name, requested in found.items() if isinstance(requested, Member)}
+        marked = {name: requested for name, requested in found.items() if isinstance(requested, Member)}
+        wanted = self._of_controlplanes(controlplanes) | marked
+        members = self.registry.members
+        wanted = {name: controlplanes.put_to_sleep(one, members.get(name)) for name, one in wanted.items()}
         # Marks that cannot be followed are no reason to leave: somebody is about to correct them.
         known = {c: m for c, m in self.registry.members.items() if not isinstance(found.get(c), Unusable)}
+        listed = {"namespace": RUNTIME in view.listed, "controlplane": controlplanes.all_known}
+        all_known = [origin for origin in _OURS if listed[origin]]
         failed: list[WindowboxError] = []
-        for change in changes(wanted, known, all_known=RUNTIME in view.listed):
+        for change in changes(wanted, known, all_known=all_known):
             try:
                 await self.registry.exchange(change.cluster, change.before, change.after)
                 logger.info("cluster %s %s", change.cluster, _described(change))
@@ -99,6 +117,12 @@ class Joining:
                 failed.append(error)  # the other clusters must not suffer from it
         if failed:
             raise failed[0]
+
+    def _of_controlplanes(self, controlplanes: ControlPlanes) -> dict[str, Member]:
+        if not self.with_controlplanes:
+            return {}
+        found = controlplanes.members()
+        return {name: self._with_kinds(member) for name, member in found.items()}
 
     def _warn(self, found: Mapping[str, Member | Unusable]) -> None:
         """Say what is wrong with marks, once."""
@@ -116,12 +140,17 @@ class Joining:
         if ref.cluster != RUNTIME:
             return None
         requested = joinannotations.requested_member(namespace, self.settings.secret)
-        if isinstance(requested, Member):
-            return joinannotations.with_kinds(requested, direct=matches(requested.id, self.direct))
-        return requested
+        return self._with_kinds(requested) if isinstance(requested, Member) else requested
+
+    def _with_kinds(self, member: Member) -> Member:
+        return joinannotations.with_kinds(member, direct=matches(member.id, self.direct))
 
 
 def _described(change: Change) -> str:
     if change.before is None:
         return "joins"
-    return "is reached in another way" if change.after else "leaves"
+    if change.after is None:
+        return "leaves"
+    if change.after.asleep != change.before.asleep:
+        return "falls asleep" if change.after.asleep else "wakes up"
+    return "is reached in another way"

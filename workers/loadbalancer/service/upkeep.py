@@ -129,7 +129,7 @@ class AddressUpkeep:
         expired = [kept.ref for kept in self._store.expired(datetime.now(UTC).timestamp())]
         holding = [holder.ref for _, holder in self._store.holders() if not holder.until]
         # Of clusters that the bus does not know all Services of, any may still be there.
-        unlisted = {RUNTIME, *self._registry.served()} - services.listed
+        unlisted = {RUNTIME, *self._registry.served()} - services.listed | self._registry.asleep()
         orphans = [
             ref
             for ref in [*holding, *self._store.waiting()]

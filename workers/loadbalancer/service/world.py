@@ -70,6 +70,8 @@ class ServiceWorld:
         async def act() -> bool:
             if self._clusters.has_left(ref.cluster):
                 return True
+            if self._clusters.is_asleep(ref.cluster):
+                return False
             kube = await self._clusters.get(ref.cluster)
             return await kube.find(SERVICES, ref.namespace, ref.name) is None
 

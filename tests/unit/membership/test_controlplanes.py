@@ -1,0 +1,64 @@
+"""Which Shoots take part by their ControlPlane, and when they sleep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox.models.objects import Object
+from workers.lifecycle.shoots import ShootFacts
+from workers.membership import controlplanes
+from workers.membership.controlplanes import Replicas
+
+FINALIZER = "extensions.gardener.cloud/controlplane"
+
+
+def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any) -> Object:
+    return Object({"metadata": {"finalizers": [finalizer]}, "spec": {"type": type_}, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("found", "takes_part"),
+    [
+        pytest.param(controlplane(observedGeneration=1), True, id="reconciled"),
+        pytest.param(controlplane(), False, id="no-access-yet"),
+        pytest.param(controlplane("other", observedGeneration=1), False, id="of-another-provider"),
+        pytest.param(controlplane(finalizer="other", observedGeneration=1), False, id="handed-over"),
+    ],
+)
+def test_a_shoot_takes_part_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
+    assert controlplanes.taking_part(found) is takes_part
+
+
+def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
+    shoot = ShootFacts(technical_id="shoot--a--b", managed_infrastructure=True)
+    made = controlplanes.member("shoot--a--b", shoot)
+    assert made.secret
+    assert (made.secret.namespace, made.secret.name, made.secret.key) == (
+        "shoot--a--b",
+        "shoot-access-windowbox",
+        "kubeconfig",
+    )
+    assert made.machines
+    assert made.machines.namespace == "infra-shoot--a--b"
+
+
+@rule("C-7", "C-10")
+@pytest.mark.parametrize(
+    ("enabled", "server", "was_asleep", "asleep"),
+    [
+        pytest.param(True, Replicas(1, 1), False, False, id="C-7-machines-go-first"),
+        pytest.param(True, Replicas(0, 1), False, True, id="C-7-ended"),
+        pytest.param(True, Replicas(0, 0), True, True, id="C-7-still"),
+        pytest.param(False, Replicas(1, 0), True, True, id="C-7-starting"),
+        pytest.param(False, Replicas(1, 1), True, False, id="C-7-awake-again"),
+        pytest.param(False, Replicas(1, 0), False, False, id="C-7-restarted"),
+        pytest.param(True, None, False, True, id="C-7-elsewhere"),
+        pytest.param(False, None, True, False, id="C-7-elsewhere-and-awake"),
+    ],
+)
+def test_when_a_shoot_sleeps(enabled: bool, server: Replicas | None, was_asleep: bool, asleep: bool) -> None:
+    shoot = ShootFacts(hibernation_enabled=enabled)
+    assert controlplanes.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
