@@ -73,6 +73,14 @@ PROGRAMS: dict[str, Program] = {
             "github.com/gardener/machine-controller-manager/cmd/machine-controller-manager",
             nodes=True,
         ),
+        # Applies ManagedResources, in Shoots of the sandbox and in tests.
+        Program(
+            "gardener-resource-manager",
+            "1.150.0",
+            (1, 140),
+            module="gardener",
+            package="github.com/gardener/gardener/cmd/gardener-resource-manager",
+        ),
         Program("named", "9.18", (9, 16), ("-v",)),
         Program("dig", "9.18", (9, 16), ("-v",)),
     )

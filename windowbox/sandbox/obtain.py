@@ -119,8 +119,8 @@ def _politely() -> list[str]:
 
 def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
     flags = ["-s", "-w"]
-    if module == "kubernetes":
-        # Without a version of its own the server calls itself v0.0.0-master, which clients refuse.
+    if module in ("gardener", "kubernetes"):
+        # Without a version of their own, programs call themselves v0.0.0-master, which clients refuse.
         version = programs[0].version
         major, minor, _ = version.split(".")
         variables = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}

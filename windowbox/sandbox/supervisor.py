@@ -34,7 +34,7 @@ from windowbox.sandbox.nodes.node import Node
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.restarter import Restarter
 from windowbox.sandbox.shoots import children as shoot_children
-from windowbox.sandbox.shoots import records
+from windowbox.sandbox.shoots import keeping, records
 from windowbox.sandbox.shoots.keeping import Shoots
 from windowbox.sandbox.state import State
 
@@ -197,6 +197,8 @@ class Supervisor:
 
     def _shoots_of(self, resources: HostResources, network: ClusterNetwork) -> Shoots:
         def processes_of(name: str) -> list[list[Child]]:
+            if name == keeping.SHARED:
+                return shoot_children.shared(self.folder)
             shoot = records.read(self.folder, name)
             return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from windowbox.sandbox import binaries, controlplane, files, ranges, roles
+from windowbox.sandbox import binaries, controlplane, files, ranges, resourcemanager, roles
 from windowbox.sandbox.children import Child
 from windowbox.sandbox.clusternetwork import ClusterNetwork
 from windowbox.sandbox.nodes import routes
@@ -51,8 +51,21 @@ def stages(
         then=lambda: contents.fill(api, str(own.pods)),
     )
     agent = _host_agent(sandbox, shoot, resources)
-    found = [[first], [controllers, scheduler, agent]]
+    manager = resourcemanager.child(
+        records.folder(sandbox, shoot.name) / "resource-manager",
+        roles.kubeconfig(sandbox, "operator"),
+        records.kubeconfig(sandbox, shoot.name),
+        namespaces=(shoot.technical_id,),
+    )
+    found = [[first], [controllers, scheduler, agent, manager]]
     return [[_named(shoot, child) for child in stage] for stage in found]
+
+
+def shared(sandbox: Path) -> list[list[Child]]:
+    """What all Shoots have in common: ManagedResources of class `seed` stay in the cluster of the sandbox."""
+    operator = roles.kubeconfig(sandbox, "operator")
+    folder = sandbox / "resource-manager"
+    return [[resourcemanager.child(folder, operator, operator, resourcemanager.SEED)]]
 
 
 def shoot_ranges(sandbox: Path, shoot: Shoot) -> Ranges:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from windowbox.errors import Refused, Unreachable
-from windowbox.sandbox import kubeconfigs, ranges, roles
+from windowbox.sandbox import kubeconfigs, obtain, ranges, resourcemanager, roles
 from windowbox.sandbox import state as states
 from windowbox.sandbox.apiserver import ApiServer, from_kubeconfig
 from windowbox.sandbox.machines import image
@@ -24,6 +24,13 @@ from windowbox.sandbox.shoots.records import Shoot
 from windowbox.sandbox.state import State
 
 EXTENSIONS = "/apis/extensions.gardener.cloud/v1alpha1"
+_PROCESSES = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "host-agent",
+    resourcemanager.PROGRAM,
+)
 _LOOK_AGAIN = 0.05
 _SERVERS_PATIENCE = 90.0
 _PATIENCE = 120.0
@@ -94,9 +101,7 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
 def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
     """Wait until all processes of the control plane are ready."""
     limit = time.monotonic() + _SERVERS_PATIENCE
-    wanted = [
-        shoot.child(n) for n in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "host-agent")
-    ]
+    wanted = [shoot.child(process) for process in _PROCESSES]
     while True:
         children = sandbox.state.children
         late = [n for n in wanted if n not in children or children[n].condition != "ready"]
@@ -183,6 +188,7 @@ def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[st
     """All of a Shoot but its machines."""
     if name in records.all_names(sandbox.folder):
         raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
+    obtain.obtain([resourcemanager.PROGRAM], progress)
     shoot = records.new(name, set(sandbox.state.ports.values()))
     records.write(sandbox.folder, shoot)
     sandbox.notify()

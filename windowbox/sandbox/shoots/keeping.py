@@ -15,6 +15,9 @@ from windowbox.sandbox.shoots import records
 
 logger = logging.getLogger(__name__)
 
+SHARED = ""
+"""In place of a name: it lives while there are Shoots."""
+
 
 @dataclass
 class Shoots:
@@ -22,7 +25,7 @@ class Shoots:
 
     sandbox: Path
     stages: Callable[[str], list[list[Child]]]
-    """The processes of a Shoot, stage by stage."""
+    """The processes of a Shoot, stage by stage; of `SHARED`, what all Shoots have in common."""
     keep: Callable[[Child], Restarter]
     """A restarter that the state of the sandbox shows."""
     drop: Callable[[str], None]
@@ -44,7 +47,8 @@ class Shoots:
             finally:
                 await self._follow(group, set())
 
-    async def _follow(self, group: asyncio.TaskGroup, wanted: set[str]) -> None:
+    async def _follow(self, group: asyncio.TaskGroup, shoots: set[str]) -> None:
+        wanted = shoots | ({SHARED} if shoots else set())
         # Those that could not be prepared are tried again.
         self._running = {name: task for name, task in self._running.items() if not task.done()}
         gone = [self._running.pop(name) for name in self._running.keys() - wanted]
