@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +72,30 @@ def test_this_host_reaches_pods_of_a_shoot(world: ShootWorld) -> None:
 def test_this_host_reaches_services_of_a_shoot(world: ShootWorld) -> None:
     address = world.api.read(f"{SERVICES}/web")["spec"]["clusterIP"]
     assert echoclient.until(lambda: echoclient.tcp(address, 80, b"hello")).said == b"hello"
+
+
+@pytest.mark.parametrize("class_", ["", "seed"], ids=["shoot", "seed"])
+def test_managed_resources_are_applied_by_their_class(world: ShootWorld, class_: str) -> None:
+    """By Gardener's own resource manager: in the Shoot, or in the cluster of the sandbox."""
+    api, namespace, name = world.sandbox.api, world.shoot.technical_id, f"managed{class_}"
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": "default"},
+    }
+    data = {"data.yaml": base64.b64encode(json.dumps(account).encode()).decode()}
+    metadata = {"name": name, "namespace": namespace}
+    creation.apply(api, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+    spec = {"secretRefs": [{"name": name}]} | ({"class": class_} if class_ else {})
+    group = "resources.gardener.cloud/v1alpha1"
+    creation.apply(api, {"apiVersion": group, "kind": "ManagedResource", "metadata": metadata, "spec": spec})
+    there = api if class_ else world.api
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    waiting.until(there, accounts, name, lambda one: True, f"{name} is not applied", patience=60)
+    bundles = f"/apis/{group}/namespaces/{namespace}/managedresources"
+    api.request("DELETE", f"{bundles}/{name}")
+    waiting.until_gone(api, bundles, name, f"{name} is not gone", patience=60)
+    assert not waiting.read(there, f"{accounts}/{name}")
 
 
 def test_a_name_is_taken_once(world: ShootWorld) -> None:
