@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 _DEEPEST = 64
-_MOST_ALIASES = 100
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -33,7 +32,7 @@ class NotYaml(Exception):
 
 
 def load(text: str) -> object:
-    """The first document of a text. Depth is bounded; of keys given twice the last one counts."""
+    """The first document of a text, without aliases; of keys given twice the last one counts."""
     try:
         return _Builder().document(yaml.parse(text, Loader=yaml.CSafeLoader))
     except yaml.YAMLError as error:
@@ -77,39 +76,30 @@ class _Builder:
     """Makes values of the events of a parser; no recursion, which the text could drive too deep."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[list[object], str | None, bool]] = []
-        self._anchors: dict[str, object] = {}
-        self._aliases = 0
+        self._open: list[tuple[list[object], bool]] = []
         self._root: list[object] = []
 
     def document(self, events: Iterable[yaml.Event]) -> object:
         for event in events:
             match event:
                 case yaml.ScalarEvent():
-                    self._put(_scalar(event), event.anchor)
+                    self._put(_scalar(event))
                 case yaml.AliasEvent():
-                    self._put(self._alias(event.anchor), None)
+                    # A few lines of them can stand for more than fits in memory.
+                    raise NotYaml("aliases are not supported")
                 case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                     if len(self._open) == _DEEPEST:
                         raise NotYaml(f"nested deeper than {_DEEPEST} levels")
-                    self._open.append(([], event.anchor, isinstance(event, yaml.MappingStartEvent)))
+                    self._open.append(([], isinstance(event, yaml.MappingStartEvent)))
                 case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                    content, anchor, is_mapping = self._open.pop()
-                    self._put(_mapping(content) if is_mapping else content, anchor)
+                    content, is_mapping = self._open.pop()
+                    self._put(_mapping(content) if is_mapping else content)
                 case yaml.DocumentEndEvent():
                     break
         return self._root[0] if self._root else None
 
-    def _put(self, value: object, anchor: str | None) -> None:
-        if anchor:
-            self._anchors[anchor] = value
+    def _put(self, value: object) -> None:
         (self._open[-1][0] if self._open else self._root).append(value)
-
-    def _alias(self, anchor: str | None) -> object:
-        self._aliases += 1
-        if anchor is None or anchor not in self._anchors or self._aliases > _MOST_ALIASES:
-            raise NotYaml(f"alias {anchor!r:.50} is unknown, or there are too many of them")
-        return self._anchors[anchor]
 
 
 def _scalar(event: yaml.ScalarEvent) -> object:

@@ -69,13 +69,12 @@ class _Lexer:
     def _value(self) -> str:
         value = ""
         while True:
-            ended = self._line_end() == len(self._text)
             line = self._line()
             continued = bool(_stripped(line)) and line.endswith("\\")
             value += line if _stripped(line) else ""
             if not continued:
                 break
-            value += "" if ended else "\n"
+            value += "\n"
         return _stripped(value) + ("\n" if value.endswith("\n") else "")
 
     def _line_end(self) -> int:
