@@ -5,7 +5,7 @@ from __future__ import annotations
 from webhooks.review import Context, Lookup, Review
 from webhooks.shapes import namespace, part, put
 from webhooks.webhook import Webhook
-from windowbox.models.objects import Json
+from windowbox.models.objects import Json, Object
 from windowbox.models.refs import SERVICES
 from windowbox.models.webhooks import DNS_CONFIG
 
@@ -48,7 +48,7 @@ def _is_left_alone(review: Review) -> bool:
     """Specs of Pods cannot be changed; those of the prober get theirs from its Deployment."""
     if review.kind != "Pod":
         return False
-    labels = part(review.object, "metadata", "labels")
+    labels = Object(review.object).labels
     return review.old_object is not None or labels.get("app") == "dependency-watchdog-prober"
 
 

@@ -7,20 +7,23 @@ _OTHER_KINDS = "about kinds that windowbox does not serve yet"
 _CONTROL_PLANE = "needed only by kinds with a control plane"
 _HEALTH = "about health checks, which come with Workers"
 _MACHINES = "about machines, which come with Workers"
-_WEBHOOKS = "about webhooks, which come later"
 _CLIENTS = "about clients, not about controllers"
 _GO = "describes the Go program; nothing that could be relied on"
 _BIND = "describes BIND; nothing for windowbox to do"
 _FIGURE = "a measured figure, not a behaviour"
 
 _LIFE_CYCLE = "so by its making: all kinds have their runs from one life cycle"
+_HISTORY = "about what versions of Gardener did that windowbox does not serve"
 _GARDENLET = "about gardenlet"
 
 REASONS: dict[str, str] = {
     "S-6": _OTHER_KINDS,
     **dict.fromkeys(("C-5", "C-10", "F-7", "A.6", "B.18"), _CONTROL_PLANE),
-    **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5", "I-4"), _ADMISSION),
-    "I-5": _WEBHOOKS,
+    **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5"), _ADMISSION),
+    **dict.fromkeys(("WW-49", "WW-87", "WW-88", "WW-89", "WW-95", "WW-118", "WW-119"), _HISTORY),
+    **dict.fromkeys(("WW-56", "WW-83", "WW-104"), "says what a webhook is for; what it does is tested"),
+    "WW-57": "says which namespaces Gardener labels; the webhook serves any that is asked about",
+    "AD-1": "about Gardener's own admission, which sets the labels",
     "T-10": "says that something does not exist",
     "O-3": "so by its making: all kinds have their runs from one life cycle",
     "F-1": "not copied: the annotation of a restored Infrastructure goes after Success, as with all kinds",

@@ -1,0 +1,59 @@
+"""What a webhook makes of an object, asked as the server asks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from tests.support.admissionexamples import IMAGES
+from tests.support.reviews import admission_review, changed
+from webhooks import answering
+from webhooks.answering import Answer
+from webhooks.review import Context
+from webhooks.table import WEBHOOKS
+from windowbox.models.objects import Json
+from windowbox.models.webhooksettings import WebhookSettings
+
+
+def answered(
+    webhook: str,
+    object: Json,
+    *,
+    found: Json | None = None,
+    failure: str = "not found",
+    old: Json | None = None,
+    settings: WebhookSettings | None = None,
+    images: dict[str, str] = IMAGES,
+) -> Answer:
+    """The answer of the webhook of that name; `found` is the other object that it looks up."""
+    asked = WEBHOOKS[webhook]
+    resource = next(r.resource for r in asked.registration.rules if r.kind == object["kind"])
+    operation = "CREATE" if old is None else "UPDATE"
+    body = orjson.dumps(admission_review(object, resource, operation=operation, oldObject=old))
+    read = answering.read(asked, body)
+    if isinstance(read, tuple):
+        return read[0]
+    looks = asked.lookup(read.review) is not None
+    context = Context(
+        settings=settings or WebhookSettings(),
+        found=found if looks else None,
+        failure=failure if looks else "nothing was looked up",
+        images=images,
+    )
+    return answering.decide(asked, read.review, context)
+
+
+def admitted(webhook: str, object: Json, **more: Any) -> Any:
+    """The object as it is stored."""
+    answer = answered(webhook, object, **more)
+    assert answer.allowed, answer.message
+    return changed(orjson.loads(orjson.dumps(object)), answer)
+
+
+def refusal(webhook: str, object: Json, **more: Any) -> str:
+    """Why the object is not stored."""
+    answer = answered(webhook, object, **more)
+    assert not answer.allowed
+    assert answer.code in (400, 403)
+    return answer.message

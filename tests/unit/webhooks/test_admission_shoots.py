@@ -1,0 +1,192 @@
+"""Which Shoots, Secrets and WorkloadIdentities the garden takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.admitted import admitted, answered, refusal
+from tests.support.rules import rule
+from windowbox.models.webhooksettings import WebhookSettings
+
+MARK = {"extensions.gardener.cloud/processed-by": "admission-webhook-local-provider"}
+ONE = {"name": "one"}
+HOSTING = {"name": "two", "controlPlane": {}}
+
+
+def shoot(
+    nodes: Any = "10.0.0.0/16", *, workers: Any = (ONE,), deleting: bool = False, **spec: Any
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "local", "namespace": "garden-local"}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    networking = {} if nodes is None else {"nodes": nodes}
+    fields = {"networking": networking, "provider": {"type": "local", "workers": list(workers)}}
+    return {
+        "apiVersion": "core.gardener.cloud/v1beta1",
+        "kind": "Shoot",
+        "metadata": metadata,
+        "spec": {**fields, **spec},
+    }
+
+
+@rule("AD-10")
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param(None, MARK, id="none"),
+        pytest.param({"a": "b"}, {"a": "b", **MARK}, id="others"),
+        pytest.param(dict.fromkeys(MARK, "me"), dict.fromkeys(MARK, "me"), id="another-value"),
+        pytest.param(dict.fromkeys(MARK, ""), dict.fromkeys(MARK, ""), id="an-empty-value"),
+    ],
+)
+def test_a_shoot_is_marked(given: dict[str, str] | None, found: dict[str, str]) -> None:
+    made = shoot()
+    if given is not None:
+        made["metadata"]["annotations"] = given
+    assert admitted("mutator", made)["metadata"]["annotations"] == found
+
+
+@rule("AD-10")
+def test_a_shoot_under_deletion_is_not_marked() -> None:
+    assert admitted("mutator", shoot(deleting=True)) == shoot(deleting=True)
+
+
+PATH = "spec.networking.nodes"
+SELF_HOSTED: dict[str, Any] = {"workers": (ONE, HOSTING)}
+
+
+@pytest.mark.parametrize(
+    ("given", "range_"),
+    [
+        pytest.param(shoot("10.0.0.0/16"), "", id="AD-42-all-of-it"),
+        pytest.param(shoot("10.0.7.9/24"), "", id="AD-41-with-host-bits"),
+        pytest.param(shoot("10.0.255.255/32"), "", id="AD-42-one-address"),
+        pytest.param(shoot("10.0.0.0/15"), "10.0.0.0/16", id="AD-42-too-wide"),
+        pytest.param(shoot("10.1.0.0/16"), "10.0.0.0/16", id="AD-42-beside-it"),
+        pytest.param(shoot("fd00:10:1:1ff::1/64"), "", id="AD-42-IPv6"),
+        pytest.param(shoot("fd00:10:1:200::/64"), "fd00:10:1:100::/56", id="AD-42-IPv6-beside-it"),
+        pytest.param(shoot("172.18.0.0/24"), "10.0.0.0/16", id="AD-42-hosted"),
+        pytest.param(shoot("172.18.0.0/24", **SELF_HOSTED), "", id="AD-43-self-hosted"),
+        pytest.param(shoot("10.0.0.0/16", **SELF_HOSTED), "172.18.0.0/24", id="AD-43-of-machines"),
+        pytest.param(shoot("fd00:10:0:0:1::/80", **SELF_HOSTED), "", id="AD-43-IPv6"),
+        pytest.param(shoot("fd00:11::/64", **SELF_HOSTED), "fd00:10::/64", id="AD-43-IPv6-beside-it"),
+        pytest.param(
+            shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName="x"),
+            "",
+            id="AD-42-self-hosted-managed",
+        ),
+        pytest.param(
+            shoot("172.18.0.0/24", **SELF_HOSTED, secretBindingName="x"),
+            "10.0.0.0/16",
+            id="AD-42-old-binding",
+        ),
+    ],
+)
+def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: dict[str, Any], range_: str) -> None:
+    answer = answered("validator", given)
+    if not range_:
+        assert answer.allowed, answer.message
+        return
+    nodes = given["spec"]["networking"]["nodes"]
+    assert answer.message == f'{PATH}: Invalid value: "{nodes}": nodes CIDR must be a subnet of {range_}'
+
+
+@rule("AD-41")
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/255.255.0.0", "10.0.0.0/0.0.255.255",
+        "10.0.0/16", "010.0.0.0/16", "fd00::%eth0/64", "10.0.0.0/-1", " 10.0.0.0/16", "x" * 100_000,
+        "10.0.0.0/٢", "a/\n",
+    ],
+)  # fmt: skip
+def test_nodes_that_are_no_range_are_refused(nodes: str) -> None:
+    message = refusal("validator", shoot(nodes))
+    assert message.startswith(f'{PATH}: Invalid value: "')
+    assert message.endswith('": nodes CIDR must be a valid CIDR')
+
+
+@rule("AD-41")
+def test_a_shoot_without_nodes_is_refused() -> None:
+    assert refusal("validator", shoot(None)) == f"{PATH}: Required value: nodes CIDR must not be empty"
+    assert (
+        refusal("validator", shoot(networking=None))
+        == f"{PATH}: Required value: nodes CIDR must not be empty"
+    )
+
+
+BAD = "192.168.0.0/24"
+
+
+@rule("I-4", "AD-40", "AD-44")
+@pytest.mark.parametrize(
+    ("given", "old", "allowed"),
+    [
+        pytest.param(shoot(BAD, deleting=True), None, True, id="under-deletion"),
+        pytest.param(shoot(BAD, workers=()), None, True, id="workerless"),
+        pytest.param(shoot(BAD), shoot(BAD), True, id="as-it-was"),
+        pytest.param(shoot(BAD), shoot(), False, id="changed"),
+        pytest.param(shoot(BAD), shoot(None), False, id="added"),
+        pytest.param(shoot(None), shoot(None), True, id="never-there"),
+    ],
+)
+def test_only_new_ranges_of_nodes_are_checked(given: Any, old: Any, allowed: bool) -> None:
+    assert answered("validator", given, old=old).allowed == allowed
+
+
+def secret(data: Any = None) -> dict[str, Any]:
+    metadata = {"name": "local", "namespace": "garden-local"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata} | ({"data": data} if data else {})
+
+
+KUBECONFIG = {"kubeconfig": "eA=="}
+
+
+@rule("AD-50")
+@pytest.mark.parametrize("data", [None, {}, {"kubeconfig": ""}, {"kubeconfig": None}, {"other": "eA=="}])
+def test_a_secret_needs_a_kubeconfig(data: Any) -> None:
+    assert refusal("secrets.validator", secret(data)) == "kubeconfig is missing"
+    assert refusal("secrets.validator", secret(data), old=secret(KUBECONFIG)) == "kubeconfig is missing"
+
+
+@rule("AD-50")
+@pytest.mark.parametrize("old", [secret(KUBECONFIG), secret(), None])
+def test_what_is_in_the_kubeconfig_does_not_matter(old: Any) -> None:
+    assert answered("secrets.validator", secret(KUBECONFIG), old=old).allowed
+
+
+@rule("AD-50", "AD-2")
+def test_a_secret_without_a_kubeconfig_may_stay_as_it_is() -> None:
+    given = secret({"other": "eA=="})
+    assert answered("secrets.validator", given | {"metadata": {"name": "x", "labels": {}}}, old=given).allowed
+
+
+@rule("AD-51")
+def test_in_old_versions_secrets_are_empty() -> None:
+    old = WebhookSettings(empty_secrets=True)
+    assert refusal("secrets.validator", secret(KUBECONFIG), settings=old) == "secret data should be empty"
+    assert answered("secrets.validator", secret(), settings=old).allowed
+    assert answered("secrets.validator", secret(KUBECONFIG), old=secret(KUBECONFIG), settings=old).allowed
+
+
+@rule("AD-60")
+@pytest.mark.parametrize(("config", "allowed"), [(None, True), ({}, False), ({"a": "b"}, False)])
+def test_a_workload_identity_has_no_provider_config(config: Any, allowed: bool) -> None:
+    identity = {
+        "apiVersion": "security.gardener.cloud/v1alpha1",
+        "kind": "WorkloadIdentity",
+        "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"targetSystem": {"type": "local", "providerConfig": config}},
+    }
+    answer = answered("validator", identity)
+    assert answer.allowed == allowed
+    assert answer.message == ("" if allowed else "target system provider config must be empty")
+
+
+@rule("AD-4")
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v2alpha1"])
+def test_any_version_of_a_shoot_is_checked(version: str) -> None:
+    given = shoot(BAD) | {"apiVersion": f"core.gardener.cloud/{version}"}
+    assert refusal("validator", given).startswith(PATH)
