@@ -13,6 +13,8 @@ class Proxy:
     def __init__(self, target: int) -> None:
         self.port = 0
         self.opened = 0
+        self.recorded: bytearray | None = None
+        """What clients have sent since a test has put an array here."""
         self._target = target
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -40,12 +42,17 @@ class Proxy:
         with contextlib.suppress(OSError):
             onward_reader, onward = await asyncio.open_connection("127.0.0.1", self._target)
             self._writers |= {writer, onward}
-            await asyncio.gather(self._pass(reader, onward), self._pass(onward_reader, writer))
+            sent = self._pass(reader, onward, record=True)
+            await asyncio.gather(sent, self._pass(onward_reader, writer))
         writer.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, record: bool = False
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
+                if record and self.recorded is not None:
+                    self.recorded += data
                 await self._flowing.wait()
                 if writer in self._stranded:
                     continue

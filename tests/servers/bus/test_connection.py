@@ -6,7 +6,8 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, Bus, connected
-from tests.support.natsserver import NatsServer, ensured
+from tests.support.natsserver import NatsServer, ensured, port_of
+from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Malformed, Unreachable
 from windowbox.models.refs import ObjectRef
@@ -49,6 +50,17 @@ async def test_connecting_again_that_was_given_up_is_noticed(nats: NatsServer) -
         task.cancel()
         with pytest.raises(Unreachable, match="closed for ever"):
             await soon(bus.watch())
+
+
+async def test_a_flush_comes_after_what_was_sent_before_it(one_server: NatsServer) -> None:
+    async with (
+        proxy(port_of(one_server.url)) as between,
+        connected(Access(f"nats://127.0.0.1:{between.port}")) as bus,
+    ):
+        between.recorded = bytearray()
+        await bus.client.subscribe("color.red")
+        await bus.client.flush()
+        assert [line.split()[0] for line in between.recorded.splitlines()] == [b"SUB", b"PING"]
 
 
 async def test_a_subject_the_server_rejects_is_never_sent(bus: Bus) -> None:
