@@ -11,8 +11,11 @@ ARGS ?=
 # make demo DOWNLOAD=1: official binaries of what is missing, instead of compiling it.
 DOWNLOAD ?=
 DOWNLOADED = $(if $(filter-out 0 no,$(DOWNLOAD)),--download)
-# How many packages of tests run beside each other; 0: none.
-JOBS ?= 2
+# How many packages of tests run beside each other; 0: none. Most wait most of the time, so more than two keep two CPUs busy.
+JOBS ?= 3
+# make test LONG=1: also the tests whose subject others show more cheaply.
+LONG ?=
+export LONG
 # Tests start dozens of API servers: collecting garbage less often saves each a quarter of its CPU.
 PYTEST = GOGC=400 $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from xdist.scheduler import LoadScopeScheduling
 _BY_COST = ("host/nodes", "chaos", "conformance", "host", "api", "e2e", "suite", "servers", "unit")
 """The dearest first: what comes last fills up the worker that would end first."""
 
-_WITH_NODES = frozenset({"commands", "machines", "nodes", "sandbox", "simulated", "traffic"})
-"""Folders of tests/host whose sandboxes have nodes: a host has inotify instances for one at a time."""
+_WITH_NODES = frozenset({"commands", "machines", "nodes", "traffic"})
+"""Folders of tests/host whose sandboxes have real nodes: a host has inotify instances for one at a time."""
 
 _SHARING = frozenset({"api", "conformance", "e2e", "host"})
 """Here, the tests of a folder share servers; elsewhere, at most those of a file do."""
@@ -31,8 +32,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not os.environ.get("LONG"):
+        _leave_out(config, [item for item in items if item.get_closest_marker("long")], items)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _rank(scope(item.nodeid)))
+
+
+def _leave_out(config: pytest.Config, long: list[pytest.Item], items: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
 
 
 def scope(nodeid: str) -> str:

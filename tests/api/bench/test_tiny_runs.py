@@ -54,6 +54,7 @@ def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
     assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.long
 def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
     found = bench(tmp_path, "scale", "-n", "20", "--workers", "1", "--workers", "2")
     assert [(each["workers"], each["count"]) for each in found] == [(1, 20), (2, 20)]
@@ -91,6 +92,7 @@ def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: 
     assert found["writes"] == 3
 
 
+@pytest.mark.long
 def test_many_load_balancers_are_measured_in_crowds(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     sizes = ("--services", "2", "--services", "5")
@@ -112,6 +114,7 @@ def servers_of_nodes(*programs: str) -> None:
 NEIGHBOURS = ("Infrastructure", "DNSRecord", "Service")
 
 
+@pytest.mark.long
 def test_neighbours_of_a_slow_provider_are_measured(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "fairness", "-n", "2", "--delay", "0.5", "--rounds", "2")
@@ -122,6 +125,7 @@ def test_neighbours_of_a_slow_provider_are_measured(tmp_path: Path) -> None:
     assert all(one["count"] >= 2 and one["latency"]["p50"] > 0 for one in found)
 
 
+@pytest.mark.long
 def test_neighbours_of_hostile_objects_are_measured(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "hostile", "-n", "13", "--rounds", "2")

@@ -16,6 +16,7 @@ TESTS = Path(__file__).parents[2]
     [
         pytest.param("tests/host/traffic/test_a.py::test_b[x/y]", "host/nodes", id="nodes"),
         pytest.param("tests/host/nodes/test_a.py::test_b", "host/nodes", id="more-nodes"),
+        pytest.param("tests/host/simulated/test_a.py::test_b", "host/simulated", id="simulated-nodes"),
         pytest.param("tests/host/docker/test_a.py::test_b", "host/docker", id="engine"),
         pytest.param("tests/api/bastion/test_a.py::test_b", "api/bastion", id="api-server"),
         pytest.param("tests/e2e/test_a.py::test_b", "e2e", id="deployment"),
