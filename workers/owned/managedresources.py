@@ -128,7 +128,9 @@ def unhealthy(found: Object, *, settled: bool = False) -> str:
 
     What is to be `settled` must not progress any more, either.
     """
-    if found.status.get("observedGeneration") != found.generation:
+    applied = _condition(found, "ResourcesApplied")
+    # Of what it could not apply, the resource manager does not say which generation that was.
+    if found.status.get("observedGeneration") != found.generation and applied.get("status") != "False":
         return "the resource manager has not looked at it yet"
     for type_ in _HEALTH_CONDITIONS:
         condition = _condition(found, type_)

@@ -59,7 +59,7 @@ async def asked(shoot: Client) -> Object:
 
 
 def manager(shoot: Client) -> ResourceManager:
-    return ResourceManager(shoot.kube, shoot.namespace)
+    return ResourceManager(shoot)
 
 
 async def bundles(shoot: Client) -> dict[str, Object]:

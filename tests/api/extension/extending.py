@@ -41,7 +41,7 @@ async def extend(shoot: Client, type_: str, **options: Any) -> None:
 
 
 def manager(shoot: Client) -> ResourceManager:
-    return ResourceManager(shoot.kube, shoot.namespace)
+    return ResourceManager(shoot)
 
 
 async def until_waiting(shoot: Client, type_: str, doing: str) -> Object:

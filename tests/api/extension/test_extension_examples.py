@@ -40,7 +40,7 @@ def examples() -> tuple[list[Any], list[Any]]:
 async def shoot(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[Client]:
     async with kind_world(plane, nats, *TYPES) as world:
         made = await world.shoot("shoot--local--local")
-        async with ResourceManager(made.kube, made.namespace).at_work():
+        async with ResourceManager(made).at_work():
             yield made
             for type_ in TYPES:
                 await made.delete(EXTENSIONS, type_)

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest_asyncio
 
 from tests.api.extension.extending import known
-from tests.support.kindworld import KindWorld, kind_world
+from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.resourcemanager import ResourceManager
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES
+from windowbox.models.objects import Object
+from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, SECRETS
 
 SHOOT = "local-ext-shoot"
 OLD = f"managedresource-{SHOOT}-00000000"
@@ -45,6 +46,17 @@ class Writes:
             and one["stage"] == "ResponseComplete"
             and about["resource"] != "extensions"
         ]
+
+
+async def collectable(shoot: Client) -> list[str]:
+    """The Secrets that Gardener's garbage collector removes: those that nobody refers to."""
+    bundles = await shoot.kube.page(MANAGED_RESOURCES._replace(within=shoot.namespace))
+    used = {value for raw in bundles.items for value in Object(raw).annotations.values()}
+    marked = SECRETS._replace(
+        within=shoot.namespace, selector="resources.gardener.cloud/garbage-collectable-reference=true"
+    )
+    names = [Object(raw).name for raw in (await shoot.kube.page(marked)).items]
+    return [name for name in names if name not in used]
 
 
 @pytest_asyncio.fixture
@@ -81,9 +93,8 @@ async def test_secrets_exist_before_use_and_are_marked_after(
         ("patch", "managedresources", SHOOT),  # what another program's annotation says
     ]
     assert sorted(found.annotations.values()) == ["by somebody", new]
-    manager = ResourceManager(shoot.kube, shoot.namespace)
-    assert await manager.collect() == [OLD]
-    async with manager.at_work():
+    assert await collectable(shoot) == [OLD]
+    async with ResourceManager(shoot).at_work():
         await shoot.until(MANAGED_RESOURCES, SHOOT, lambda found: bool(found and found.finalizers))
         await world.quiet()
         writes.new()

@@ -202,8 +202,10 @@ async def test_an_extension_stays_until_its_objects_are_gone(world: KindWorld, t
         await slow.behave(slow=True)
         await shoot.delete(EXTENSIONS, type_)
         await until_waiting(shoot, type_, "Deleting the Extension")
-        (left,) = await secrets(shoot)
-        assert (await shoot.kube.get(SECRETS, shoot.namespace, left)).deleting
+        left = await shoot.get(MANAGED_RESOURCES, type_)
+        assert left
+        assert left.deleting
+        assert await secrets(shoot) == []  # the status tells what was applied
         await slow.behave()
         await shoot.until_gone(EXTENSIONS, type_)
         assert await secrets(shoot) == []

@@ -122,6 +122,7 @@ def managed(observed: int | None = 3, **conditions: str) -> Object:
             "the resource manager has not looked at it yet",
             id="M-6-no-generation",
         ),
+        pytest.param(managed(None, Applied="False"), "ResourcesApplied is False", id="M-6-failed"),
         pytest.param(managed(), "ResourcesApplied is not reported yet", id="M-6-nothing-said"),
         pytest.param(managed(Applied="False", Healthy="True"), "ResourcesApplied is False", id="M-6-applied"),
         pytest.param(managed(Applied="True"), "ResourcesHealthy is not reported yet", id="M-6-half-said"),
