@@ -241,6 +241,26 @@ class RunRecord(Message):
     trace: str = ""
 
 
+class ReviewRecord(Message):
+    """What a webhook decided about an object that is to be created or updated."""
+
+    webhook: str
+    key: str
+    uid: str
+    """Of the request."""
+    operation: str
+    dry_run: bool = False
+    decided: datetime
+    seconds: float
+    process: str
+    outcome: str
+    """`allowed`, `patched`, `denied` or `failed`."""
+    message: str = ""
+    patch: list[dict[str, Any]] = []
+    request: str = ""
+    """What the webhook was given, packed and without secrets. Empty if that was too large."""
+
+
 class Announcement:
     """A message of OBJECTS: one version of one object, or its end."""
 

@@ -17,8 +17,9 @@ from typing import Literal, NotRequired, TypedDict
 from bus import presence, queries, streams, subjects
 from bus.intents import PATCH
 from windowbox.kinds import POOLS
+from windowbox.models.refs import CLUSTERS, RUNTIME
 
-Role = Literal["watcher", "worker", "edge", "patcher", "operator"]
+Role = Literal["watcher", "worker", "edge", "patcher", "admit", "operator"]
 
 
 class Rules(TypedDict):
@@ -168,6 +169,13 @@ _EDGE = [
 
 _PATCHER = [*_pool(PATCH), *_FULFILLING]
 
+# Reads the Clusters of Shoots, and notes what webhooks decide.
+_ADMIT = [
+    subjects.review(">"),
+    *_last(streams.OBJECTS, subjects.seen_kind(RUNTIME, CLUSTERS.id)),
+    *_leases("admit", "admission"),
+]
+
 _OPERATOR = [
     "$JS.API.>",
     "$JS.FC.>",
@@ -203,6 +211,7 @@ PERMISSIONS: dict[Role, Permissions] = {
     "worker": _process("worker", _WORKER, answers=[queries.EDGE]),
     "edge": _process("edge", _EDGE, _ROUTES, answers=[queries.EDGE]),
     "patcher": _process("patcher", _PATCHER),
+    "admit": _process("admit", _ADMIT),
     # A person reads everything and mends the streams, but reports no status and writes no journal. Other
     # programs that a person uses, such as `nats`, have inboxes of their own.
     "operator": {"publish": {"allow": _each_once(_OPERATOR)}, "subscribe": {"allow": [">"]}},

@@ -69,7 +69,7 @@ def streams(replicas: int) -> list[dict[str, Any]]:
         {
             **kept,
             "name": JOURNAL,
-            "subjects": ["run.>", "start.>", "settings.>"],
+            "subjects": ["run.>", "start.>", "settings.>", "review.>"],
             "max_msgs_per_subject": 256,
             "max_age": 24 * _HOUR,
             "discard": "old",

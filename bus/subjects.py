@@ -111,6 +111,11 @@ def start(pool: str, key: str) -> str:
     return f"start.{pool}.{key}"
 
 
+def review(key: str) -> str:
+    """What webhooks decided about an object."""
+    return f"review.{key}"
+
+
 def settings(process: str) -> str:
     """With which settings a process runs."""
     return f"settings.{_token(process)}"

@@ -50,6 +50,14 @@ class Lookup(NamedTuple):
     name: str
 
 
+class Found(NamedTuple):
+    """What a lookup has found, or why nothing."""
+
+    object: Json | None
+    failure: str = ""
+    """In the words of the API server."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a webhook may know besides the review."""

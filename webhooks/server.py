@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,10 +18,9 @@ from aiohttp import web
 
 from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer
-from webhooks.review import Context, Lookup, Review
+from webhooks.review import Context, Found, Lookup, Review
 from webhooks.webhook import Webhook
 from windowbox.errors import Malformed
-from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
@@ -39,16 +39,27 @@ _HANDSHAKE = 5.0
 _GRACE = 1.0
 """Seconds in which callers are asked to connect elsewhere; and as many for the last answers."""
 
-Look = Callable[[Lookup, float], Awaitable[Context]]
+Look = Callable[[Lookup, float], Awaitable[Found]]
 """Look an object up within these seconds."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was answered to a review, and why."""
+
+    webhook: Webhook
+    review: Review
+    context: Context
+    answer: Answer
+    seconds: float
+    size: int
+    """Bytes of the request."""
 
 
 class Journal(Protocol):
     """Where decisions are noted."""
 
-    def note(
-        self, webhook: Webhook, review: Review, context: Context, answer: Answer, seconds: float
-    ) -> None:
+    def note(self, decision: Decision) -> None:
         """Note a decision. Neither waits nor fails."""
 
 
@@ -75,10 +86,8 @@ class Certificates:
 class Server:
     """Answers AdmissionReviews."""
 
-    def __init__(
-        self, webhooks: Iterable[Webhook], settings: WebhookSettings, look: Look, journal: Journal
-    ) -> None:
-        self._settings = settings
+    def __init__(self, webhooks: Iterable[Webhook], given: Context, look: Look, journal: Journal) -> None:
+        self._given = given
         self._look = look
         self._journal = journal
         self._room = asyncio.Semaphore(_AT_ONCE)
@@ -115,13 +124,14 @@ class Server:
             metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
             answer, uid, version = asked
             return answer.encoded(uid, version)
-        review, context = asked.review, Context(self._settings)
+        review, context = asked.review, self._given
         if not (review.deleting and webhook.skip_deleting) and (wanted := webhook.lookup(review)):
-            context = await self._look(wanted, _patience(request) - (time.perf_counter() - started))
+            found, failure = await self._look(wanted, _patience(request) - (time.perf_counter() - started))
+            context = replace(context, found=found, failure=failure)
         answer = await self._apart(len(body), answering.decide, webhook, review, context)
         seconds = time.perf_counter() - started
-        self._journal.note(webhook, review, context, answer, seconds)
-        metrics.reviews.labels(webhook.registration.name, _outcome(answer)).inc()
+        self._journal.note(Decision(webhook, review, context, answer, seconds, len(body)))
+        metrics.reviews.labels(webhook.registration.name, outcome(answer)).inc()
         metrics.review_seconds.labels(webhook.registration.name).observe(seconds)
         return answer.encoded(review.uid, asked.version)
 
@@ -137,9 +147,9 @@ class Server:
 
         At the end, requests under way are answered, and callers asked to connect elsewhere.
         """
-        host, _, port = self._settings.address.rpartition(":")
+        host, _, port = self._given.settings.address.rpartition(":")
         if not host or not port.isdecimal():
-            raise Malformed(f"setting webhooks.address {self._settings.address!r} is not host:port")
+            raise Malformed(f"setting webhooks.address {self._given.settings.address!r} is not host:port")
         runner = web.AppRunner(
             self.application, access_log=None, keepalive_timeout=75, shutdown_timeout=_GRACE
         )
@@ -158,7 +168,7 @@ class Server:
         except OSError as error:
             await runner.cleanup()
             raise Malformed(
-                f"setting webhooks.address: cannot listen on {self._settings.address}: {error}"
+                f"setting webhooks.address: cannot listen on {self._given.settings.address}: {error}"
             ) from error
         try:
             yield f"{host}:{server.sockets[0].getsockname()[1]}"
@@ -188,7 +198,8 @@ def _patience(request: web.Request) -> float:
     return (min(seconds, 30) or _PATIENCE) - _MARGIN
 
 
-def _outcome(answer: Answer) -> str:
+def outcome(answer: Answer) -> str:
+    """In one word: allowed, patched, denied or failed."""
     if answer.allowed:
         return "patched" if answer.patch else "allowed"
     return "denied" if answer.code == 403 else "failed"

@@ -48,6 +48,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "work": Entry("windowbox.commands.processes:work", "Take items off the bus and reconcile objects."),
         "edge": Entry("windowbox.commands.processes:edge", "Run Envoy for load balancers, and nothing else."),
         "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
+        "admit": Entry("windowbox.commands.processes:admit", "Answer API servers: webhooks and admission."),
         "grant": Entry(
             "windowbox.commands.processes:grant", "Grant the roles rights on Secrets of namespaces."
         ),

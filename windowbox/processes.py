@@ -156,23 +156,32 @@ Assemble = Callable[[Process], Awaitable[None]]
 
 def main(settings: Settings, role: str, assemble: Assemble) -> None:
     """Run a process until SIGTERM or SIGINT: then what is being done is finished, or given back."""
+    run(settings, role, lambda: _assembled(settings, role, assemble))
+
+
+def run(settings: Settings, role: str, act: Task) -> None:
+    """Do `act` in an event loop until SIGTERM or SIGINT."""
     logs.configure(settings.log.format, settings.log.level)
     metrics.process_started.set(time.time())
     runner = _runner()
     with contextlib.suppress(asyncio.CancelledError):
-        runner(_main(settings, role, assemble))
+        runner(_until_signal(role, act))
 
 
-async def _main(settings: Settings, role: str, assemble: Assemble) -> None:
+async def _assembled(settings: Settings, role: str, assemble: Assemble) -> None:
+    async with process(settings, role) as made:
+        await assemble(made)
+        await made.run()
+
+
+async def _until_signal(role: str, act: Task) -> None:
     task = asyncio.current_task()
     assert task
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(ending, task.cancel)
     try:
-        async with process(settings, role) as made:
-            await assemble(made)
-            await made.run()
+        await act()
     except BaseExceptionGroup as group:
         raise _first(group) from group
     finally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import yaml
 
+from windowbox import admitrights
 from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
 from windowbox.rights import EVENTS, Rights, listed, rules
@@ -63,6 +65,8 @@ RULES: dict[str, list[dict[str, Any]]] = {
     "patcher": rules(_secrets(_patcher(), are=False)),
     "provider": rules(_provider()),
     "target": rules(_secrets(listed("target"), are=False)),
+    "admit": rules(admitrights.admit()),
+    "admission": rules(admitrights.admission()),
 }
 """The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
 cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
@@ -76,6 +80,9 @@ SECRET_RULES: dict[str, list[dict[str, Any]]] = {
 
 TARGET_SECRET_RULES = rules(_secrets(listed("target"), are=True))
 """Rights of `target` in kube-system alone, where bootstrap tokens are."""
+
+OWN_SECRET_RULES = {role: rules(admitrights.secrets()) for role in ("admit", "admission")}
+"""Rights in the namespace of the webhooks."""
 
 GRANTED = {"app.kubernetes.io/managed-by": "windowbox-grant"}
 """The labels of RoleBindings made by `windowbox grant`."""
@@ -91,6 +98,8 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     for role, granted in {**RULES, "granter": granter()}.items():
         made += [_role(user(role), granted), _binding(user(role), role)]
+    for role, granted in OWN_SECRET_RULES.items():
+        made.append(_role(_secrets_role(role), granted))
     for role, granted in SECRET_RULES.items():
         made.append(_role(_secrets_role(role), granted))
         if everywhere:
@@ -107,10 +116,10 @@ def _bootstrap_tokens() -> list[dict[str, Any]]:
     return [role, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
 
 
-def namespaced(namespace: str) -> list[dict[str, Any]]:
-    """What lets each role work with the Secrets of a namespace."""
+def namespaced(namespace: str, roles: Collection[str] = tuple(SECRET_RULES)) -> list[dict[str, Any]]:
+    """What lets each of these roles work with the Secrets of a namespace."""
     made = []
-    for role in SECRET_RULES:
+    for role in roles:
         binding = _binding(_secrets_role(role), role)
         metadata = {"name": _binding_name(role), "namespace": namespace, "labels": GRANTED}
         made.append({**binding, "kind": "RoleBinding", "metadata": metadata})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,25 @@ def hosts(settings: WebhookSettings, known: Names) -> list[str]:
         return [_host(settings.url)]
     service = f"{known.prefixed}.{settings.namespace}"
     return [known.prefixed, service, f"{service}.svc"]
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def defaulted(configuration: Manifest) -> list[Manifest]:
+    """The entries as the API shows them, with its defaults."""
+    reinvocation = {"reinvocationPolicy": "Never"} if configuration["kind"] == _KINDS[False] else {}
+    return [
+        {"namespaceSelector": {}, "objectSelector": {}, **reinvocation, **entry}
+        | {"rules": [{"scope": "*", **rule} for rule in entry["rules"]]}
+        for entry in configuration["webhooks"]
+    ]
 
 
 def server_port(settings: WebhookSettings) -> int:

@@ -1,4 +1,4 @@
-"""run, watch, work, edge, patch, setup-bus: the processes of a deployment."""
+"""run, watch, work, edge, patch, admit, setup-bus: the processes of a deployment."""
 
 from __future__ import annotations
 
@@ -128,6 +128,26 @@ def patch(**flags: Any) -> None:
     from windowbox import processes, roles
 
     processes.main(_loaded(flags), "patch", roles.patch)
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@click.option("--garden", is_flag=True, help="Serve the admission of the garden instead.")
+@_process
+def admit(garden: bool, **flags: Any) -> None:
+    """Answer API servers that ask before they store objects. Start as many as you like.
+
+    One of them writes the configurations by which API servers ask, and renews the certificates. While the
+    bus is away, reviews are answered all the same.
+
+    \b
+    Examples:
+      windowbox admit --settings admit.yaml
+      windowbox admit --garden --settings admission.yaml
+    """
+    from windowbox import admitting, processes
+
+    settings = _loaded(flags)
+    processes.run(settings, "admit", lambda: admitting.run(settings, garden=garden))
 
 
 @click.command(epilog=_SETTINGS_HELP)

@@ -75,6 +75,9 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 @click.option("--workers", type=click.IntRange(0), help="How many `windowbox work`. [default: 1]")
 @click.option("--patchers", type=click.IntRange(0), help="How many `windowbox patch`. [default: 1]")
 @click.option(
+    "--admits", type=click.IntRange(0), help="How many `windowbox admit`. [default: 1 if there are workers]"
+)
+@click.option(
     "--nats-servers", type=click.Choice([1, 3]),
     help="How many NATS servers are the bus; of three, one may fail. [default: 1]",
 )  # fmt: skip
@@ -208,7 +211,10 @@ def prepare(
     from windowbox.sandbox import prerequisites
     from windowbox.sandbox.nodes import hostresources
 
-    usual = "nodes" not in chosen and not (before and before.running())
+    running = before and before.running()
+    if not running:
+        chosen.setdefault("admits", 0 if chosen.get("workers") == 0 else 1)
+    usual = "nodes" not in chosen and not running
     if usual:
         chosen["nodes"] = 0 if chosen.get("simulated_nodes") else hostresources.usual()
     nodes = bool(chosen.get("nodes")) and not hostresources.unsuited()

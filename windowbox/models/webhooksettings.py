@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -51,6 +52,16 @@ class WebhookSettings(BaseModel):
         False, description="Secrets of Shoots have to be empty, for Gardener before v1.148."
     )
     disabled: tuple[str, ...] = Field((), description="Webhooks that are not served; `*` for all.")
+    spread: float = Field(
+        120.0,
+        ge=0,
+        description="Seconds for which API servers trust a new authority before it signs our certificate.",
+    )
+    garden_kubeconfig: Path | None = Field(
+        None,
+        description="For `admit --garden`: the garden, whose API server calls us. Unset: the cluster of "
+        "`cluster.kubeconfig`, where the Secrets are.",
+    )
     prometheus: PrometheusSettings = PrometheusSettings()
 
     @field_validator("disabled")

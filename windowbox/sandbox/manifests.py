@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from windowbox import rbac, shipped
+from windowbox import rbac, shipped, webhookconfigurations
 from windowbox.errors import Unreachable
 from windowbox.sandbox.apiserver import ApiServer
 
@@ -21,7 +21,9 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     """Create or update the namespace, the rights and the kinds. Idempotent."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
-    for made in rbac.manifests(everywhere=True):  # whose sandbox it is, made the Secrets, too
+    webhooks = rbac.namespaced(SYSTEM_NAMESPACE, tuple(rbac.OWN_SECRET_RULES))
+    # Whose sandbox it is, made the Secrets, too.
+    for made in [*rbac.manifests(everywhere=True), *webhooks]:
         metadata = made["metadata"]
         within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
         api.apply(f"/apis/{made['apiVersion']}{within}/{made['kind'].lower()}s/{metadata['name']}", made)
@@ -29,6 +31,13 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
         for manifest in yaml.safe_load_all(path.read_text()):
             if manifest:
                 _define(api, manifest)
+
+
+def remove_webhooks(api: ApiServer) -> None:
+    """Have the API server ask nobody, where nobody would answer."""
+    ours = ",".join(f"{name}={value}" for name, value in webhookconfigurations.LABELS.items())
+    for resource in webhookconfigurations.RESOURCES.values():
+        api.request("DELETE", f"{resource.path()}?labelSelector={ours}").close()
 
 
 def _define(api: ApiServer, manifest: dict[str, Any]) -> None:

@@ -13,6 +13,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     watchers: int = Field(default=1, ge=0)
     workers: int = Field(default=1, ge=0)
     patchers: int = Field(default=1, ge=0)
+    admits: int = Field(default=0, ge=0)
+    """How many processes answer webhooks. Without one, the API server asks nobody."""
     nats_servers: Literal[1, 3] = 1
     """How many NATS servers are the bus: one, or three that have copies of every stream."""
     nodes: int = Field(default=0, ge=0)

@@ -16,7 +16,7 @@ from windowbox.sandbox.children import Child
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.zoneserver import Key
 
-COMMANDS = {"watcher": "watch", "worker": "work", "patcher": "patch"}
+COMMANDS = {"watcher": "watch", "worker": "work", "patcher": "patch", "admit": "admit"}
 _ROOT = Path(__file__).parents[2]
 
 
@@ -38,6 +38,8 @@ class Surroundings:
     plan: Plan | None = None
     """The addresses of nodes, if there are any."""
     dns_ownership: str = ""
+    webhooks: int = 0
+    """The port of webhooks."""
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -81,6 +83,12 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
     }
     if metrics_port:
         settings["metrics"] = f"127.0.0.1:{metrics_port}"
+    settings["webhooks"] = {
+        "address": f"127.0.0.1:{around.webhooks}",
+        "mode": "url",
+        "url": f"127.0.0.1:{around.webhooks}",
+        "namespace": manifests.SYSTEM_NAMESPACE,
+    }
     if role in ("worker", "operator"):
         settings["dns"] = {"zones": [_zone(around)]}
         settings["loadbalancer"] = {

@@ -26,13 +26,18 @@ logger = logging.getLogger(__name__)
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
 _SERVER_PORTS = (
-    "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named",
+    "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named", "webhooks",
 )  # fmt: skip
 
 
 def role_processes(options: Options) -> list[tuple[str, str]]:
     """The role and name of each of windowbox's processes."""
-    counts = {"watcher": options.watchers, "worker": options.workers, "patcher": options.patchers}
+    counts = {
+        "watcher": options.watchers,
+        "worker": options.workers,
+        "patcher": options.patchers,
+        "admit": options.admits,
+    }
     return [(role, f"{role}-{i}") for role, count in counts.items() for i in range(1, count + 1)]
 
 
@@ -81,6 +86,7 @@ def stages(
         dns_ownership=options.dns_ownership,
         prefixes=options.addresses or _addresses(ports, network),
         plan=resources.plan if resources else None,
+        webhooks=ports["webhooks"],
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     roles.write_kubeconfigs(folder, api)
@@ -95,7 +101,7 @@ def stages(
     nodes = _nodes(folder, resources, api, pki) if resources else [[], [], []]
     return [
         [*_storage(folder, options, ports, around), *nodes[0]],
-        [dataclasses.replace(apiserver, then=lambda: _fill(api, resources)), *nodes[1]],
+        [dataclasses.replace(apiserver, then=lambda: _fill(api, resources, options)), *nodes[1]],
         [
             *_controllers(identity, pki, ports, with_nodes=bool(resources or options.simulated_nodes)),
             *_simulated(folder, options, ports, api, network),
@@ -109,9 +115,11 @@ def dns_key_file(folder: Path) -> Path:
     return folder / "dns.key"
 
 
-def _fill(api: ApiServer, resources: HostResources | None) -> None:
+def _fill(api: ApiServer, resources: HostResources | None, options: Options) -> None:
     """Apply what has to exist in the cluster before its users start."""
     manifests.apply_all(api)
+    if not options.admits:
+        manifests.remove_webhooks(api)
     if resources:
         resources.admit(api)
 

@@ -35,6 +35,7 @@ addresses_used = Gauge("windowbox_addresses_used", "Addresses given away", ["ran
 addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["range", "family"])
 
 reviews = Counter("windowbox_reviews_total", "Requests to webhooks", ["webhook", "outcome"])
+reviews_unnoted = Counter("windowbox_reviews_unnoted_total", "Decisions that the journal did not get")
 review_seconds = Histogram(
     "windowbox_review_seconds", "From a request's arrival to its answer", ["webhook"], buckets=_FAST
 )

@@ -17,10 +17,8 @@ import pytest
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
 from webhooks import table
-from webhooks.answering import Answer
-from webhooks.review import Context, Lookup, Review
-from webhooks.server import Certificates, Server
-from webhooks.webhook import Webhook
+from webhooks.review import Context, Found, Lookup
+from webhooks.server import Certificates, Decision, Server
 from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.sandbox import certificates
 
@@ -36,12 +34,10 @@ NODE: dict[str, Any] = {
 class Notes:
     """A journal that keeps what it is told."""
 
-    kept: list[tuple[str, Answer]] = field(default_factory=list)
+    kept: list[Decision] = field(default_factory=list)
 
-    def note(
-        self, webhook: Webhook, review: Review, context: Context, answer: Answer, seconds: float
-    ) -> None:
-        self.kept.append((review.name, answer))
+    def note(self, decision: Decision) -> None:
+        self.kept.append(decision)
 
 
 @dataclass
@@ -59,7 +55,7 @@ class Caller:
             return answer.status, await answer.read()
 
 
-async def nothing_else(_: Lookup, seconds: float) -> Context:
+async def nothing_else(_: Lookup, seconds: float) -> Found:
     raise AssertionError("no webhook here looks anything up")
 
 
@@ -71,7 +67,7 @@ async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
     shown.use(pair.certificate.read_bytes(), pair.key.read_bytes())
     notes = Notes()
     settings = WebhookSettings(address="127.0.0.1:0")
-    server = Server([table.WEBHOOKS["node"]], settings, nothing_else, notes)
+    server = Server([table.WEBHOOKS["node"]], Context(settings), nothing_else, notes)
     trust = ssl.create_default_context(cafile=ca.certificate)
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session,
@@ -87,7 +83,7 @@ async def test_a_review_is_answered_over_tls(caller: Caller) -> None:
     assert (status, told["uid"], told["allowed"]) == (200, UID, True)
     capacity = mutated(NODE, told)["status"]["capacity"]
     assert capacity == {"cpu": "100", "memory": "100Gi", "pods": "110"}
-    assert [name for name, _ in caller.notes.kept] == ["one"]
+    assert [decision.review.name for decision in caller.notes.kept] == ["one"]
 
 
 @rule("WF-40")

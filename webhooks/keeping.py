@@ -1,0 +1,252 @@
+"""Keeps certificates and configurations up to date, so that API servers trust the webhook server.
+
+Certificates are in Secrets that all processes of a deployment read; one of them, the holder of a lease,
+writes them and the configurations. API servers trust a new authority before it signs our certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from webhooks.server import Certificates
+from windowbox import webhookconfigurations as configurations
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, TransientError, WindowboxError
+from windowbox.models.objects import Object, mapping
+from windowbox.models.refs import NAMESPACES, SECRETS, Resource
+from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.secretsmanager import contents, generation, secrets
+from windowbox.secretsmanager.configs import Authority, Certificate, Usage
+from windowbox.secretsmanager.decisions import WEBHOOKS
+from windowbox.secretsmanager.manager import Ensured, SecretsManager
+from windowbox.webhookconfigurations import Manifest
+
+logger = logging.getLogger(__name__)
+
+_AUTHORITY_VALIDITY = timedelta(days=30)
+_UNMANAGED_VALIDITY = timedelta(days=3650)
+_PAUSE = 1.0
+_QUIET = 3600.0
+"""Seconds after which all is compared again, even if nothing seems to have changed."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Whose webhooks a process serves, and where what belongs to them is."""
+
+    settings: WebhookSettings
+    own: Kube
+    """The cluster with the Secrets."""
+    called: Kube
+    """The cluster whose API server is to call us."""
+    garden: bool = False
+
+    @property
+    def names(self) -> configurations.Names:
+        return configurations.names(self.settings, garden=self.garden)
+
+    def configurations(self, bundle: bytes, owner: Manifest | None) -> list[Manifest]:
+        build = configurations.for_garden if self.garden else configurations.for_seed
+        return build(self.settings, bundle, owner)
+
+
+class Keeping:
+    """Certificates and configurations of one deployment."""
+
+    def __init__(
+        self, served: Served, certificates: Certificates, trusted: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`trusted` is called when the authorities that API servers are to trust have changed."""
+        self._served = served
+        self._certificates = certificates
+        self._trusted = trusted
+        names = served.names
+        hosts = configurations.hosts(served.settings, names)
+        self._authority = Authority(names.authority, names.authority, _AUTHORITY_VALIDITY)
+        self._certificate = Certificate(
+            names.server,
+            common_name=names.component,
+            authority=names.authority,
+            usage=Usage.SERVER,
+            dns_names=tuple(host for host in hosts if not configurations.is_address(host)),
+            ip_addresses=tuple(host for host in hosts if configurations.is_address(host)),
+        )
+        self._manager = SecretsManager(served.own, served.settings.namespace, names.identity)
+        self._bundle = b""
+        self.shown = ""
+        """The name of the Secret whose certificate is shown."""
+        self.renewal: datetime | None = None
+        """When something is to be renewed next."""
+
+    async def begin(self) -> None:
+        """Have a certificate: the newest there is; a new one if there is none."""
+        if not self._served.settings.namespace:
+            self._bundle = await asyncio.to_thread(self._generate)
+            return
+        if not await self._load():
+            await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, datetime.now(UTC))
+            await self._load()
+
+    async def follow(self) -> None:
+        """Show the newest certificate, for ever."""
+        if not self._served.settings.namespace:
+            return
+        await self._changes(self._served.own, self._secrets(), self._load)
+
+    async def keep(self) -> None:
+        """Renew certificates in time, and write the configurations when they differ; for ever."""
+        again = asyncio.Event()
+
+        async def changed() -> None:
+            again.set()
+
+        async with asyncio.TaskGroup() as group:
+            for kind in {one["kind"] for one in self._wanted(b"", None)}:
+                named = configurations.RESOURCES[kind]._replace(named=self._served.names.prefixed)
+                group.create_task(self._changes(self._served.called, named, changed))
+            while True:
+                again.clear()
+                pause = await self._once()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await again.wait()
+
+    async def _once(self) -> float:
+        """One pass; returns the seconds until the next is due."""
+        try:
+            if not self._served.settings.namespace:
+                await self._write(self._bundle)
+                return _QUIET
+            return await self._renew()
+        except TransientError as error:
+            logger.warning("webhooks: %s; again in %.0f s", error, _PAUSE)
+        except WindowboxError as error:
+            logger.error("webhooks: %s", error)
+        return _PAUSE
+
+    async def _renew(self) -> float:
+        now = datetime.now(UTC)
+        ensured = await self._manager.ensure([self._authority], WEBHOOKS, now)
+        bundle = ensured.bundles[self._authority.name].encode()
+        changed = await self._write(bundle)
+        if changed or bundle != self._bundle:
+            await self._trusted()
+        self._bundle = bundle
+        waits = await self._spread(now)
+        if not waits:
+            ensured = await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
+            await self._manager.clean_up(ensured)
+        return self._pause(ensured, waits)
+
+    async def _spread(self, now: datetime) -> float:
+        """Seconds until the newest authority may sign our certificate: not all may trust it yet."""
+        authority = await self._manager.read(self._authority.name)
+        if not authority or not await self._manager.read(self._certificate.name):
+            return 0.0
+        lifetime = contents.lifetime(authority[1])
+        assert lifetime
+        return max(0.0, lifetime[0] + 60 + self._served.settings.spread - now.timestamp())
+
+    def _pause(self, ensured: Ensured, waits: float) -> float:
+        if ensured.due is None:
+            return waits or _QUIET
+        self.renewal = datetime.fromtimestamp(ensured.due, UTC)
+        return min(waits or _QUIET, max(ensured.due - time.time(), 0.0) + _PAUSE)
+
+    async def _load(self) -> bool:
+        """Show the certificate of the newest Secret. False if there is none."""
+        found = await self._manager.read(self._certificate.name)
+        if found is None:
+            return False
+        name, data = found
+        if name != self.shown:
+            self._certificates.use(data[contents.CERTIFICATE], data[contents.KEY])
+            logger.info("the certificate of Secret %s is shown", name)
+            self.shown = name
+        return True
+
+    def _generate(self) -> bytes:
+        """A certificate for as long as we run; returns its authority."""
+        now = datetime.now(UTC)
+        authority = replace(self._authority, validity=_UNMANAGED_VALIDITY)
+        signer = generation.authority(authority, authority.name, now)
+        made = generation.certificate(self._certificate, signer, now)
+        self._certificates.use(made[contents.CERTIFICATE], made[contents.KEY])
+        self.shown = "generated at start"
+        return signer[contents.CA_CERTIFICATE]
+
+    async def _write(self, bundle: bytes) -> bool:
+        """Create or update the configurations. Whether one had to be."""
+        written = False
+        for wanted in self._wanted(bundle, await self._owner()):
+            written |= await _written(self._served.called, wanted)
+        return written
+
+    def _wanted(self, bundle: bytes, owner: Manifest | None) -> list[Manifest]:
+        return self._served.configurations(bundle, owner)
+
+    async def _owner(self) -> Manifest | None:
+        settings = self._served.settings
+        name = settings.owner_namespace or settings.namespace
+        found = await self._served.called.find(NAMESPACES, "", name) if name else None
+        return dict(found.raw) if found else None
+
+    def _secrets(self) -> Resource:
+        selector = f"{secrets.IDENTITY}={self._served.names.identity},{secrets.NAME}={self._certificate.name}"
+        return SECRETS._replace(selector=selector, within=self._served.settings.namespace)
+
+    async def _changes(self, kube: Kube, resource: Resource, act: Callable[[], Awaitable[object]]) -> None:
+        """Call `act` whenever such an object has changed, and after each gap; for ever."""
+        while True:
+            try:
+                version = (await kube.page(resource, metadata_only=True)).resource_version
+                await act()
+                async for _ in kube.watch(resource, version, metadata_only=True):
+                    await act()
+            except WindowboxError as error:
+                logger.info("watch of %s: %s; again in %.0f s", resource.id, error, _PAUSE)
+                await asyncio.sleep(_PAUSE)
+
+
+async def _written(kube: Kube, wanted: Manifest) -> bool:
+    """Create the configuration, or make it what it is to be. False if it was."""
+    resource, name = configurations.RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
+    found = await kube.find(resource, "", name)
+    if found is None:
+        await kube.create(resource, "", wanted)
+        logger.info("%s %s: created", resource.kind, name)
+        return True
+    patch = _difference(wanted, found)
+    if not patch:
+        return False
+    try:
+        version = {"resourceVersion": found.resource_version}
+        metadata = {**mapping(patch.get("metadata")), **version}
+        await kube.merge(resource, "", name, {**patch, "metadata": metadata})
+    except Conflict as error:
+        raise TransientError(str(error)) from error
+    logger.info("%s %s: written", resource.kind, name)
+    return True
+
+
+def _difference(wanted: Manifest, found: Object) -> dict[str, Any]:
+    """A merge patch that makes the configuration what it is to be; empty if it is."""
+    patch: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    if missing := {k: v for k, v in wanted["metadata"]["labels"].items() if found.labels.get(k) != v}:
+        metadata["labels"] = missing
+    owners = wanted["metadata"].get("ownerReferences")
+    if owners is not None and owners != found.metadata.get("ownerReferences"):
+        metadata["ownerReferences"] = owners
+    if metadata:
+        patch["metadata"] = metadata
+    if configurations.defaulted(wanted) != found.raw.get("webhooks"):
+        patch["webhooks"] = wanted["webhooks"]
+    return patch
