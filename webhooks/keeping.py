@@ -80,6 +80,10 @@ class Keeping:
         )
         self._manager = SecretsManager(served.own, served.settings.namespace, names.identity)
         self._bundle = b""
+        self._told = 0.0
+        """When API servers were told of another bundle."""
+        self.configured = asyncio.Event()
+        """Set once API servers have been told to ask us."""
         self.shown = ""
         """The name of the Secret whose certificate is shown."""
         self.renewal: datetime | None = None
@@ -137,6 +141,7 @@ class Keeping:
         bundle = ensured.bundles[self._authority.name].encode()
         changed = await self._write(bundle)
         if changed or bundle != self._bundle:
+            self._told = time.time()
             await self._trusted()
         self._bundle = bundle
         waits = await self._spread(now)
@@ -152,7 +157,9 @@ class Keeping:
             return 0.0
         lifetime = contents.lifetime(authority[1])
         assert lifetime
-        return max(0.0, lifetime[0] + 60 + self._served.settings.spread - now.timestamp())
+        # By the former, a process that has just started knows; the latter is exact.
+        told = max(lifetime[0] + generation.BEFORE.total_seconds(), self._told)
+        return max(0.0, told + self._served.settings.spread - now.timestamp())
 
     def _pause(self, ensured: Ensured, waits: float) -> float:
         if ensured.due is None:
@@ -187,6 +194,7 @@ class Keeping:
         written = False
         for wanted in self._wanted(bundle, await self._owner()):
             written |= await _written(self._served.called, wanted)
+        self.configured.set()
         return written
 
     def _wanted(self, bundle: bytes, owner: Manifest | None) -> list[Manifest]:

@@ -18,7 +18,7 @@ from windowbox.secretsmanager import contents
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Usage
 
 _BITS = 3072
-_BEFORE = timedelta(minutes=1)
+BEFORE = timedelta(minutes=1)
 """Certificates are valid from a little before, for clocks that are behind."""
 _ROUNDS = 10
 """The cost of bcrypt that Gardener uses: 2^10."""
@@ -105,7 +105,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BEFORE)
+        .not_valid_before(now - BEFORE)
         .not_valid_after(now + validity)
     )
 

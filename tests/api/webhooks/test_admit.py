@@ -1,0 +1,200 @@
+"""A real API server asks `windowbox admit`, which has the rights of its role only."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+
+import pytest
+
+from bus import consumers, streams, subjects
+from bus.connection import Access, connected
+from bus.messages import ReviewRecord
+from tests.support.admission import NAMESPACE, Seed, admitted, deployment, injected, settings_for, steadily
+from tests.support.natsserver import NatsServer, ensured
+from tests.support.roles import RoleServer
+from tests.support.rules import rule
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from webhooks.journal import unpacked
+from windowbox import webhookconfigurations
+from windowbox.admitting import admitting
+from windowbox.errors import WindowboxError
+from windowbox.models.refs import DEPLOYMENTS, NAMESPACES, RUNTIME, SECRETS, ObjectRef
+
+CONFIGURATION = webhookconfigurations.RESOURCES["MutatingWebhookConfiguration"]
+NAME = "gardener-extension-provider-local"
+KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: true\n"
+
+
+@rule("WF-20", "WF-22", "WF-63", "WF-66")
+async def test_a_deployment_is_changed_before_it_is_stored(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--first")
+    async with admitted(settings_for(plane, bus_server)):
+        await seed.asked(where)
+        assert injected(await seed.scheduler(where))
+        written = await seed.kube.get(CONFIGURATION, "", NAME)
+        owner = await seed.kube.get(NAMESPACES, "", NAMESPACE)
+        assert [one["uid"] for one in written.metadata["ownerReferences"]] == [owner.uid]
+        labels = {
+            one["metadata"]["labels"]["name"]
+            for one in (
+                await seed.kube.page(SECRETS._replace(selector="manager-identity"), namespace=NAMESPACE)
+            ).items
+        }
+    assert labels == {
+        "ca-provider-local-webhook",
+        "ca-provider-local-webhook-bundle",
+        "provider-local-webhook-server",
+    }
+
+
+@rule("WW-4")
+async def test_an_object_older_than_the_webhook_is_changed_by_its_next_update(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--older")
+    old = await seed.kube.create(DEPLOYMENTS, where, deployment("kube-scheduler"))
+    assert not injected(old)
+    async with admitted(settings_for(plane, bus_server)):
+
+        async def changed() -> bool:
+            try:
+                found = await seed.kube.merge(
+                    DEPLOYMENTS, where, "kube-scheduler", {"metadata": {"annotations": {"touched": "1"}}}
+                )
+            except WindowboxError:
+                return False
+            return injected(found)
+
+        await eventually(changed)
+
+
+@rule("WF-44", "WF-45")
+async def test_a_config_without_its_cluster_is_denied_in_the_words_of_the_api(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--lost", cluster=False)
+    async with admitted(settings_for(plane, bus_server)):
+        await seed.asked(where)
+        words = (
+            'admission webhook "controlplane.local.extensions.gardener.cloud" denied the request: could not '
+            f"get cluster for namespace '{where}': clusters.extensions.gardener.cloud \"{where}\" not found"
+        )
+        with pytest.raises(WindowboxError, match=words.replace("(", r"\(")):
+            await seed.create_config(where, "one", KUBELET)
+        await seed.cluster(where)
+        made = await seed.create_config(where, "one", KUBELET)
+        assert "failSwapOn: false" in made.spec["files"][0]["content"]["inline"]["data"]
+
+
+async def test_decisions_are_noted_in_the_journal(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--noted")
+    async with admitted(settings_for(plane, bus_server)), connected(bus_server.access("operator")) as bus:
+        await seed.asked(where)
+        hidden = {"kubectl.kubernetes.io/last-applied-configuration": "all of it", "kept": "this"}
+        await seed.scheduler(where, annotations=hidden)
+        ref = ObjectRef(RUNTIME, DEPLOYMENTS.id, where, "kube-scheduler")
+
+        async def noted() -> list[ReviewRecord]:
+            place = [subjects.review(subjects.key(ref))]
+            found = consumers.snapshot(bus, streams.JOURNAL, place, history=True)
+            return [ReviewRecord.model_validate_json(one.data) async for one in found]
+
+        record = (await eventually(noted))[-1]
+    assert (record.webhook, record.outcome, record.operation) == ("controlplane", "patched", "CREATE")
+    assert [one["op"] for one in record.patch] == ["add"]
+    given, _ = unpacked(record.request)
+    assert given.object["metadata"]["annotations"] == {"kept": "this"}
+
+
+async def test_reviews_are_answered_while_the_bus_is_away(
+    plane: ControlPlane, nats: NatsServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--alone")
+    async with connected(Access(nats.url)) as bus:
+        await ensured(bus)
+    settings = settings_for(plane, nats.url)
+    async with admitted(settings):
+        await seed.asked(where)
+        nats.stop()
+        made = await seed.create_config(where, "one", KUBELET)
+        assert "failSwapOn: false" in made.spec["files"][0]["content"]["inline"]["data"]
+    async with admitting(settings, garden=False) as late, running(late.run()):  # begins without the bus
+        await eventually(lambda: _is(late.ready))
+        assert injected(await seed.scheduler(where))
+
+
+@rule("WF-21", "WF-23")
+async def test_a_configuration_that_others_have_changed_is_written_again(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    async with admitted(settings_for(plane, bus_server)):
+        before = await seed.kube.get(CONFIGURATION, "", NAME)
+        await seed.kube.merge(CONFIGURATION, "", NAME, {"webhooks": [], "metadata": {"labels": None}})
+
+        async def restored() -> bool:
+            found = await seed.kube.get(CONFIGURATION, "", NAME)
+            return found.raw.get("webhooks") == before.raw["webhooks"] and found.labels == before.labels
+
+        await eventually(restored)
+
+
+@rule("WF-61", "WF-62", "WF-64")
+async def test_a_rotation_under_load_fails_no_request(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--rotated")
+    async with admitted(settings_for(plane, bus_server, spread=2)) as process:
+        await seed.asked(where)
+        ended, shown = asyncio.Event(), process.keeping.shown
+
+        async def ask(number: int) -> None:
+            await seed.kube.create(DEPLOYMENTS, where, deployment("other", name=f"other-{number}"))
+
+        asking = asyncio.create_task(steadily(ask, 50, ended))
+        await _age_authority(seed)
+        await eventually(lambda: _is(process.keeping.shown != shown))
+        written = await seed.kube.get(CONFIGURATION, "", NAME)
+        ended.set()
+        assert await asking > 50
+    bundle = base64.b64decode(written.raw["webhooks"][0]["clientConfig"]["caBundle"])
+    assert bundle.count(b"BEGIN CERTIFICATE") == 2
+
+
+async def _is(holds: bool) -> bool:
+    return holds
+
+
+async def _age_authority(seed: Seed) -> None:
+    """Have the authority look as if it were to be renewed by now."""
+    ours = SECRETS._replace(selector="name=ca-provider-local-webhook")
+    (found,) = (await seed.kube.page(ours, namespace=NAMESPACE)).items
+    now = int(time.time())
+    labels = {"issued-at-time": str(now - 29 * 86400), "valid-until-time": str(now + 86400)}
+    await seed.kube.merge(SECRETS, NAMESPACE, found["metadata"]["name"], {"metadata": {"labels": labels}})
+
+
+async def test_one_of_two_processes_may_end_under_load(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--two")
+    settings = settings_for(plane, bus_server)
+    async with admitted(settings):
+        await seed.asked(where)
+        ended = asyncio.Event()
+
+        async def ask(number: int) -> None:
+            await seed.kube.create(DEPLOYMENTS, where, deployment("other", name=f"other-{number}"))
+
+        asking = asyncio.create_task(steadily(ask, 50, ended))
+        for _ in range(3):
+            async with admitting(settings, garden=False) as other, running(other.run()):
+                await eventually(lambda other=other: _is(other.ready))  # type: ignore[misc]
+        ended.set()
+        assert await asking > 50
