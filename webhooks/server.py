@@ -174,7 +174,10 @@ class Server:
             yield f"{host}:{server.sockets[0].getsockname()[1]}"
         finally:
             self._closing = True
-            await asyncio.sleep(_GRACE)
+            if runner.server.connections:  # somebody asks, and may be about to connect again
+                await asyncio.sleep(_GRACE)
+                server.close()
+                await asyncio.sleep(_GRACE)
             server.close()
             await runner.cleanup()
             self._big.shutdown(wait=False, cancel_futures=True)

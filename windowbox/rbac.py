@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import yaml
@@ -116,14 +115,19 @@ def _bootstrap_tokens() -> list[dict[str, Any]]:
     return [role, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
 
 
-def namespaced(namespace: str, roles: Collection[str] = tuple(SECRET_RULES)) -> list[dict[str, Any]]:
-    """What lets each of these roles work with the Secrets of a namespace."""
-    made = []
-    for role in roles:
-        binding = _binding(_secrets_role(role), role)
-        metadata = {"name": _binding_name(role), "namespace": namespace, "labels": GRANTED}
-        made.append({**binding, "kind": "RoleBinding", "metadata": metadata})
-    return made
+def namespaced(namespace: str) -> list[dict[str, Any]]:
+    """What lets each role work with the Secrets of a namespace."""
+    return [_secrets_binding(namespace, role, GRANTED) for role in SECRET_RULES]
+
+
+def for_webhooks(namespace: str) -> list[dict[str, Any]]:
+    """What lets `windowbox admit` keep its certificates in this namespace."""
+    return [_secrets_binding(namespace, role, {}) for role in OWN_SECRET_RULES]
+
+
+def _secrets_binding(namespace: str, role: str, labels: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": _binding_name(role), "namespace": namespace, "labels": labels}
+    return {**_binding(_secrets_role(role), role), "kind": "RoleBinding", "metadata": metadata}
 
 
 def granter() -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     """Create or update the namespace, the rights and the kinds. Idempotent."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
-    webhooks = rbac.namespaced(SYSTEM_NAMESPACE, tuple(rbac.OWN_SECRET_RULES))
+    webhooks = rbac.for_webhooks(SYSTEM_NAMESPACE)
     # Whose sandbox it is, made the Secrets, too.
     for made in [*rbac.manifests(everywhere=True), *webhooks]:
         metadata = made["metadata"]

@@ -157,7 +157,7 @@ async def test_a_rotation_under_load_fails_no_request(
         async def ask(number: int) -> None:
             await seed.kube.create(DEPLOYMENTS, where, deployment("other", name=f"other-{number}"))
 
-        asking = asyncio.create_task(steadily(ask, 50, ended))
+        asking = asyncio.create_task(steadily(ask, 25, ended))
         await _age_authority(seed)
         await eventually(lambda: _is(process.keeping.shown != shown))
         written = await seed.kube.get(CONFIGURATION, "", NAME)
@@ -192,7 +192,7 @@ async def test_one_of_two_processes_may_end_under_load(
         async def ask(number: int) -> None:
             await seed.kube.create(DEPLOYMENTS, where, deployment("other", name=f"other-{number}"))
 
-        asking = asyncio.create_task(steadily(ask, 50, ended))
+        asking = asyncio.create_task(steadily(ask, 25, ended))
         for _ in range(3):
             async with admitting(settings, garden=False) as other, running(other.run()):
                 await eventually(lambda other=other: _is(other.ready))  # type: ignore[misc]

@@ -175,6 +175,7 @@ READ_AS_A_WHOLE: dict[Role, set[str]] = {
     "worker": {"OBJECTS", "TRIGGERS", "LATER", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
     "edge": {"OBJECTS", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
     "patcher": {"TRIGGERS", "LATER", "KV_clusters", "KV_leases"},
+    "admit": {"KV_clusters", "KV_leases"},
 }
 """By consumers. Of other streams, a role reads only the subjects that are its part."""
 BY_SEQUENCE = {("worker", "OBJECTS"), ("worker", "TRIGGERS"), ("patcher", "TRIGGERS")}
