@@ -35,6 +35,8 @@ NODE_MACHINE = "node.gardener.cloud/machine-name"
 CANDIDATE = f"{_NODE}/candidate-for-update"
 SELECTED = f"{_NODE}/selected-for-update"
 UPDATE_RESULT = f"{_NODE}/update-result"
+SUCCESSFUL, FAILED = "successful", "failed"
+"""Its values."""
 
 # Annotations.
 PRIORITY = f"machinepriority.{_MACHINE}"

@@ -32,6 +32,9 @@ class MachineSettings(BaseModel):
     drain_timeout: float = Field(
         7200.0, gt=0, description="Seconds until a drain deletes Pods instead of evicting them."
     )
+    in_place_timeout: float = Field(
+        1200.0, gt=0, description="Seconds until an update in place that has no result has failed."
+    )
     preserve_timeout: float = Field(
         345600.0, gt=0, description="Seconds for which a Failed Machine is preserved."
     )

@@ -53,9 +53,19 @@ def mode(machine: Object, node: Object | None, timeouts: Timeouts, asked: dateti
         return Mode(True, True, f"label {machinekeys.FORCE_DELETION} is set")
     if now - asked > timedelta(seconds=timeouts.drain):
         return Mode(True, True, f"the node was not empty after {timeouts.drain / 60:g} minutes")
-    if node is not None and (why := _sick(node, now)):
+    if node is not None and (why := sick(node, now)):
         return Mode(True, True, why)
     return Mode(False, False)
+
+
+def sick(node: Object, now: datetime) -> str:
+    """Why nothing is to be expected of the node's kubelet; empty if it works."""
+    for one in nodes.conditions(node):
+        wrong = {"Ready": one["status"] != "True", "ReadonlyFilesystem": one["status"] != "False"}
+        since = instant(one.get("lastTransitionTime"))
+        if wrong.get(one["type"]) and since and (now - since).total_seconds() > _SICK:
+            return f"node condition {one['type']} has been {one['status']} for more than 5 minutes"
+    return ""
 
 
 def overdue(asked: datetime, timeouts: Timeouts, now: datetime) -> bool:
@@ -98,15 +108,6 @@ def step(pods: Sequence[Object], chosen: Mode, *, evicting: bool) -> Step:
 def claims(pod: Object) -> bool:
     """Whether the Pod has persistent volumes."""
     return any(one.get("persistentVolumeClaim") for one in mappings(pod.spec.get("volumes")))
-
-
-def _sick(node: Object, now: datetime) -> str:
-    for one in nodes.conditions(node):
-        wrong = {"Ready": one["status"] != "True", "ReadonlyFilesystem": one["status"] != "False"}
-        since = instant(one.get("lastTransitionTime"))
-        if wrong.get(one["type"]) and since and (now - since).total_seconds() > _SICK:
-            return f"node condition {one['type']} has been {one['status']} for more than 5 minutes"
-    return ""
 
 
 def _is_mirror(pod: Object) -> bool:

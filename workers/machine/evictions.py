@@ -29,18 +29,20 @@ class Evictions:
     shoot: TargetCluster
     run: MachineRun
     node: Object
-    keep: bool = False
-    """The node stays: nobody is told that it goes, and it takes Pods again later."""
+    leaves: bool = True
+    """Whether the node goes: it says so."""
+    cordons: bool = True
+    """Whether no more Pods are to come to it."""
 
     async def step(self, chosen: Mode, *, evicting: bool) -> list[str]:
         """Go one step on. Returns, in words, what is left to be waited for."""
         # First no more Pods, then a look at those that are there.
-        if not self.keep and not self.node.spec.get("unschedulable"):
+        if self.cordons and not self.node.spec.get("unschedulable"):
             await self.shoot.strategic_merge(NODES, "", self.node.name, {"spec": {"unschedulable": True}})
         step = drain.step(drain.candidates(await self._pods()), chosen, evicting=evicting)
         if step.done:
             return []
-        if not self.keep:
+        if self.leaves:
             await self._tell_node()
         blocked = []
         for pod in step.evict[:_AT_ONCE]:

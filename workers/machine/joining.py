@@ -16,6 +16,7 @@ from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CERTIFICATE_REQUESTS, MACHINES, NODES, SECRETS
 from workers.machine import names, nodes, nodesync, phases, reasons, specs, statuses
+from workers.machine.inplace import InPlace
 from workers.machine.phases import Change, Verdict
 from workers.machine.preserving import Preserving
 from workers.machine.reasons import Facts, Request
@@ -58,10 +59,12 @@ class Joining:
             await self._tell_conditions(run, node)
         if node is not None:
             await self._sync(run, shoot, node)
-        preserving = Preserving(self.targets, self.settings)
-        again = None if run.phase == Phase.PENDING else await preserving.run(run, shoot, node)
         if run.phase == Phase.PENDING:
             return await self._waiting(run, shoot, pod, node, found)
+        again = await Preserving(self.targets, self.settings).run(run, shoot, node)
+        updating = node is not None and run.phase != Phase.FAILED
+        if updating and node and (update := await InPlace(self.settings).run(run, shoot, node)):
+            return Outcome(Result.WAITING, update, "the node is emptied for its update in place")
         deadlines = [one for one in (found.deadline, again) if one is not None]
         return _until(min(deadlines, default=None), run.now)
 
@@ -80,7 +83,7 @@ class Joining:
         # That it has joined is what everybody expects: its status says so, and no Event costs another write.
         event = (
             None
-            if change.phase == Phase.RUNNING
+            if change.state == OperationState.SUCCESSFUL
             else EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
         )
         await run.report(statuses.changed(change, run.now, conditions), event)

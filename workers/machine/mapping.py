@@ -50,9 +50,11 @@ class MachineMapping:
     async def _of_machine(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
         new = None if change.gone or change.omitted else change.object()
         old = await before.object()
-        if new is not None and old is not None and change.operation == "MODIFIED":
-            return [subjects.key(ref)] if machine_essence(old) != machine_essence(new) else []
         classes = {specs.class_name_or_none(one) for one in (old, new) if one is not None}
+        if new is not None and old is not None and change.operation == "MODIFIED":
+            if machine_essence(old) == machine_essence(new):
+                return []
+            classes = classes if len(classes) > 1 else set()  # the former one is held no longer
         held = [ObjectRef(ref.cluster, MACHINE_CLASSES.id, ref.namespace, name) for name in classes if name]
         return [subjects.key(ref), *map(subjects.key, held)]
 

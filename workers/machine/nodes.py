@@ -11,6 +11,7 @@ from windowbox.models.objects import Object, mappings
 from workers.machines.facts import node_taints
 
 READY = "Ready"
+IN_PLACE = "InPlaceUpdate"
 _TEXTS = ("type", "status", "reason", "message")
 _TIMES = ("lastHeartbeatTime", "lastTransitionTime")
 _MOST_CONDITIONS = 64
@@ -61,7 +62,7 @@ def _essence(found: Sequence[Condition]) -> dict[str, tuple[str, str]]:
     return {
         str(one.get("type")): (
             str(one.get("status")),
-            str(one.get("reason")) if one.get("type") == "InPlaceUpdate" else "",
+            str(one.get("reason")) if one.get("type") == IN_PLACE else "",
         )
         for one in found
     }

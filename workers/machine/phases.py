@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from windowbox.models import machinekeys as keys
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from workers.machine import nodes
@@ -61,7 +62,22 @@ def verdict(state: MachineState, node: Object | None, timeouts: Timeouts, now: d
         change = _unhealthy(state, node, timeouts)
         health = timeouts.health
         return Verdict(change, None if health is None else now + timedelta(seconds=health))
+    if node is not None and state.phase in _UPDATING and (updated := _updated(state, node)):
+        return Verdict(updated)
     return _timed(state, found, timeouts, now)
+
+
+def _updated(state: MachineState, node: Object) -> Change | None:
+    """What the node agent says of an update in place; None if nothing new."""
+    result, operation = node.labels.get(keys.UPDATE_RESULT), OperationType.IN_PLACE_UPDATE
+    if result == keys.SUCCESSFUL:
+        text = f"Machine {state.name} successfully updated dependencies"
+        return Change(Phase.IN_PLACE_UPDATE_SUCCESSFUL, operation, OperationState.SUCCESSFUL, text)
+    if result == keys.FAILED and state.phase != Phase.IN_PLACE_UPDATE_FAILED:
+        why = str(node.annotations.get(keys.UPDATE_FAILED_REASON, ""))[:500]
+        text = f"Machine {state.name} failed to update dependencies: {why}"
+        return Change(Phase.IN_PLACE_UPDATE_FAILED, operation, OperationState.FAILED, text)
+    return None
 
 
 def _timed(state: MachineState, found: Sequence[Condition], timeouts: Timeouts, now: datetime) -> Verdict:
@@ -72,6 +88,13 @@ def _timed(state: MachineState, found: Sequence[Condition], timeouts: Timeouts, 
         if state.phase != Phase.PENDING:
             return Verdict()  # the attempt that fails next says why
         return Verdict(_too_late(state, timeouts.creation))
+    if state.phase == Phase.IN_PLACE_UPDATING:
+        deadline = state.since + timedelta(seconds=timeouts.in_place)
+        if now < deadline:
+            return Verdict(deadline=deadline)
+        text = f"Machine {state.name} failed to in-place update in {timeouts.in_place / 60:g} minutes."
+        failed = OperationState.FAILED
+        return Verdict(Change(Phase.IN_PLACE_UPDATE_FAILED, OperationType.IN_PLACE_UPDATE, failed, text))
     if state.phase in _TIMED and timeouts.health is not None:
         deadline = state.since + timedelta(seconds=timeouts.health)
         if now < deadline:

@@ -90,7 +90,9 @@ class Preserving:
         said = next((one for one in nodes.conditions(node) if one["type"] == _CONDITION), None)
         if said and said["status"] == "True":
             return None
-        if await Evictions(shoot, run, node, keep=True).step(Mode(False, False), evicting=True):
+        if await Evictions(shoot, run, node, leaves=False, cordons=False).step(
+            Mode(False, False), evicting=True
+        ):
             return run.now + timedelta(seconds=_DRAIN_RETRY)
         by = "MCM" if decision.value == preservation.AUTO else "user"
         last = statuses.current(run.machine).get("preserveExpiryTime")

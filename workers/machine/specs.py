@@ -78,6 +78,7 @@ class Timeouts:
     health: float | None
     """None: it may be unhealthy for ever."""
     drain: float
+    in_place: float
     evict_retries: int
     node_conditions: tuple[str, ...]
 
@@ -168,6 +169,7 @@ def timeouts(machine: Object, settings: MachineSettings) -> Timeouts:
         if spec.get("disableHealthTimeout") is True
         else _seconds(spec.get("healthTimeout"), settings.health_timeout),
         drain=_seconds(spec.get("drainTimeout"), settings.drain_timeout),
+        in_place=_seconds(spec.get("inPlaceUpdateTimeout"), settings.in_place_timeout),
         evict_retries=retries if isinstance(retries, int) and retries > 0 else settings.evict_retries,
         node_conditions=tuple(name.strip() for name in named) if named else settings.node_conditions,
     )

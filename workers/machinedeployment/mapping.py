@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bus import subjects
 from bus.messages import Announcement
 from bus.routing import PreviousVersion
+from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
 from workers.machines import facts, predicates
@@ -42,10 +45,10 @@ class MachineDeploymentMapping:
         return sorted(subjects.key(ref._replace(kind=MACHINE_DEPLOYMENTS.id, name=name)) for name in names)
 
     async def _of_machine(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-        """Only what the status of its set does not tell: that a machine is about to go, or gone."""
+        """What the status of its set does not tell: that a machine goes, or how far its update is."""
         old = await before.object()
         new = None if change.gone or change.omitted else change.object()
-        if new is not None and (old is None or _going(old) == _going(new)):
+        if new is not None and (old is None or _essence(old) == _essence(new)):
             return []
         machine = new or old
         owner = facts.controller(machine) if machine else None
@@ -63,5 +66,6 @@ def _owner(found: Object) -> str:
     return str(owner.get("name", "")) if owner and owner.get("kind") == "MachineDeployment" else ""
 
 
-def _going(machine: Object) -> bool:
-    return facts.machine(machine).terminating
+def _essence(machine: Object) -> Any:
+    one = facts.machine(machine)
+    return one.terminating, one.update, one.labels.get(keys.UPDATE_RESULT), one.phase if one.update else ""

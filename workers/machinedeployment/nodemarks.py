@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from windowbox.models import machinekeys as keys
+from windowbox.models.objects import Object
 from workers.machinedeployment.state import State
 from workers.machines.nodes import Nodes, Taint
 from workers.machines.sets import MachineSet
@@ -10,6 +13,15 @@ from workers.machines.sets import MachineSet
 LEAVING = Taint(keys.PREFER_NO_SCHEDULE, "True", "PreferNoSchedule")
 """On nodes of old machines: Pods had better go elsewhere."""
 _NOT_SCALED_DOWN = {keys.SCALE_DOWN_DISABLED: "true", keys.SCALE_DOWN_DISABLED_BY_US: "true"}
+
+
+def not_scaled_down(node: Object, patch: dict[str, Any]) -> dict[str, Any]:
+    """A patch of a node, with the annotations that keep the cluster autoscaler off, where it lacks them."""
+    lacking = {name: value for name, value in _NOT_SCALED_DOWN.items() if node.annotations.get(name) != value}
+    if not lacking:
+        return patch
+    metadata = {**patch.get("metadata", {}), "annotations": lacking}
+    return {**patch, "metadata": metadata}
 
 
 async def begin(nodes: Nodes, state: State) -> list[MachineSet]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from windowbox.errors import Conflict, PermanentError
 from windowbox.models import machinekeys as keys
-from windowbox.models.machines import StrategyType
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from workers.machinedeployment import machinesets, nodemarks, rolling, scaling, status
@@ -37,6 +36,8 @@ class DeploymentRun:
     now: datetime
     conditions: list[Condition] = field(default_factory=list)
     collisions: int = 0
+    again: float | None = None
+    """Seconds until the next run, where nothing else starts it."""
     changed: bool = False
 
     @property
@@ -48,34 +49,6 @@ class DeploymentRun:
         others = [other for other in self.state.sets if other.uid != one.uid]
         self.state = replace(self.state, sets=tuple(oldest_first([*others, one])))
         self.changed = True
-
-
-async def advance(run: DeploymentRun) -> None:
-    """One step: scale, or roll, never both."""
-    state = run.state
-    if state.spec.paused:
-        await _scale(run, scaling.sizes(state), all_annotated=True)
-        await _clean_up(run)
-    elif scaling.is_scaling(state):
-        await _follow(run)
-        await _scale(run, scaling.sizes(run.state), all_annotated=True)
-    elif state.spec.strategy == StrategyType.RECREATE:
-        await _recreate(run)
-    elif state.spec.strategy == StrategyType.IN_PLACE_UPDATE and state.old:
-        _refuse_in_place(run)
-    else:
-        await _roll(run)
-
-
-def _refuse_in_place(run: DeploymentRun) -> None:
-    """Machines that are to be updated in place must not be replaced instead."""
-    message = (
-        "spec.strategy.type InPlaceUpdate is not served yet, and machines of another template exist: "
-        "set it to RollingUpdate to have them replaced, or leave their template as it was"
-    )
-    run.conditions.append(Condition(status.PROGRESSING, "False", "InPlaceUpdateNotServed", message))
-    if status.condition(run.report.shown, status.PROGRESSING).get("reason") != "InPlaceUpdateNotServed":
-        run.report.event("Warning", "InPlaceUpdateNotServed", message)
 
 
 async def mark_chosen(run: DeploymentRun, chosen: Chosen) -> None:
@@ -113,36 +86,36 @@ async def _patch(run: DeploymentRun, patch: dict[str, Any]) -> None:
     run.report.version = patched.resource_version
 
 
-async def _roll(run: DeploymentRun) -> None:
-    new = await _new_set(run, rolling.first_size(run.state))
+async def roll(run: DeploymentRun) -> None:
+    new = await new_set(run, rolling.first_size(run.state))
     if new is None:
         return
     for one in await nodemarks.begin(run.nodes, run.state):
         await _remember_mark(run, one)
-    scaled = await _scale(run, rolling.step(run.state, run.state.new or new))
+    scaled = await scale(run, rolling.step(run.state, run.state.new or new))
     if not scaled and status.complete(run.state, status.counts(run.state)):
         await nodemarks.end(run.nodes, run.state)
         if run.state.new:
             await _forget_mark(run, run.state.new)
-        await _clean_up(run)
+        await clean_up(run)
 
 
-async def _recreate(run: DeploymentRun) -> None:
+async def recreate(run: DeploymentRun) -> None:
     """Old machines go first; the new set is made when none is left."""
-    if await _scale(run, {one.name: 0 for one in run.state.old if one.wanted > 0}):
+    if await scale(run, {one.name: 0 for one in run.state.old if one.wanted > 0}):
         return
     if any(run.state.machines.get(one.uid) or one.existing for one in run.state.old):
         return
-    new = await _new_set(run, run.state.spec.replicas)
+    new = await new_set(run, run.state.spec.replicas)
     if new and new.wanted != run.state.spec.replicas:
-        await _scale(run, {new.name: run.state.spec.replicas})
+        await scale(run, {new.name: run.state.spec.replicas})
     elif status.complete(run.state, status.counts(run.state)):
-        await _clean_up(run)
+        await clean_up(run)
 
 
-async def _new_set(run: DeploymentRun, replicas: int) -> MachineSet | None:
+async def new_set(run: DeploymentRun, replicas: int) -> MachineSet | None:
     """The set of the template as it is now, up to date. None if it has to be looked at again."""
-    new = await _follow(run) or await _make_set(run, replicas)
+    new = await follow(run) or await _make_set(run, replicas)
     if new is None:
         return None
     if not status.condition(run.report.shown, status.PROGRESSING) and not run.conditions:
@@ -154,11 +127,11 @@ async def _new_set(run: DeploymentRun, replicas: int) -> MachineSet | None:
     return new
 
 
-async def _follow(run: DeploymentRun) -> MachineSet | None:
+async def follow(run: DeploymentRun) -> MachineSet | None:
     """Copy to the newest set what of the deployment replaces no machines; None if there is no such set."""
     new = run.state.new
     if new and (patch := machinesets.changes(run.state, new)):
-        new = await _patch_set(run, new, patch)
+        new = await patch_set(run, new, patch)
     return new
 
 
@@ -200,7 +173,7 @@ async def _existing(run: DeploymentRun, name: str) -> MachineSet | None:
     return None
 
 
-async def _scale(run: DeploymentRun, sizes: Sizes, *, all_annotated: bool = False) -> bool:
+async def scale(run: DeploymentRun, sizes: Sizes, *, all_annotated: bool = False) -> bool:
     """Give sets their new sizes. True if one has changed."""
     scaled = False
     annotations = scaling.noted(run.state)
@@ -211,7 +184,7 @@ async def _scale(run: DeploymentRun, sizes: Sizes, *, all_annotated: bool = Fals
         changed = {k: v for k, v in annotations.items() if one.annotations.get(k) != v}
         if size == one.wanted and not (changed and all_annotated):
             continue
-        await _patch_set(run, one, {"metadata": {"annotations": changed}, "spec": {"replicas": size}})
+        await patch_set(run, one, {"metadata": {"annotations": changed}, "spec": {"replicas": size}})
         if size != one.wanted:
             scaled = True
             way = "up" if size > one.wanted else "down"
@@ -219,7 +192,7 @@ async def _scale(run: DeploymentRun, sizes: Sizes, *, all_annotated: bool = Fals
     return scaled
 
 
-async def _patch_set(run: DeploymentRun, one: MachineSet, patch: dict[str, Any]) -> MachineSet:
+async def patch_set(run: DeploymentRun, one: MachineSet, patch: dict[str, Any]) -> MachineSet:
     """Change the version of a set that was decided upon."""
     whole = {**patch, "metadata": {**patch.get("metadata", {}), "uid": one.uid}}
     patched = await run.objects.patch(MACHINE_SETS, one.name, whole, one.object.resource_version)
@@ -230,15 +203,15 @@ async def _patch_set(run: DeploymentRun, one: MachineSet, patch: dict[str, Any])
 
 
 async def _remember_mark(run: DeploymentRun, one: MachineSet) -> None:
-    await _patch_set(run, one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: "True"}}})
+    await patch_set(run, one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: "True"}}})
 
 
 async def _forget_mark(run: DeploymentRun, one: MachineSet) -> None:
     if keys.PREFER_NO_SCHEDULE in one.annotations:
-        await _patch_set(run, one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: None}}})
+        await patch_set(run, one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: None}}})
 
 
-async def _clean_up(run: DeploymentRun) -> None:
+async def clean_up(run: DeploymentRun) -> None:
     for one in machinesets.surplus(run.state):
         await run.objects.delete(MACHINE_SETS, one.name, one.uid)
         run.changed = True

@@ -14,7 +14,7 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import mapping
 from windowbox.models.refs import MACHINE_SETS, ObjectRef
 from workers import clock
-from workers.machinedeployment import autoscaling, rollback, rollout, status
+from workers.machinedeployment import autoscaling, rollback, rollout, status, strategies
 from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
 from workers.machines import deployments, facts
@@ -91,7 +91,7 @@ class MachineDeploymentRuns:
             await rollout.roll_back(run, back)
             await run.report.end({})
             return Outcome(Result.ENSURED, note=back.note)
-        await rollout.advance(run)
+        await strategies.advance(run)
         return await self._finish(run)
 
     async def _load(self, run: DeploymentRun) -> None:
@@ -161,6 +161,8 @@ class MachineDeploymentRuns:
         after = RENEWAL
         if (left := status.remaining(state, {**shown, **wanted}, run.now)) is not None and left > 0:
             after = min(after, left + 1)
+        if run.again is not None:
+            after = min(after, run.again)
         if run.collisions != facts.number(shown.get("collisionCount")):
             after = 0.05  # with another name
         again = RequeueAfter(Wish(reason=Reason.DUE), after)

@@ -42,6 +42,8 @@ class MachineFacts:
     preserved_until: str = ""
     copied: str = ""
     """A digest of what templates copy to existing Machines."""
+    update: str = ""
+    """How far an update in place of its node is: the reason of the condition."""
     failure: Mapping[str, Any] | None = None
     """Its last operation, if that has failed."""
 
@@ -98,8 +100,14 @@ def machine(found: Object) -> MachineFacts:
         class_name=str(mapping(spec.get("class")).get("name") or ""),
         preserved_until=str(status.get("preserveExpiryTime") or ""),
         copied=digest(templates.copied({"spec": spec})),
+        update=_update(found),
         failure=dict(operation) if operation.get("state") == OperationState.FAILED else None,
     )
+
+
+def _update(machine: Object) -> str:
+    said = mappings(machine.status.get("conditions"))
+    return next((str(one.get("reason") or "") for one in said if one.get("type") == "InPlaceUpdate"), "")
 
 
 def digest(content: Any) -> str:

@@ -65,6 +65,21 @@ class Nodes:
         """The node as the bus knows it."""
         return await self.recorder.read(ObjectRef(self.cluster, NODES.id, "", name)) if name else None
 
+    async def live(self) -> dict[str, Object]:
+        """All nodes by name, as the API has them: their metadata. None where it cannot be reached."""
+
+        async def act() -> list[dict[str, Any]]:
+            kube = await self.clusters.get(self.cluster)
+            found: list[dict[str, Any]] = []
+            more = ""
+            while True:
+                page = await kube.page(NODES, more=more, metadata_only=True)
+                found += [_head(Object(raw)) for raw in page.items]
+                if not (more := page.more):
+                    return found
+
+        return {one.name: one for one in map(Object, await self.recorder.call("nodes", None, act))}
+
     async def annotate(self, names: Sequence[str], annotations: Mapping[str, str | None]) -> None:
         """Set annotations, or take away those that are None, where that is not so yet."""
         for name in names:
@@ -102,3 +117,7 @@ class Nodes:
             return True
 
         return bool(await self.recorder.call("node", {"name": node.name, **whole}, act, effect=True))
+
+
+def _head(node: Object) -> dict[str, Any]:
+    return {"metadata": {"name": node.name, "resourceVersion": node.resource_version, "labels": node.labels}}

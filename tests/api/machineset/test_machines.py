@@ -82,18 +82,6 @@ async def test_another_class_replaces_machines_within_surge(client: MachineClien
     assert most == 4
 
 
-async def test_machines_to_be_updated_in_place_are_not_replaced(client: MachineClient) -> None:
-    strategy = {"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    await client.make(deployment(replicas=2, strategy=strategy))
-    await client.until_complete()
-    before = {one.uid for one in await client.machines()}
-    await client.roll("big")
-    found = await client.until(lambda one: conditions(one)["Progressing"][0] == "False")
-    assert conditions(found)["Progressing"] == ("False", "InPlaceUpdateNotServed")
-    assert {one.uid for one in await client.machines()} == before
-    assert "InPlaceUpdateNotServed" in await client.events()
-
-
 @rule("A15-R6")
 async def test_no_machine_is_made_while_its_worker_is_migrated(client: MachineClient) -> None:
     await client.make(deployment(replicas=2))

@@ -13,6 +13,7 @@ TIMEOUTS = Timeouts(
     creation=1200.0,
     health=600.0,
     drain=7200.0,
+    in_place=1200.0,
     evict_retries=360,
     node_conditions=("KernelDeadlock", "ReadonlyFilesystem"),
 )

@@ -102,6 +102,6 @@ def test_some_drains_are_forced(labels: Any, found: Object | None, asked: float,
     ],
 )
 def test_evictions_are_tried_so_often(timeout: float, tries: int, retries: int) -> None:
-    timeouts = Timeouts(1.0, None, timeout, tries, ())
+    timeouts = Timeouts(1.0, None, timeout, 1.0, tries, ())
     assert drain.retries(timeouts) == retries
     assert drain.evicted_until(NOW, timeouts) == NOW + timedelta(seconds=20 * retries)

@@ -119,6 +119,6 @@ def test_each_change_says_why(
 
 
 def test_an_unhealthy_machine_without_a_timeout_stays() -> None:
-    forever = Timeouts(1200.0, None, 7200.0, 360, ())
+    forever = Timeouts(1200.0, None, 7200.0, 1200.0, 360, ())
     found = phases.verdict(state(Phase.UNKNOWN, since=1e6), BAD, forever, NOW)
     assert found == phases.Verdict()

@@ -283,9 +283,10 @@ def test_the_fields_of_a_machine_come_before_settings() -> None:
         creationTimeout="5m",
         healthTimeout="1m",
         drainTimeout="nonsense",
+        inPlaceUpdateTimeout="90s",
         maxEvictRetries=7,
         nodeConditions="A, B",
     )
-    assert specs.timeouts(own, settings) == specs.Timeouts(300.0, 60.0, 7200.0, 7, ("A", "B"))
+    assert specs.timeouts(own, settings) == specs.Timeouts(300.0, 60.0, 7200.0, 90.0, 7, ("A", "B"))
     plain = specs.timeouts(machine(disableHealthTimeout=True), settings)
     assert (plain.creation, plain.health, plain.evict_retries) == (1200.0, None, 360)

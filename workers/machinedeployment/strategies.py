@@ -1,0 +1,24 @@
+"""Which step of a MachineDeployment is next: by its strategy."""
+
+from __future__ import annotations
+
+from windowbox.models.machines import StrategyType
+from workers.machinedeployment import inplace, rollout, scaling
+from workers.machinedeployment.rollout import DeploymentRun
+
+
+async def advance(run: DeploymentRun) -> None:
+    """One step: scale, or roll, never both."""
+    state = run.state
+    if state.spec.paused:
+        await rollout.scale(run, scaling.sizes(state), all_annotated=True)
+        await rollout.clean_up(run)
+    elif scaling.is_scaling(state):
+        await rollout.follow(run)
+        await rollout.scale(run, scaling.sizes(run.state), all_annotated=True)
+    elif state.spec.strategy == StrategyType.RECREATE:
+        await rollout.recreate(run)
+    elif state.spec.strategy == StrategyType.IN_PLACE_UPDATE and state.old:
+        await inplace.update(run)
+    else:
+        await rollout.roll(run)
