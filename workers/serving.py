@@ -21,7 +21,7 @@ from windowbox.models.kindsettings import KindSettings
 from windowbox.models.lbsettings import LoadBalancerSettings
 from workers.handler import ReconcilingHandler
 from workers.lifecycle.kinds import Actuator, Kind
-from workers.lifecycle.mapping import LifeCycleMapping, Waiters
+from workers.lifecycle.mapping import LastUser, LifeCycleMapping, Waiters
 from workers.lifecycle.predicates import Scope, classes_for
 from workers.lifecycle.runs import LifeCycle
 from workers.lifecycle.world import World
@@ -94,6 +94,7 @@ class Serving(Background):
     awaits_status: Awaited = lambda *_: True
     """Of which owned objects the status is waited for."""
     waiters: Waiters | None = None
+    last_user: LastUser | None = None
     concurrency: int | None = CONCURRENCY
     """How many objects are reconciled at once, where the settings allow more."""
 
@@ -114,7 +115,7 @@ def parts(common: Common, serving: Serving) -> Parts:
     """What a process runs for a kind of extension object."""
     kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
     reconciler, ready = life_cycle(common, serving), common.world.complete
-    own = LifeCycleMapping(common.bus, kind, scope(common, kind), serving.waiters)
+    own = LifeCycleMapping(common.bus, kind, scope(common, kind), serving.waiters, serving.last_user)
     mapping: EventMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))

@@ -78,15 +78,20 @@ class BucketActuator(Actuator):
         """Like `delete`, but backups stay: only a Delete run removes a folder that is not empty."""
         if successor is not None:
             return
-        target, generated = self._targets.own_cluster(run), names.generated(run.object)
+        target = self._targets.own_cluster(run)
+        if not sharing.has_ended(run.object):
+            await self._remove_unused(run, target)
+        await sharing.release(run, target, KIND, self._sharers)
+
+    async def _remove_unused(self, run: Run, target: TargetCluster) -> None:
+        generated = names.generated(run.object)
         await target.remove(SECRETS, generated.namespace, generated.name)
 
-        async def remove_empty_folder() -> bool:
+        async def act() -> bool:
             return await self._folders.remove_empty(run.ref.name)
 
-        if not await run.recorder.call("remove empty folder", run.ref.name, remove_empty_folder, effect=True):
+        if not await run.recorder.call("remove empty folder", run.ref.name, act, effect=True):
             logger.warning("%s: is gone, but its folder holds backups, which stay", run.ref)
-        await sharing.release(run, target, KIND, self._sharers)
 
 
 async def _generate(target: TargetCluster, secret: SecretName) -> None:

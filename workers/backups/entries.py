@@ -79,9 +79,11 @@ class EntryActuator(Actuator):
         if successor is not None or source is None:
             return
         target = self._targets.own_cluster(run)
-        with contextlib.suppress(Malformed):
-            entry = names.entry(run.ref.name)
-            await secrets.remove_if_ours(target, SecretName(entry.technical_id, entry.secret), run.ref.name)
+        if not sharing.has_ended(run.object):
+            with contextlib.suppress(Malformed):
+                entry = names.entry(run.ref.name)
+                mine = SecretName(entry.technical_id, entry.secret)
+                await secrets.remove_if_ours(target, mine, run.ref.name)
         await sharing.release(run, target, KIND, self._sharers)
 
     async def _remove_folder(self, run: Run, *path: str) -> None:

@@ -35,7 +35,13 @@ def _buckets(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_BUCKETS)
     kept = BackupFolders(common.kinds.backup.root)
     actuator = buckets.BucketActuator(common.targets, kept, sharers)
-    return Serving(buckets.KIND, actuator, tasks={"sharers": sharers.run}, waiters=sharers.waiters)
+    return Serving(
+        buckets.KIND,
+        actuator,
+        tasks={"sharers": sharers.run},
+        waiters=sharers.waiters,
+        last_user=sharers.last_user,
+    )
 
 
 def _entries(common: Common) -> Serving:
@@ -43,7 +49,13 @@ def _entries(common: Common) -> Serving:
     kept = BackupFolders(common.kinds.backup.root)
     actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
     if not common.work.ignore_operation_annotation:
-        return Serving(entries.KIND, actuator, tasks={"sharers": sharers.run}, waiters=sharers.waiters)
+        return Serving(
+            entries.KIND,
+            actuator,
+            tasks={"sharers": sharers.run},
+            waiters=sharers.waiters,
+            last_user=sharers.last_user,
+        )
     owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
     return Serving(
         entries.KIND,
@@ -52,6 +64,7 @@ def _entries(common: Common) -> Serving:
         known=owner_index.complete.wait,
         tasks={"sharers": sharers.run, "owner index": owner_index.run},
         waiters=sharers.waiters,
+        last_user=sharers.last_user,
     )
 
 

@@ -87,6 +87,19 @@ class Sharers:
         ]
         return [other for _, other in heapq.nsmallest(_NEXT, going)]
 
+    async def last_user(self, ref: ObjectRef, last: Object) -> bool:
+        """Whether nobody refers to the Secret any more, now that this object is gone.
+
+        Of two objects that go within a second, or of which one is gone before it had a finalizer, each may
+        have left the Secret's finalizer to the other. The last that is gone looks again.
+        """
+        reference = _reference(ref, last)
+        if reference is None:
+            return False
+        await self._view.complete.wait()
+        await self._view.caught_up(ref.cluster, ref.namespace)
+        return all(other == ref for other in self._view.refs(reference[:2]))
+
 
 async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers) -> None:
     """Let go of the Secret that the object refers to, if it was the last that needs it."""
@@ -101,6 +114,11 @@ async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers)
             raise Waiting(f"waiting for others that refer to Secret {secret} to be gone")
         case Share.LEAVE:
             pass
+
+
+def has_ended(object: Object) -> bool:
+    """Whether a Delete run has done what there is to do for an object that is gone, or it was handed over."""
+    return object.deleting or _is_handed_over(object)
 
 
 def _reference(ref: ObjectRef, object: Object) -> _Reference | None:
@@ -122,9 +140,12 @@ def _is_leaving(object: Object) -> bool:
 
 def _has_released(object: Object, finalizer: str) -> bool:
     """Whether it has let go already: it vanishes, or was handed over."""
+    return finalizer not in object.finalizers and (_is_leaving(object) or _is_handed_over(object))
+
+
+def _is_handed_over(object: Object) -> bool:
     last = object.last_operation
-    handed_over = (last.get("type"), last.get("state")) == ("Migrate", "Succeeded")
-    return finalizer not in object.finalizers and (_is_leaving(object) or handed_over)
+    return (last.get("type"), last.get("state")) == ("Migrate", "Succeeded")
 
 
 def _leaving_since(object: Object) -> tuple[str, str]:

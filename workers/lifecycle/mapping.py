@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from bus import consumers, intents, streams, subjects
 from bus.connection import Bus
@@ -16,15 +16,25 @@ from workers.lifecycle.orphans import is_orphan
 from workers.lifecycle.predicates import EventType, Scope
 
 Waiters = Callable[[ObjectRef, Object], Iterable[ObjectRef]]
+LastUser = Callable[[ObjectRef, Object], Awaitable[bool]]
+"""Whether an object that is gone was the last user of what it shared with others."""
 """Who waits for the object that is named to let go of what they share; and how it was at last."""
 
 
 class LifeCycleMapping:
     """The rules of the contract for one kind."""
 
-    def __init__(self, bus: Bus, kind: Kind, scope: Scope, waiters: Waiters | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        kind: Kind,
+        scope: Scope,
+        waiters: Waiters | None = None,
+        last_user: LastUser | None = None,
+    ) -> None:
         self._bus = bus
         self._waiters = waiters
+        self._last_user = last_user
         self.kind = kind
         self._kind = kind.resource.id
         self._scope = scope
@@ -59,7 +69,7 @@ class LifeCycleMapping:
         return [subjects.key(waiter) for waiter in self._waiters(ref, last)]
 
     async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
-        """Have orphans cleaned up after. Of others only the report is forgotten."""
+        """Have orphans cleaned up after, and what nobody uses any more. Of others the report is forgotten."""
         last = await before.object()
         if (
             last
@@ -67,7 +77,8 @@ class LifeCycleMapping:
             and predicates.responsible(self.kind.without_unknown_operation(last), self._scope)
         ):
             reported = (await intents.last(self._bus, key)).intent
-            if is_orphan(last, self.kind.finalizer, reported):
+            last_user = self._last_user is not None and await self._last_user(subjects.ref(key), last)
+            if last_user or is_orphan(last, self.kind.finalizer, reported):
                 await intents.keep_orphan(self._bus, key, last)
                 return [key]
         await intents.forget(self._bus, key, change.uid)

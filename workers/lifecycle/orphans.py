@@ -2,7 +2,8 @@
 
 The API server's DELETE may read an object before our finalizer is on it and remove it afterwards, finalizer
 and all (kubernetes/kubernetes#77988). The bus then announces an end without a deletionTimestamp, while a run
-has acted already. The object's last version is kept beside its report until a run has cleaned up.
+has acted already. The object's last version is kept beside its report until a run has cleaned up. The last
+user of something shared is kept likewise, deleted or not.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class OrphanCleanup:
             run = Run(ref, orphan, shoot, recorder)
             try:
                 await self._clean_up(run, successor)
-                metrics.orphans.labels(self._kind.pool).inc()
+                if not orphan.deleting:
+                    metrics.orphans.labels(self._kind.pool).inc()
             except (TransientError, PermanentError) as error:
                 # A new object of the name must not wait for what a person has to correct in the old one.
                 final = isinstance(error, PermanentError) and successor
@@ -83,7 +85,7 @@ class OrphanCleanup:
         return await self._world.forget_orphans(ref, reported, sequence, recorder)
 
     async def _clean_up(self, run: Run, successor: Object | None) -> None:
-        logger.info("%s (uid %s) was gone before it could be deleted; cleaning up", run.ref, run.object.uid)
+        logger.info("%s (uid %s) is gone; cleaning up what it may have left", run.ref, run.object.uid)
         try:
             async with asyncio.timeout(self._kind.deadline):
                 await self._actuator.clean_up(run, successor)

@@ -197,9 +197,9 @@ async def backup_entry(servers: Servers, row: Served) -> AsyncIterator[Scene]:
             return lambda: shoot.delete(BACKUP_ENTRIES, name)
 
         async def left() -> list[str]:
-            # Not the finalizer on the Secret that all share: after so many deletions it sometimes stays.
             kinds = (BACKUP_ENTRIES, SECRETS)
-            return [one for kind in kinds for one in await objects(backups.world.kube, kind, prefix)]
+            found = [one for kind in kinds for one in await objects(backups.world.kube, kind, prefix)]
+            return [*found, *(await backups.finalizers(secret) or ())]
 
         yield Scene(create, left)
 
