@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.admissionexamples import Example, examples
+from tests.support.reviews import changed
 from tests.support.rules import rule
 from webhooks import answering
+from webhooks.answering import Answer
 
 EXAMPLES = [one for one in examples() if one.name != "WA-28"]  # its kind is not served
 
@@ -89,6 +91,28 @@ def test_no_object_is_a_bug(data: st.DataObject) -> None:
     body = example.review()
     body["request"]["object"] = put(example.object, path, data.draw(_VALUES))
     assert code(example, body) in (200, 400, 403)
+
+
+@rule("WW-12")
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_twice_is_as_good_as_once(data: st.DataObject) -> None:
+    example = data.draw(st.sampled_from(EXAMPLES))
+    path = data.draw(st.sampled_from(list(paths(example.object))))
+    body = example.review()
+    body["request"]["object"] = put(example.object, path, data.draw(_VALUES))
+    answer = decided(example, body)
+    if answer.allowed:
+        body["request"]["object"] = changed(body["request"]["object"], answer)
+        again = decided(example, body)
+        assert (again.allowed, again.patch) == (True, b"")
+
+
+def decided(example: Example, body: dict[str, Any]) -> Answer:
+    asked = answering.read(example.webhook, json.dumps(body).encode())
+    if isinstance(asked, tuple):
+        return asked[0]
+    return answering.decide(example.webhook, asked.review, example.context)
 
 
 def many(example: Example, key: str, entry: Any, count: int) -> dict[str, Any]:
