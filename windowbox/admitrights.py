@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from windowbox import webhookconfigurations
 from windowbox.kinds import READ, WATCH
-from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, SERVICES, Resource
+from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, NAMESPACES, SECRETS, SERVICES
 from windowbox.rights import Rights
-
-CLOUD_PROFILES = Resource("core.gardener.cloud", "v1beta1", "cloudprofiles", "CloudProfile", namespaced=False)
 
 
 def admit() -> Rights:

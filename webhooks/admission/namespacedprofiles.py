@@ -19,9 +19,8 @@ from windowbox.models.cloudprofile import (
 from windowbox.models.extensions import Part
 from windowbox.models.fielderrors import forbidden, invalid, required
 from windowbox.models.objects import Json, Object, mapping
-from windowbox.models.refs import Resource
+from windowbox.models.refs import CLOUD_PROFILES
 
-CLOUD_PROFILES = Resource("core.gardener.cloud", "v1beta1", "cloudprofiles", "CloudProfile", namespaced=False)
 _KIND = CLOUD_PROFILES.kind
 _CONFIG = "spec.providerConfig"
 _IMAGES = f"{_CONFIG}.machineImages"

@@ -62,6 +62,7 @@ NETWORKS = _extension("networks", "Network")
 OPERATING_SYSTEM_CONFIGS = _extension("operatingsystemconfigs", "OperatingSystemConfig", "osc")
 WORKERS = _extension("workers", "Worker")
 
+CLOUD_PROFILES = Resource("core.gardener.cloud", "v1beta1", "cloudprofiles", "CloudProfile", namespaced=False)
 CERTIFICATE_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
 )
