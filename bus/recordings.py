@@ -291,13 +291,17 @@ def _nameless(
     runs: list[RunRecord], by_process: Mapping[str, list[tuple[float, Deciding]]]
 ) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
     """Without the names of machines: the settings behind each name that runs have instead, and the runs."""
-    names: dict[tuple[str, Deciding | None], str] = {}
+    # By their text: settings that hold a mapping have no hash.
+    names: dict[tuple[str, str], str] = {}
+    deciding: dict[str, Deciding | None] = {}
     renamed = []
     for run in runs:
         settings = _at(by_process.get(run.process, []), run.started.timestamp())
-        name = names.setdefault((run.process, settings), f"process {len(names) + 1}")
+        text = settings.model_dump_json() if settings else ""
+        name = names.setdefault((run.process, text), f"process {len(names) + 1}")
+        deciding[name] = settings
         renamed.append(run.model_copy(update={"process": name}))
-    return {name: settings for (_, settings), name in names.items()}, renamed
+    return deciding, renamed
 
 
 def _at(settings_by_time: list[tuple[float, Deciding]], time: float) -> Deciding | None:
