@@ -164,6 +164,7 @@ async def steadily(act: Act, rate: float, ended: asyncio.Event) -> int:
         while not ended.is_set():
             group.create_task(_one(act, number))
             number += 1
+            # The time between requests is what is asked for.
             await asyncio.sleep(max(0.0, began + number / rate - loop.time()))
     return number
 

@@ -22,7 +22,7 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.objects import Json, Object
-from windowbox.models.refs import CLUSTERS, NAMESPACES, SERVICES, Resource
+from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, NAMESPACES, SERVICES, Resource
 
 EXAMPLES = {one.name: one for one in examples()}
 SHOOT, OTHER = "shoot--local--local", "shoot--local--other"
@@ -34,6 +34,8 @@ LABELS = {
     "seed.gardener.cloud/provider": "local",
 }
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+MARKED = {"provider.extensions.gardener.cloud/local": "true"}
+OLD = {"version": "1.0.0", "image": "local/node:v1.0.0"}
 TOUCH = {"metadata": {"annotations": {"touched": "1"}}}
 NOT_ASKED = "WA-28"
 """No API server asks a webhook about a kind that its configuration does not name."""
@@ -168,6 +170,23 @@ async def check(kube: Kube, example: Example, servers: list[str]) -> None:
             assert not exists(made.raw, operation["path"]), example.name
 
 
+async def check_parents(kube: Kube) -> None:
+    """A NamespacedCloudProfile needs its parent, which the webhook looks up in the garden."""
+    example = EXAMPLES["WA-17"]
+    parent, (kind, namespace, _) = EXAMPLES["WA-21"], place(example)
+    added = [{"name": "local", "versions": [{"version": "1.1.0"}]}]
+    spec = {**example.object["spec"], "machineImages": added}
+    body = {**given(example.object), "metadata": {"generateName": "other-", "labels": MARKED}, "spec": spec}
+    with pytest.raises(WindowboxError, match=r'cloudprofiles\.core\.gardener\.cloud "local" not found'):
+        await kube.create(kind, namespace, body)
+    config = {**spec["providerConfig"], "machineImages": [{"name": "local", "versions": [OLD]}]}
+    profile = {**parent.object["spec"], "providerConfig": config}
+    await kube.create(CLOUD_PROFILES, "", {**given(parent.object), "spec": profile})
+    made = await kube.create(kind, namespace, body)
+    assert made.spec == spec  # only its status is changed
+    await kube.remove(kind, namespace, made.name)
+
+
 async def created(kube: Kube, example: Example) -> Object:
     kind, namespace, _ = place(example)
     return await kube.create(kind, namespace, given(example.object))
@@ -215,7 +234,7 @@ def exists(found: Any, path: str) -> bool:
     return True
 
 
-@rule(*(name for name in EXAMPLES if name != NOT_ASKED), "WW-80", "AD-3", "WF-12")
+@rule(*(name for name in EXAMPLES if name != NOT_ASKED), "WW-80", "AD-3", "AD-30", "WF-12")
 async def test_an_api_server_stores_what_the_webhooks_say(
     plane: ControlPlane, bus_server: RoleServer, kube: Kube, images: Path
 ) -> None:
@@ -236,3 +255,4 @@ async def test_an_api_server_stores_what_the_webhooks_say(
         for name, example in EXAMPLES.items():
             if name not in (*DENIED_FIRST, NOT_ASKED):
                 await check(kube, example, servers)
+        await check_parents(kube)
