@@ -111,7 +111,7 @@ def remove(id: str, file: Path | None, name: str | None) -> None:
 @busoptions.settings_options
 def list_(output: str, file: Path | None, name: str | None) -> None:
     """List clusters with their credentials and the state of their watches."""
-    found = asyncio.run(_listed(busoptions.loaded(file, name)))
+    found = asyncio.run(listed(busoptions.loaded(file, name)))
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif not found:
@@ -126,7 +126,8 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
             click.echo(f"  {kind}: {state}")
 
 
-async def _listed(settings: Settings) -> list[dict[str, Any]]:
+async def listed(settings: Settings) -> list[dict[str, Any]]:
+    """The clusters that take part, with what the watchers say of them."""
     from bus import presence
 
     async with _registry(settings) as (bus, registry):

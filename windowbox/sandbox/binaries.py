@@ -73,6 +73,15 @@ PROGRAMS: dict[str, Program] = {
             "github.com/gardener/machine-controller-manager/cmd/machine-controller-manager",
             nodes=True,
         ),
+        # Makes volumes in Shoots of the sandbox.
+        Program(
+            "local-path-provisioner",
+            "0.0.30",
+            (0, 0, 24),
+            module="local-path-provisioner",
+            package="github.com/rancher/local-path-provisioner",
+            nodes=True,
+        ),
         # Applies ManagedResources, in Shoots of the sandbox and in tests.
         Program(
             "gardener-resource-manager",

@@ -36,7 +36,8 @@ _CONTROLLERS = (
 _NODE_CONTROLLERS = (
     "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
     "endpoints-controller", "endpointslice-mirroring-controller", "daemonset-controller",
-    "statefulset-controller", "ttl-after-finished-controller",
+    "statefulset-controller", "ttl-after-finished-controller", "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
 )  # fmt: skip
 """What has something to do only where there are nodes."""
 

@@ -8,16 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from windowbox import rbac
 from windowbox.sandbox import controlplane, files, manifests, tokens, zoneserver
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.children import Child
+from windowbox.sandbox.nodes import images
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.zoneserver import Key
 
 COMMANDS = {"watcher": "watch", "worker": "work", "patcher": "patch", "admit": "admit"}
 _ROOT = Path(__file__).parents[2]
+_IMAGES = [
+    {"name": "local-path-provisioner", "ref": images.PROVISIONER},
+    {"name": "local-path-helper", "ref": images.BUSYBOX},
+]
+"""Of what is deployed into Shoots: nothing is pulled from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,10 @@ def _kinds(around: Surroundings) -> dict[str, Any]:
             "balancers": host,
             "dns": host,
         }
+    overwrite = around.folder / "images.yaml"
+    files.write(overwrite, yaml.safe_dump({"images": _IMAGES}))
     return {
+        "images": {"overwrite": str(overwrite)},
         "infrastructure": networks,
         "backup": {"root": str(backups(around.folder))},
         "heartbeat": {"namespace": manifests.SYSTEM_NAMESPACE},

@@ -1,4 +1,4 @@
-"""`windowbox shoot create`, `list`, `kubeconfig` and `delete`."""
+"""`windowbox shoot create`, `list`, `status`, `kubeconfig` and `delete`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def shoot() -> None:
     """Shoots: clusters whose nodes are machines (Linux, as root).
 
     A machine is a privileged Pod on a real node of the sandbox. Each Shoot has its own kube-apiserver.
-    `create` writes what Gardener writes (Cluster, Infrastructure, OperatingSystemConfig, Worker); windowbox
-    makes the machines from that.
+    `create` writes what Gardener writes (Cluster, Infrastructure, ControlPlane, OperatingSystemConfig,
+    Worker); windowbox makes the machines from that.
     """
 
 
@@ -75,6 +75,29 @@ def list_(name: str | None) -> None:
     for one in names:
         url, ready = creation.nodes(sandbox, records.read(sandbox.folder, one))
         click.echo(f"{one:<16} {ready:<12} {url}")
+
+
+@shoot.command(
+    short_help="Show what a Shoot consists of, and what it waits for.",
+    epilog="\b\nExamples:\n  windowbox shoot status one\n  windowbox shoot status one --wait 120",
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@click.option(
+    "--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait until nothing is waited for."
+)
+@name_option
+def status(shoot_name: str, wait: float, name: str | None) -> None:
+    """Show all links of a Shoot's chain, and which waits for which.
+
+    After 60 s of waiting it names the object that blocks, and the next step. Exit code 1 if a link is not
+    done.
+    """
+    from windowbox.commands.shoots import status as statuses
+
+    done, lines = statuses.picture(_sandbox(name), shoot_name, wait)
+    click.echo("\n".join(lines))
+    if not done:
+        raise SystemExit(1)
 
 
 @shoot.command(

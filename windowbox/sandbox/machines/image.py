@@ -22,6 +22,7 @@ from windowbox.sandbox.progress import Progress
 VERSIONS = ("1.0.0", "1.1.0")
 """Two names of the image, so that machines can be replaced by those of another."""
 
+PROVISIONER = "local-path-provisioner"
 _NAME = "windowbox.local/machine"
 _KUBERNETES = ("kubelet", "kube-proxy", "kubectl")
 _SYSTEM = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip", "bash", "mount", "umount")
@@ -91,7 +92,7 @@ def _build(image: Image, path: Path) -> None:
     inner = path.with_suffix(".images")
     kept = {
         f"{_INNER}/{one.name.partition('/')[2].replace(':', '-')}.tar": images.write(one, inner / str(number))
-        for number, one in enumerate(images.images())
+        for number, one in enumerate([*images.images(), images.provisioner(binaries.find(PROVISIONER))])
     }
     whole = dataclasses.replace(image, files={**image.files, **kept})
     images.write(whole, path.with_suffix(".new")).replace(path)
@@ -110,6 +111,7 @@ def _image() -> Image:
     }
     scripts = {inside: shipped.MACHINE / name for name, inside in _SCRIPTS.items()}
     texts = {inside: (shipped.MACHINE / name).read_text() for name, inside in _TEXTS.items()}
+    provisioner = binaries.find(PROVISIONER)
     mine = {Path(name).name for name in (*programs, *scripts)}
     image = Image(
         _NAME,
@@ -123,7 +125,7 @@ def _image() -> Image:
         },
         folders=(*shell.folders, *_FOLDERS),
     )
-    name = f"{_NAME}:{_digest(image)}"
+    name = f"{_NAME}:{_digest(image, provisioner)}"
     return dataclasses.replace(
         image, name=name, aliases=tuple(of_version(name, version) for version in VERSIONS)
     )
@@ -135,12 +137,12 @@ def _program(name: str) -> Path:
     raise Missing(f"{name} is not on this machine, and machines need it: run `make setup`")
 
 
-def _digest(image: Image) -> str:
+def _digest(image: Image, provisioner: Path) -> str:
     """Changes with every file of the image: programs are told apart by size and time."""
     digest = hashlib.sha256(
         repr((image.name, VERSIONS, image.entrypoint, sorted(image.links.items()), image.folders)).encode()
     )
-    for name, source in sorted(image.files.items()):
+    for name, source in sorted({**image.files, PROVISIONER: provisioner}.items()):
         if isinstance(source, Path) and source.parent != shipped.MACHINE:
             found = os.stat(source)
             digest.update(f"{name} {source} {found.st_size} {found.st_mtime_ns}".encode())

@@ -17,6 +17,7 @@ from typing import IO, Any
 from windowbox.errors import Missing
 from windowbox.sandbox import binaries
 
+PROVISIONER = "windowbox.local/local-path-provisioner:1"
 PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -50,6 +51,11 @@ def images() -> list[Image]:
         Image(BUSYBOX, shell, (), ("sh",), _applets(busybox), ("tmp", "root", "var", "proc", "sys", "dev")),
         Image(ECHO, {"echo": binaries.find("windowbox-echo")}, entrypoint=("/echo",)),
     ]
+
+
+def provisioner(program: Path) -> Image:
+    """What makes volumes in the cluster of a Shoot."""
+    return Image(PROVISIONER, {"usr/bin/local-path-provisioner": program}, folders=("tmp",))
 
 
 def write(image: Image, path: Path) -> Path:

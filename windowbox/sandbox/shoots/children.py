@@ -18,6 +18,8 @@ from windowbox.sandbox.shoots.hostagent import Config, NodeConfig
 from windowbox.sandbox.shoots.records import Shoot
 
 _ROOT = Path(__file__).parents[3]
+_AUDIENCES = "kubernetes,gardener"
+"""As in Gardener, whose resource manager requests tokens for the second one."""
 
 
 def stages(
@@ -35,7 +37,7 @@ def stages(
     )
     server = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, port, etcd_port,
-        [f"--etcd-prefix={shoot.etcd_prefix}"], verify_kubelets=False,
+        [f"--etcd-prefix={shoot.etcd_prefix}", f"--api-audiences={_AUDIENCES}"], verify_kubelets=False,
     )  # fmt: skip
     controllers = controlplane.controllers(
         binaries.find("kube-controller-manager"), identity, pki / "controllers.kubeconfig",

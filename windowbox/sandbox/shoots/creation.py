@@ -188,7 +188,7 @@ def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[st
     """All of a Shoot but its machines."""
     if name in records.all_names(sandbox.folder):
         raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
-    obtain.obtain([resourcemanager.PROGRAM], progress)
+    obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
     shoot = records.new(name, set(sandbox.state.ports.values()))
     records.write(sandbox.folder, shoot)
     sandbox.notify()
@@ -200,6 +200,7 @@ def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[st
     done("the nodes of the sandbox have the machine image")
     _write_foundation(sandbox, shoot, images)
     done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
+    done("ControlPlane Succeeded: the Shoot takes part, and has a StorageClass")
     return shoot
 
 
@@ -215,17 +216,19 @@ def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     nodes = sandbox.state.options.ranges[0]
     found = objects.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
-    admin = kubeconfigs.inline(records.kubeconfig(sandbox.folder, shoot.name))
+    generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
     for manifest in (
         objects.namespace(shoot),
-        objects.secret(shoot, objects.KUBECONFIG_SECRET, admin),
+        objects.secret(shoot, objects.GENERIC_KUBECONFIG, generic),
         objects.secret(shoot, "cloudprovider", kubeconfigs.provider(sandbox.folder)),
         objects.cluster(shoot, found, images),
         objects.infrastructure(shoot),
+        objects.controlplane(shoot),
         objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
     ):
         apply(api, manifest)
     wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
+    wait_succeeded(api, shoot, "controlplanes", objects.CONTROL_PLANE)
     wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
 
 

@@ -25,6 +25,7 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
     home = f"{EXTENSIONS}/namespaces/{shoot.technical_id}"
     _delete(sandbox, f"{home}/workers", objects.WORKER)
     say("its machines are gone", time.monotonic() - began)
+    _delete(sandbox, f"{home}/controlplanes", objects.CONTROL_PLANE)
     _delete(sandbox, f"{home}/operatingsystemconfigs", objects.SYSTEM_CONFIG)
     _delete(sandbox, f"{home}/infrastructures", objects.INFRASTRUCTURE)
     _delete(sandbox, f"{EXTENSIONS}/clusters", shoot.technical_id)

@@ -12,13 +12,14 @@ from windowbox.sandbox.binaries import PROGRAMS
 from windowbox.sandbox.nodes.images import ARCHITECTURES
 from windowbox.sandbox.shoots import contents
 from windowbox.sandbox.shoots.records import Shoot
-from workers.membership import joinannotations
 
 POOL = "small"
 WORKER = "workers"
 INFRASTRUCTURE = "infrastructure"
 SYSTEM_CONFIG = "machine-init"
-KUBECONFIG_SECRET = "kubeconfig"
+CONTROL_PLANE = "control-plane"
+GENERIC_KUBECONFIG = "generic-token-kubeconfig"
+"""The Secret that tells where the API server is; of nobody's credentials."""
 
 _EXTENSIONS = "extensions.gardener.cloud/v1alpha1"
 _CORE = "core.gardener.cloud/v1beta1"
@@ -59,7 +60,7 @@ class Images:
 
 
 def namespace(shoot: Shoot) -> dict[str, Any]:
-    """Of the control plane. Its annotations let the Shoot's API server take part."""
+    """Of the control plane."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -69,10 +70,6 @@ def namespace(shoot: Shoot) -> dict[str, Any]:
                 "gardener.cloud/role": "shoot",
                 "shoot.gardener.cloud/provider": "local",
                 "networking.shoot.gardener.cloud/provider": "none",
-            },
-            "annotations": {
-                joinannotations.KUBECONFIG: f"{KUBECONFIG_SECRET}/kubeconfig",
-                joinannotations.MACHINES: shoot.machines,
             },
         },
     }
@@ -103,6 +100,11 @@ def cluster(shoot: Shoot, ranges: Ranges, images: Images) -> dict[str, Any]:
 
 def infrastructure(shoot: Shoot) -> dict[str, Any]:
     return _extension(shoot, "Infrastructure", INFRASTRUCTURE, region="local", secretRef=_provider(shoot))
+
+
+def controlplane(shoot: Shoot) -> dict[str, Any]:
+    """It lets the Shoot's API server take part."""
+    return _extension(shoot, "ControlPlane", CONTROL_PLANE, region="local", secretRef=_provider(shoot))
 
 
 def system_config(shoot: Shoot, server: str, authority: str) -> dict[str, Any]:

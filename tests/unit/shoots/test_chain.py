@@ -1,0 +1,96 @@
+"""The chain of a Shoot: which link waits for which, and which one blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from windowbox.sandbox.shoots import chain
+from windowbox.sandbox.shoots.chain import Link, Observed, State
+
+NOW = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
+LONG_AGO = "2026-09-01T09:58:00Z"
+A_MOMENT_AGO = "2026-09-01T09:59:30Z"
+
+
+def extension(kind: str, state: str = "Succeeded", description: str = "", at: str = LONG_AGO) -> Any:
+    operation = {"state": state, "description": description, "lastUpdateTime": at}
+    return {
+        "kind": kind,
+        "metadata": {"name": "one", "generation": 1, "creationTimestamp": LONG_AGO},
+        "status": {"observedGeneration": 1, "lastOperation": operation},
+    }
+
+
+def observed(**changed: Any) -> Observed:
+    kinds = ("Infrastructure", "ControlPlane", "OperatingSystemConfig", "Worker")
+    extensions = {kind: extension(kind) for kind in kinds} | changed.pop("extensions", {})
+    whole = Observed(
+        technical_id="shoot--local--one",
+        began=NOW - timedelta(seconds=120),
+        server=Link("API server", State.DONE, "https://127.0.0.1:1"),
+        extensions=extensions,
+        managed=[],
+        membership={"asleep": False, "watches": {"services": "watching"}},
+        machines=[],
+        nodes=[],
+        records=[],
+        services=[],
+        webhooks=[],
+    )
+    return dataclasses.replace(whole, **changed)
+
+
+MACHINE = {
+    "metadata": {"name": "m1", "creationTimestamp": LONG_AGO},
+    "status": {
+        "currentStatus": {"phase": "Pending"},
+        "lastOperation": {"description": "its Pod boots", "lastUpdateTime": LONG_AGO},
+    },
+}
+FAILED = extension("ControlPlane", "Error", "Error reconciling ControlPlane: no config")
+WAITING = extension("Worker", "Processing", "Waiting for 1 machine")
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        pytest.param(observed(), None, id="all-done"),
+        pytest.param(observed(extensions={"ControlPlane": FAILED}), "ControlPlane", id="failed"),
+        pytest.param(
+            observed(extensions={"Worker": extension("Worker", "Processing", "", A_MOMENT_AGO)}),
+            None,
+            id="not-for-long-enough",
+        ),
+        pytest.param(
+            observed(extensions={"Worker": WAITING}, machines=[MACHINE]),
+            "machine m1",
+            id="the-machine-before-its-worker",
+        ),
+        pytest.param(
+            observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None),
+            "takes part",
+            id="the-cluster-before-the-machine",
+        ),
+        pytest.param(observed(membership={"asleep": True}), None, id="hibernated"),
+    ],
+)
+def test_the_first_that_could_go_on_blocks(found: Observed, name: str | None) -> None:
+    blocking = chain.blocker(chain.chain(found), NOW)
+    assert (blocking.name if blocking else None) == name
+
+
+def test_the_picture_tells_what_waits_for_what_and_the_next_step() -> None:
+    found = observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None)
+    lines = chain.picture(chain.chain(found), NOW)
+    text = "\n".join(lines)
+    assert "✓ Infrastructure" in text
+    assert "… machine m1" in text
+    assert "(waits for takes part)" in text
+    assert lines[-2:] == [
+        "Blocked for 120 s by takes part: its cluster has not joined",
+        "Next: windowbox clusters list",
+    ]
