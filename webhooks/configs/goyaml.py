@@ -25,6 +25,12 @@ _OTHER_BREAKS = frozenset("\x85\u2028\u2029")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9]{1,2}:.*)?", re.ASCII)
 _LONGEST_NUMBER = 400
 _PREFIX = "tag:yaml.org,2002:"
+_TAGGED: dict[str | None, type | tuple[type, ...]] = {
+    f"{_PREFIX}bool": bool,
+    f"{_PREFIX}int": int,
+    f"{_PREFIX}float": (int, float),
+    f"{_PREFIX}null": type(None),
+}
 
 
 class NotYaml(Exception):
@@ -107,6 +113,9 @@ def _scalar(event: yaml.ScalarEvent) -> object:
         return resolved(event.value)
     if event.tag in (None, "!", f"{_PREFIX}str"):
         return event.value
+    value = resolved(event.value)
+    if isinstance(value, _TAGGED.get(event.tag, ())):
+        return value
     raise NotYaml(f"tag {event.tag!r:.50} is not supported")
 
 
