@@ -16,6 +16,7 @@ from windowbox.models import machinekeys
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
+    CLUSTERS,
     MACHINE_CLASSES,
     MACHINES,
     NAMESPACES,
@@ -28,7 +29,7 @@ from windowbox.models.refs import (
 from workers.lifecycle.kinds import Run
 from workers.machine import names, wanted
 from workers.machine.views import MachineViews, require_listed
-from workers.machines.moving import leaves, moves
+from workers.machines.moving import leaves, moves, shoot_is_leaving
 from workers.machines.nodes import SELF_HOSTED
 from workers.owned.ownerindex import INFRASTRUCTURE
 from workers.owned.targets import TargetCluster, TargetClusters
@@ -58,7 +59,7 @@ class Orphans:
             *await _listed(own, WORKERS, machine.namespace),
             *await _listed(own, MACHINE_CLASSES, machine.namespace),
         ]
-        if any(_moving(one) for one in owners):
+        if any(_moving(one) for one in owners) or await _shoot_is_leaving(own, machine.namespace):
             again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
             return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
         if why := await _reason_to_keep(own, machine, owners):
@@ -131,7 +132,18 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: Sequen
 async def are_leaving(own: TargetCluster, namespace: str) -> bool:
     """Whether the machines of a namespace are being handed over to another seed."""
     owners = await _listed(own, WORKERS, namespace)
-    return any(leaves(one["operation"], one["lastOperation"]) for one in owners)
+    if any(leaves(one["operation"], one["lastOperation"]) for one in owners):
+        return True
+    return await _shoot_is_leaving(own, namespace)
+
+
+async def _shoot_is_leaving(own: TargetCluster, namespace: str) -> bool:
+    async def act() -> bool:
+        api = await own.connection.api()
+        found = await api.find(CLUSTERS, "", namespace)
+        return found is not None and shoot_is_leaving(found)
+
+    return bool(await own.recorder.call("leaving", namespace, act))
 
 
 def _moving(owner: Mapping[str, Any]) -> bool:

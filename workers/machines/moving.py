@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windowbox.models.extensions import OPERATION
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping
 
 _REQUESTS = ("migrate", "restore", "wait-for-state")
 
@@ -14,6 +14,12 @@ _REQUESTS = ("migrate", "restore", "wait-for-state")
 def is_leaving(worker: Object) -> bool:
     """To another seed: its objects are taken away here, and its machines stay as they are."""
     return leaves(worker.annotations.get(OPERATION), worker.last_operation)
+
+
+def shoot_is_leaving(cluster: Object) -> bool:
+    """The same, of a Cluster: gardenlet says so there, and deletes Worker and machines at the same time."""
+    status = mapping(mapping(cluster.spec.get("shoot")).get("status"))
+    return mapping(status.get("lastOperation")).get("type") == "Migrate"
 
 
 def leaves(operation: object, last: Mapping[str, Any]) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINES, WORKERS, ObjectRef, Resource
+from windowbox.models.refs import CLUSTERS, MACHINES, WORKERS, ObjectRef, Resource
 from workers.machines import facts
 from workers.machines.facts import MachineFacts
-from workers.machines.moving import is_leaving
+from workers.machines.moving import is_leaving, shoot_is_leaving
 from workers.recorder import Recorder
 
 Json = dict[str, Any]
@@ -43,10 +43,14 @@ class MachineObjects:
         return [Object(one) for one in await self.recorder.call("list", resource.id, act)]
 
     async def are_leaving(self) -> bool:
-        """Whether the namespace's Worker is being migrated to another seed."""
+        """Whether the namespace's Worker, or its Shoot, is being migrated to another seed."""
 
         async def act() -> bool:
-            return any(map(is_leaving, await self._list(WORKERS)))
+            if any(map(is_leaving, await self._list(WORKERS))):
+                return True
+            kube = await self.clusters.get(self.ref.cluster)
+            found = await kube.find(CLUSTERS, "", self.ref.namespace)
+            return found is not None and shoot_is_leaving(found)
 
         return bool(await self.recorder.call("leaving", None, act))
 

@@ -149,6 +149,27 @@ async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: st
     assert await made.world.kube.find(PODS, made.infra, "machine-moving")
 
 
+@rule("A15-R6")
+async def test_machines_of_a_shoot_that_moves_leave_their_pods_though_their_worker_is_gone(
+    made: Machines,
+) -> None:
+    """gardenlet deletes the Worker and the machines at the same time; the Cluster tells before."""
+    await made.machine("stays")
+    await made.until("stays", "Running")
+    await made.shoot.cluster(status={"lastOperation": {"type": "Migrate", "state": "Processing"}})
+    await made.delete("stays")
+    await made.shoot.until_gone(MACHINES, "stays")
+    await made.world.quiet()
+    pod = await made.world.kube.get(PODS, made.infra, "machine-stays")
+    node = await made.world.kube.get(NODES, "", "machine-stays")
+    assert not pod.deleting
+    assert not node.deleting
+    assert not node.spec.get("unschedulable")
+    await made.shoot.cluster()
+    await made.world.kube.merge(NODES, "", "machine-stays", {"metadata": {"finalizers": None}})
+    await made.world.kube.remove(NODES, "", "machine-stays")
+
+
 @rule("B7-R5")
 async def test_a_restored_machine_takes_over_the_pod_that_runs(world: KindWorld) -> None:
     async with machines(world) as made:
