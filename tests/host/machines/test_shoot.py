@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.host.machines.conftest import NAME, ShootWorld
+from tests.host.machines.moving import Move, Traffic
 from tests.support import echoclient
 from tests.support.rules import rule
 from windowbox.cli import cli
 from windowbox.errors import Refused
 from windowbox.sandbox import ranges
+from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.machines import image
 from windowbox.sandbox.nodes import iproute, routes
 from windowbox.sandbox.nodes.images import ECHO
@@ -72,6 +74,39 @@ def test_this_host_reaches_pods_of_a_shoot(world: ShootWorld) -> None:
 def test_this_host_reaches_services_of_a_shoot(world: ShootWorld) -> None:
     address = world.api.read(f"{SERVICES}/web")["spec"]["clusterIP"]
     assert echoclient.until(lambda: echoclient.tcp(address, 80, b"hello")).said == b"hello"
+
+
+@rule("A15-R6", "B7-R5")
+def test_a_shoot_moves_to_another_seed_with_its_nodes_and_under_traffic(world: ShootWorld) -> None:
+    traffic = Traffic(_address_of(world.api.read(f"{SERVICES}/web")))
+    before = _alive(world)
+    with traffic.flowing():
+        move = Move(world)
+        move.arrive(move.leave())
+        moved = traffic.answers
+        echoclient.until(_that(lambda: traffic.answers >= moved + 20))
+    assert traffic.failures == []
+    assert _alive(world) == before
+
+
+def _alive(world: ShootWorld) -> dict[str, Any]:
+    """What must not change: machines, their Pods and nodes, and the containers on these."""
+    machines = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{world.shoot.technical_id}/machines"
+    pods = world.api.read("/api/v1/pods")["items"]
+    return {
+        "machines": [one["metadata"]["name"] for one in world.sandbox.api.read(machines)["items"]],
+        "their Pods": _uids(world.sandbox.api, f"/api/v1/namespaces/{world.shoot.machines}/pods"),
+        "nodes": _uids(world.api, "/api/v1/nodes"),
+        "containers": {
+            f"{pod['metadata']['name']} {one['name']}": (one["containerID"], one["restartCount"])
+            for pod in pods
+            for one in pod["status"]["containerStatuses"]
+        },
+    }
+
+
+def _uids(api: ApiServer, path: str) -> dict[str, str]:
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in api.read(path)["items"]}
 
 
 @pytest.mark.parametrize("class_", ["", "seed"], ids=["shoot", "seed"])

@@ -1,0 +1,140 @@
+"""The move of a Shoot's control plane from one seed to another, as gardenlet does it.
+
+Both seeds are this sandbox: the second one is the namespace without the machine objects that were there.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.host.machines.conftest import ShootWorld
+from tests.support import echoclient
+from windowbox.errors import Refused
+from windowbox.sandbox.shoots import objects, waiting
+
+_MACHINES = "machinedeployments", "machinesets", "machines", "machineclasses"
+_KEPT = ("name", "namespace", "labels", "annotations")
+_MERGE = "application/merge-patch+json"
+
+
+@dataclass
+class Traffic:
+    """A client that connects to an address again and again."""
+
+    address: str
+    answers: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def flowing(self) -> Iterator[None]:
+        over = threading.Event()
+        thread = threading.Thread(target=self._flow, args=[over])
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _flow(self, over: threading.Event) -> None:
+        while not over.is_set():
+            try:
+                assert echoclient.tcp(self.address, 80, b"hello", timeout=10).said == b"hello"
+                self.answers += 1
+            except (OSError, AssertionError, ValueError) as error:
+                self.failures.append(repr(error))
+            time.sleep(0.02)  # between two connections
+
+
+class Move:
+    def __init__(self, world: ShootWorld) -> None:
+        self._api, self._home = world.sandbox.api, world.shoot.technical_id
+
+    def leave(self) -> dict[str, Any]:
+        """On the seed that is left. Returns the Worker, and the state of its machines."""
+        self._operation("Migrate")
+        worker = self._api.read(self._worker)
+        self._ask("migrate")
+        self._until("Migrate")
+        state = self._state()
+        self._api.request("DELETE", self._worker).close()
+        for plural in _MACHINES:
+            for name in [one["metadata"]["name"] for one in self._listed(plural)]:
+                with contextlib.suppress(Refused):
+                    self._patch(self._path(plural, name), {"metadata": {"finalizers": None}})
+                    self._api.request("DELETE", self._path(plural, name)).close()
+        for plural in _MACHINES:
+            for one in self._listed(plural):
+                name = one["metadata"]["name"]
+                waiting.until_gone(self._api, self._path(plural), name, f"{name} is not gone", patience=60)
+        return {"spec": worker["spec"], "state": state}
+
+    def arrive(self, left: dict[str, Any]) -> None:
+        """On the other seed."""
+        self._operation("Restore")
+        waits = {"gardener.cloud/operation": "wait-for-state"}
+        metadata = {"name": objects.WORKER, "namespace": self._home, "annotations": waits}
+        head = {"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Worker"}
+        workers = self._worker.rpartition("/")[0]
+        self._api.create(workers, {**head, "metadata": metadata, "spec": left["spec"]})
+        self._patch(f"{self._worker}/status", {"status": {"state": left["state"]}})
+        self._ask("restore")
+        self._until("Restore")
+
+    @property
+    def _worker(self) -> str:
+        return f"/apis/extensions.gardener.cloud/v1alpha1/namespaces/{self._home}/workers/{objects.WORKER}"
+
+    def _path(self, plural: str, name: str = "") -> str:
+        path = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{self._home}/{plural}"
+        return f"{path}/{name}" if name else path
+
+    def _listed(self, plural: str) -> list[dict[str, Any]]:
+        return list(self._api.read(self._path(plural))["items"])
+
+    def _patch(self, path: str, patch: dict[str, Any]) -> None:
+        self._api.request("PATCH", path, body=patch, content_type=_MERGE).close()
+
+    def _operation(self, type_: str) -> None:
+        """What gardenlet is doing with the Shoot."""
+        path = f"/apis/extensions.gardener.cloud/v1alpha1/clusters/{self._home}"
+        last = {"lastOperation": {"type": type_, "state": "Processing"}}
+        self._patch(path, {"spec": {"shoot": {"status": last}}})
+
+    def _ask(self, operation: str) -> None:
+        self._patch(self._worker, {"metadata": {"annotations": {"gardener.cloud/operation": operation}}})
+
+    def _until(self, type_: str) -> None:
+        def done(worker: dict[str, Any]) -> bool:
+            last = worker.get("status", {}).get("lastOperation") or {}
+            return (last.get("type"), last.get("state")) == (type_, "Succeeded")
+
+        workers, name = self._worker.rsplit("/", 1)
+        waiting.until(self._api, workers, name, done, f"{type_} has not succeeded", patience=120)
+
+    def _state(self) -> dict[str, str]:
+        """The machines, as gardenlet saves them."""
+        sets, machines = self._listed("machinesets"), self._listed("machines")
+        content = {
+            one["metadata"]["name"]: {
+                "replicas": one["spec"]["replicas"],
+                "machineSets": [_saved(each) for each in sets],
+                "machines": [_saved(each) for each in machines],
+            }
+            for one in self._listed("machinedeployments")
+        }
+        packed = gzip.compress(json.dumps({"machineDeployments": content}).encode())
+        return {"state": base64.b64encode(packed).decode()}
+
+
+def _saved(found: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in found["metadata"].items() if name in _KEPT}
+    return {"metadata": metadata, "spec": found["spec"]}
