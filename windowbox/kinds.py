@@ -40,6 +40,7 @@ from windowbox.models.refs import (
     PODS,
     SECRETS,
     SERVICES,
+    VOLUME_ATTACHMENTS,
     WORKERS,
     Resource,
 )
@@ -255,6 +256,7 @@ KINDS = (
             Right(PODS, ("list", "delete"), "target"),
             Right(PODS, ("create",), "target", part="eviction"),
             Right(CERTIFICATE_REQUESTS, ("list",), "target"),
+            Right(VOLUME_ATTACHMENTS, ("list", "delete"), "target"),
             Right(SECRETS, ("create", *READ, "delete"), "target"),
         ),
     ),

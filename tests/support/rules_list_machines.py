@@ -42,6 +42,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "B9-R9": "since when a phase lasts",
         "B10-R1": "a node names its machine",
         "B10-R2": "labels, annotations and taints of nodes",
+        "B10-R3": "virtual capacity of nodes",
         "B10-R4": "what is remembered on a node",
         "B10-R5": "the finalizer of nodes",
         "B10-R6": "a deleted node takes its machine along",

@@ -66,6 +66,9 @@ CLOUD_PROFILES = Resource("core.gardener.cloud", "v1beta1", "cloudprofiles", "Cl
 CERTIFICATE_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
 )
+VOLUME_ATTACHMENTS = Resource(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
+)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", short_names=("deploy",))
 API_SERVERS = DEPLOYMENTS._replace(named="kube-apiserver")
 """Of the control planes of Shoots."""

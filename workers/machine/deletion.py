@@ -100,7 +100,10 @@ class Deletion:
             if node is None:
                 return None
             evicting = run.now < drain.evicted_until(_asked(run), timeouts)
-            left = await Evictions(shoot, run, node).step(chosen, evicting=evicting)
+            evictions = Evictions(shoot, run, node)
+            left = await evictions.step(chosen, evicting=evicting)
+            if chosen.forced:
+                await evictions.detach()
         except (TransientError, PermanentError) as error:
             if chosen.machine_too:
                 return None

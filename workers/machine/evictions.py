@@ -9,7 +9,7 @@ from typing import Any
 from windowbox.errors import Conflict, Missing, PermanentError, TooManyRequests, TransientError
 from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object, mappings
-from windowbox.models.refs import NODES, PODS
+from windowbox.models.refs import NODES, PODS, VOLUME_ATTACHMENTS
 from workers.machine import drain
 from workers.machine.drain import Mode
 from workers.machine.run import MachineRun
@@ -53,6 +53,26 @@ class Evictions:
         left = len(step.evict) + len(step.waiting) + len(step.delete)
         waited = f"waiting for {left} Pod{'s' if left > 1 else ''} to leave"
         return [*blocked[:_SHOWN], waited]
+
+    async def detach(self) -> None:
+        """Free the volumes of a node that was emptied by force: its kubelet may not do it any more."""
+
+        async def act() -> list[str]:
+            api = await self.shoot.connection.api()
+            found: list[str] = []
+            more = ""
+            for _ in range(_PAGES):
+                page = await api.page(VOLUME_ATTACHMENTS, limit=_MOST, more=more)
+                found += [one.name for one in map(Object, page.items) if self._is_here(one)]
+                if not (more := page.more):
+                    break
+            return found
+
+        for name in await self.run.recorder.call("attachments", self.node.name, act):
+            await self.shoot.remove(VOLUME_ATTACHMENTS, "", name)
+
+    def _is_here(self, attachment: Object) -> bool:
+        return attachment.spec.get("nodeName") == self.node.name and not attachment.deleting
 
     async def _pods(self) -> list[Object]:
         """The Pods on the node, as far as a drain looks at them."""

@@ -14,9 +14,10 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import CERTIFICATE_REQUESTS, MACHINES, NODES, SECRETS
+from windowbox.models.refs import CERTIFICATE_REQUESTS, MACHINE_CLASSES, MACHINES, NODES, SECRETS, ObjectRef
 from workers.machine import names, nodes, nodesync, phases, reasons, specs, statuses
 from workers.machine.inplace import InPlace
+from workers.machine.nodesync import Patch
 from workers.machine.phases import Change, Verdict
 from workers.machine.preserving import Preserving
 from workers.machine.reasons import Facts, Request
@@ -105,10 +106,20 @@ class Joining:
             mine = [one for one in self.views.of_node(node.name) if one.namespace == run.ref.namespace]
             return len(mine)
 
-        patch = nodesync.patch(run.machine, node)
-        if patch is None or int(await run.recorder.call("claimants", node.name, act)) > 1:
+        patch, capacity = nodesync.patch(run.machine, node), await self._capacity(run, node)
+        if not (patch or capacity) or int(await run.recorder.call("claimants", node.name, act)) > 1:
             return
-        await shoot.strategic_merge(NODES, "", node.name, patch)
+        if patch:
+            await shoot.strategic_merge(NODES, "", node.name, patch)
+        if capacity:
+            await shoot.strategic_merge(NODES, "", node.name, capacity[0], part="status")
+            await shoot.strategic_merge(NODES, "", node.name, capacity[1])
+
+    async def _capacity(self, run: MachineRun, node: Object) -> tuple[Patch, Patch] | None:
+        name = specs.class_name_or_none(run.machine)
+        ref = ObjectRef(run.ref.cluster, MACHINE_CLASSES.id, run.ref.namespace, name)
+        found = await run.recorder.read(ref) if name else None
+        return nodesync.capacity(found, node) if found else None
 
     async def _forget_token(self, run: MachineRun, shoot: TargetCluster) -> None:
         """A token that has done its work must not do any other."""

@@ -67,7 +67,8 @@ class MachineMapping:
         secrets = {name for one in (old, new) if one is not None for name in specs.secrets(one)}
         held = [ObjectRef(ref.cluster, SECRETS.id, ref.namespace, name) for name in sorted(secrets)]
         await self._views.complete()
-        waiting = [one for one in self._views.of_class(ref) if one.phase in _TO_BE_MADE]
+        capacity = {str(nodesync.virtual_capacity(one)) for one in (old, new) if one is not None}
+        waiting = [one for one in self._views.of_class(ref) if one.phase in _TO_BE_MADE or len(capacity) > 1]
         return [subjects.key(ref), *map(subjects.key, held), *(subjects.key(one.ref) for one in waiting)]
 
     async def _of_pod(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from windowbox.models import machinekeys
 from windowbox.models.objects import Object, mapping, mappings
-from workers.machine import nodes
+from workers.machine import nodes, specs
 from workers.machines.facts import node_taints
 
 Patch = dict[str, Any]
@@ -40,6 +40,41 @@ def patch(machine: Object, node: Object) -> Patch | None:
         made["metadata"]["resourceVersion"] = node.resource_version
         made["spec"] = {"taints": taints}
     return made
+
+
+def capacity(found: Object, node: Object) -> tuple[Patch, Patch] | None:
+    """The patches of a node's status and of the node that give it what its MachineClass says of capacity.
+
+    None if it has that. Amounts are compared with what was written last: the API spells some in other words.
+    """
+    wanted = virtual_capacity(found)
+    last = _amounts(node.annotations.get(machinekeys.LAST_VIRTUAL_CAPACITY))
+    there = mapping(node.status.get("capacity"))
+    if wanted == last and wanted.keys() <= there.keys():
+        return None
+    changes: Patch = {**wanted, **{name: None for name in last if name not in wanted and name in there}}
+    noted = json.dumps(wanted, separators=(",", ":"), sort_keys=True) if wanted else None
+    annotations = {machinekeys.LAST_VIRTUAL_CAPACITY: noted}
+    head = {"uid": node.uid}
+    return (
+        {"metadata": head, "status": {"capacity": changes}},
+        {"metadata": {**head, "annotations": annotations}},
+    )
+
+
+def virtual_capacity(found: Object) -> dict[str, str]:
+    """What a MachineClass adds to the capacity of its nodes; without what is no quantity."""
+    template = mapping(found.raw.get("nodeTemplate"))
+    amounts = mapping(template.get("virtualCapacity"))
+    return {str(k): str(v) for k, v in amounts.items() if specs.QUANTITY.fullmatch(str(v))}
+
+
+def _amounts(noted: Any) -> dict[str, str]:
+    try:
+        found = json.loads(str(noted)) if noted else None
+    except (ValueError, RecursionError):
+        found = None
+    return {str(k): str(v) for k, v in mapping(found).items()}
 
 
 def essence(node: Object) -> Any:

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _IMAGE = re.compile(r"[!-~]{1,1024}")
 _POOL = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 _LONGEST = 10 * 365 * 86400.0
@@ -225,7 +225,7 @@ def _amounts(field: str, raw: Any) -> Mapping[str, str]:
     for name in found:
         _text(f"{field} has a name that", name, _RESOURCE, "the name of a resource such as cpu")
     return {
-        name: _text(f"{field}.{name}", str(value), _QUANTITY, "a quantity") for name, value in found.items()
+        name: _text(f"{field}.{name}", str(value), QUANTITY, "a quantity") for name, value in found.items()
     }
 
 
@@ -239,7 +239,7 @@ def _volumes(field: str, raw: Any) -> tuple[Volume, ...]:
         at = f"{field}[{number}]"
         volume = _mapping(at, one)
         name = _text(f"{at}.name", volume.get("name"), _VOLUME, "a name of lower-case letters and digits")
-        found.append(Volume(name, _text(f"{at}.size", volume.get("size"), _QUANTITY, "a size such as 10Gi")))
+        found.append(Volume(name, _text(f"{at}.size", volume.get("size"), QUANTITY, "a size such as 10Gi")))
     return tuple(found)
 
 

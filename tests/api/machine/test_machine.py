@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
+from collections.abc import Callable
 
 from bench.audit import without_events, writes
 from tests.api.machine.machines import Machines, machines, phase_of
@@ -12,7 +13,7 @@ from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
 from windowbox.models.machinekeys import LAST_PRESERVE
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS, SERVICES
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, SERVICES
 from workers.machine import names
 
 
@@ -142,6 +143,34 @@ async def test_a_node_gets_what_its_machine_says_of_it(made: Machines) -> None:
     label = {"metadata": {"labels": {"stage": "other"}}}
     await made.world.kube.merge(NODES, "", "machine-synced", label)
     await made.until_node("machine-synced", lambda one: bool(one and one.labels["stage"] == "test"))
+
+
+@rule("B10-R3")
+async def test_a_node_gets_the_virtual_capacity_of_its_class(made: Machines) -> None:
+    template = made.class_body("virtual")["nodeTemplate"] | {
+        "virtualCapacity": {"example.com/slots": "2000m"}
+    }
+    await made.machine_class("virtual", nodeTemplate=template)
+    await made.machine("virtual", of="virtual")
+    await made.until("virtual", "Running")
+    noted = "node.machine.sapcloud.io/last-applied-virtual-capacity"
+
+    def has(amount: str | None) -> Callable[[Object | None], bool]:
+        def holds(node: Object | None) -> bool:
+            shown = (node.status.get("capacity") or {}).get("example.com/slots") if node else None
+            return shown == amount and node is not None and (noted in node.annotations) == bool(amount)
+
+        return holds
+
+    await made.until_node("machine-virtual", has("2"))
+    await made.world.quiet()
+    audit = made.world.audit()
+    for amount, shown in (("3", "3"), (None, None)):
+        patch = {"nodeTemplate": {"virtualCapacity": {"example.com/slots": amount}}}
+        await made.shoot.merge(MACHINE_CLASSES, "virtual", patch)
+        await made.until_node("machine-virtual", has(shown))
+    await made.world.quiet()
+    assert sum(count for name, count in audit.requests().items() if name == "patch nodes") <= 4
 
 
 @rule("B9-R4", "B9-R8")

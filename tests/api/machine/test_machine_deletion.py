@@ -14,7 +14,16 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, WORKERS, Resource
+from windowbox.models.refs import (
+    MACHINE_CLASSES,
+    MACHINES,
+    NODES,
+    PODS,
+    SECRETS,
+    VOLUME_ATTACHMENTS,
+    WORKERS,
+    Resource,
+)
 from workers import replay
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -68,12 +77,17 @@ async def test_a_label_forces_the_deletion(made: Machines) -> None:
     await made.machine("forced")
     await made.until("forced", "Running")
     await guest(made, "guest2", "machine-forced", finalizers=["test/kept"])
+    for name, node in (("here", "machine-forced"), ("elsewhere", "machine-other")):
+        attached = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": "v"}}
+        await kube.create(VOLUME_ATTACHMENTS, "", {"metadata": {"name": name}, "spec": attached})
     await made.delete("forced")
     await made.until_told("forced", "waiting for 1 Pod to leave")
     label = {"metadata": {"labels": {"force-deletion": "True"}}}
     await made.shoot.merge(MACHINES, "forced", label)
     await made.shoot.until_gone(MACHINES, "forced")
     await kube.merge(ALL_PODS, home, "guest2", {"metadata": {"finalizers": None}})
+    assert await kube.find(VOLUME_ATTACHMENTS, "", "here") is None
+    await kube.remove(VOLUME_ATTACHMENTS, "", "elsewhere")
 
 
 @rule("B13", "B13-R5")
