@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from bus.connection import Stored
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
 
 logger = logging.getLogger(__name__)
 
@@ -180,12 +180,23 @@ class StatusIntent(Message):
     events: tuple[EventIntent, ...] = ()
     version: str = ""
     """The version of the object that the report is about: while it is the newest, the report fits."""
+    conditions: tuple[str, ...] | None = None
+    """The types of the conditions that are the reporter's: of others, the patch repeats what it has found."""
     shown: bool = False
     """The object shows the status already: only the events are to be told."""
     memo: dict[str, Any] = {}
     """What the next run should know of this one. It is never written to the cluster."""
     orphans: tuple[dict[str, Any], ...] = ()
     """The last versions of former objects of this name, whose results are still to be removed."""
+
+    def patch_of(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        """The patch for an object with this status: others may have written conditions meanwhile."""
+        listed = self.patch.get("conditions")
+        if self.conditions is None or not isinstance(listed, list):
+            return self.patch
+        ours = {one.get("type"): one for one in listed if one.get("type") in self.conditions}
+        kept = [ours.pop(one.get("type"), one) for one in mappings(status.get("conditions"))]
+        return {**self.patch, "conditions": [*kept, *ours.values()]}
 
 
 class EventIntent(Message):

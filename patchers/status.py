@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from typing import Any
 
 from bus import intents, streams, subjects
 from bus.connection import Bus
@@ -84,18 +85,18 @@ class StatusPatcher:
         if intent.version:
             # The API compares no uid where a status is patched, but it does compare the version.
             with contextlib.suppress(Conflict):
-                await self._patch(kube, ref, intent, intent.version)
+                await self._patch(kube, ref, intent.patch, intent.version)
                 return None
         found = await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
         if found.uid != intent.uid:
             return Result.REPLACED
         if overtaken(intent.patch, found.status):
             return Result.OVERTAKEN  # the bus may forget what it said last
-        await self._patch(kube, ref, intent, found.resource_version)
+        await self._patch(kube, ref, intent.patch_of(found.status), found.resource_version)
         return None
 
-    async def _patch(self, kube: Kube, ref: ObjectRef, intent: StatusIntent, version: str) -> None:
-        patch = {"metadata": {"resourceVersion": version}, "status": intent.patch}
+    async def _patch(self, kube: Kube, ref: ObjectRef, status: dict[str, Any], version: str) -> None:
+        patch = {"metadata": {"resourceVersion": version}, "status": status}
         await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch, part="status")
 
     def _retry(self, item: Item, error: Exception) -> Outcome:

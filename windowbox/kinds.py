@@ -215,7 +215,7 @@ KINDS = (
         pool="worker",
         about="MachineClasses and MachineDeployments for the zones of its pools",
         owns=_MACHINE_KINDS,
-        awaits=(MACHINE_SETS, MACHINES),
+        awaits=(MACHINE_SETS, MACHINES, MANAGED_RESOURCES),
         rights=(
             Right(SECRETS, MAKE),
             # Before a Worker goes, the API is asked whether anything is left.

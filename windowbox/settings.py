@@ -21,6 +21,7 @@ from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.kindsettings import (
     BackupSettings,
+    HealthSettings,
     HeartbeatSettings,
     ImageSettings,
     InfrastructureSettings,
@@ -135,6 +136,7 @@ class Settings(Section):
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     machines: MachineSettings = MachineSettings()
     images: ImageSettings = ImageSettings()
+    health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
@@ -148,6 +150,7 @@ class Settings(Section):
             backup=self.backup,
             heartbeat=self.heartbeat,
             machines=self.machines,
+            health=self.health,
             images=imagevector.load(self.images.overwrite),
             webhooks=self.webhooks,
         )

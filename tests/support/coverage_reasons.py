@@ -30,6 +30,8 @@ REASONS: dict[str, str] = {
     "B-4": "so by its making: a run that waits is not a success, whose next look would be in an hour",
     "B-5": _OTHER_KINDS,
     **dict.fromkeys(("E-3", "H-1", "H-2", "H-3", "H-4", "B.29"), _HEALTH),
+    "HC-4": "so by its making: checks are part of a run, which has a deadline",
+    "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),
     "P-2": "part of a deployment, not of the program",
     "P-3": "part of a deployment, not of the program",

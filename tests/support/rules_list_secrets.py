@@ -22,4 +22,17 @@ SECTIONS: dict[str, dict[str, str]] = {
         "IV-6": "versions before they are compared",
         "IV-7": "the image's name",
     },
+    "Health conditions": {
+        "HC-1": "when checks are made",
+        "HC-2": "objects that go or migrate are not checked",
+        "HC-3": "Shoots that sleep",
+        "HC-4": "time limits",
+        "HC-5": "the client of the Shoot",
+        "HC-6": "the worst result decides",
+        "HC-7": "progress and its threshold",
+        "HC-8": "words of several results",
+        "HC-9": "other conditions are kept",
+        "HC-10": "the check of nodes",
+        "HC-11": "the checks of ManagedResources and Deployments",
+    },
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -65,6 +66,16 @@ class HeartbeatSettings(_Section):
     holder: str = Field("provider-local", description="By whom it is held.")
 
 
+class HealthSettings(_Section):
+    """What the conditions of extension objects tell."""
+
+    conditions: Literal["short", "long"] = Field(
+        "short",
+        description="short: EveryNodeReady of Workers, as Gardener's own; long: also what its older "
+        "documentation lists of ControlPlanes and Workers.",
+    )
+
+
 class ImageSettings(_Section):
     """The container images of what is deployed."""
 
@@ -84,4 +95,5 @@ class KindSettings(_Section):
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     machines: MachineSettings = MachineSettings()
     images: ImageVector = BUILT_IN
+    health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()

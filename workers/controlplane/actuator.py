@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from datetime import datetime
 
 from windowbox import webhookconfigurations
 from windowbox.errors import Malformed, TransientError
@@ -23,6 +24,7 @@ from workers.controlplane import (
     webhookauthorities,
 )
 from workers.controlplane.sites import Site
+from workers.health import checks, conditions
 from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
 from workers.owned import managedresources
@@ -50,6 +52,7 @@ class ControlPlaneActuator(Actuator):
         self._settings = settings.controlplane
         self._webhooks = settings.webhooks
         self._images = settings.images
+        self._conditions = settings.health.conditions
 
     async def reconcile(self, run: Run) -> Status:
         if _is_exposure(run.object):
@@ -69,7 +72,16 @@ class ControlPlaneActuator(Actuator):
         await generated.clean_up(target, site, secrets)
         if secrets.due is not None:
             run.dues.append(max(0.0, secrets.due - now.timestamp()))
-        return {}
+        return await self._told(run, target, site, now)
+
+    async def _told(self, run: Run, target: TargetCluster, site: Site, now: datetime) -> Status:
+        """The condition of the webhooks in the Shoot, where it is asked for."""
+        if self._conditions == "short" or not self._settings.webhooks or site.shoot.self_hosted:
+            return {}
+        found = await target.cached(MANAGED_RESOURCES, site.namespace, bundles.WEBHOOKS)
+        checked = checks.managed_resource(site.namespace, bundles.WEBHOOKS, found)
+        results = {conditions.SYSTEM_COMPONENTS_HEALTHY: [checked]}
+        return conditions.patch(run.object, results, now, hibernated=site.shoot.hibernation_enabled)
 
     async def delete(self, run: Run) -> None:
         await self._remove(run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bus.messages import EventIntent, StatusIntent
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import overtaken, reported_at, spelled
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import ObjectRef
 from workers.lifecycle import statuses
 from workers.lifecycle.operations import Patch
@@ -24,6 +24,8 @@ class Reporter:
     recorder: Recorder
     object: Object
     sequence: int
+    conditions: frozenset[str] = frozenset()
+    """The types of the conditions that runs have reported so far. Others write others."""
     has_reported: bool = False
     asked: bool = False
     """Whether a client has asked for this run: it gets an answer, even if it is the one it got before."""
@@ -31,14 +33,24 @@ class Reporter:
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
         version, patch = self.object.resource_version, self._not_before_the_last(patch)
         events = (event,) if event else ()
-        intent = StatusIntent(uid=self.object.uid, patch=patch, events=events, version=version)
+        self.conditions |= _changed_conditions(self.object, patch)
+        intent = StatusIntent(
+            uid=self.object.uid,
+            patch=patch,
+            events=events,
+            version=version,
+            conditions=tuple(sorted(self.conditions)) if "conditions" in patch else None,
+        )
 
         async def act() -> None:
             self.sequence = await self.world.report(self.ref, intent, self.sequence)
 
         # What is said is the effect, not about which version it was.
         await self.recorder.call(
-            "report", intent.model_dump(exclude={"version"}, exclude_defaults=True), act, effect=effect
+            "report",
+            intent.model_dump(exclude={"version", "conditions"}, exclude_defaults=True),
+            act,
+            effect=effect,
         )
         self.has_reported = True
 
@@ -53,13 +65,25 @@ class Reporter:
         return {**patch, "lastOperation": {**patch["lastOperation"], "lastUpdateTime": spelled(last)}}
 
 
+def _changed_conditions(object: Object, patch: Patch) -> frozenset[str]:
+    """The types of those conditions in the patch that are not as the object has them."""
+    known = mappings(object.status.get("conditions"))
+    return frozenset(str(one.get("type")) for one in patch.get("conditions") or [] if one not in known)
+
+
+def conditions_of(reported: StatusIntent | None, object: Object) -> frozenset[str]:
+    """The types of the conditions that former runs have reported of this object."""
+    return frozenset(reported.conditions or () if reported and reported.uid == object.uid else ())
+
+
 def with_report(found: Object, reported: StatusIntent | None) -> Object:
     """The object as it will be once the last report about it is written."""
     if reported is None or reported.uid != found.uid:
         return found
     if overtaken(reported.patch, found.status):
         return found
-    return Object({**found.raw, "status": statuses.merge(found.status, reported.patch)})
+    status = statuses.merge(found.status, reported.patch_of(found.status))
+    return Object({**found.raw, "status": status})
 
 
 def same_failure(object: Object, patch: Patch) -> bool:

@@ -30,7 +30,7 @@ from workers.lifecycle import operations, predicates, requeue, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow, Patch
 from workers.lifecycle.orphans import OrphanCleanup
-from workers.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
+from workers.lifecycle.reporting import Reporter, adds_status, conditions_of, same_failure, with_report
 from workers.lifecycle.shoots import Blocked, ShootFacts
 from workers.lifecycle.world import World
 from workers.recorder import ChangeTracker, Recorder
@@ -67,14 +67,13 @@ class LifeCycle:
             if found is None:
                 return Outcome(Result.GONE)
             object = with_report(found, reported)
-            reporter = Reporter(self._world, ref, recorder, object, sequence)
+            reporter = Reporter(self._world, ref, recorder, object, sequence, conditions_of(reported, object))
             outcome = await self._decide_on_newest(Run(ref, object, None, recorder), wish, reporter, reported)
             if reported and not reporter.has_reported and object.status != found.status:
                 await self._remind(ref, reported, recorder)
             return outcome
         except TransientError as error:
-            # The API is away, or busy. Left to be delivered again, the item would look like one that
-            # takes its worker down.
+            # The API is away. Delivered again, the item would look like one that takes its worker down.
             return Outcome(Result.WAITING, requeue.insist(wish, error, self._world.jitter()), str(error))
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
@@ -108,6 +107,7 @@ class LifeCycle:
                 if found is None:
                     return Outcome(Result.GONE)
                 run, live = dataclasses.replace(run, object=with_report(found, reported)), True
+                reporter.object = run.object
         raise TransientError(f"{run.ref}: changed by others again and again")
 
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
@@ -393,8 +393,7 @@ class LifeCycle:
 def _require_live(live: bool, run: Run) -> None:
     """See to it that nobody acts on what the bus remembers without the API having agreed.
 
-    A patch carries the version that was read; where there is none to write, the object has to be read. A bus
-    that was rolled back would otherwise have its old specs carried out, and reported as new.
+    Where no patch carries the version that was read, a bus that was rolled back would have old specs done.
     """
     if not live:
         raise Conflict(f"{run.ref}: to be read from the API first")

@@ -148,8 +148,12 @@ def deletion_problem(found: Object) -> tuple[str, tuple[str, ...]]:
     condition = _condition(found, "ResourcesApplied")
     if condition.get("status") == "True" or condition.get("reason") not in _DELETION_FAILED:
         return "", ()
-    codes = ("ERR_CONFIGURATION_PROBLEM",) if _INVALID.search(str(condition.get("message"))) else ()
-    return _message(condition), codes
+    return _message(condition), problem_codes(str(condition.get("message")))
+
+
+def problem_codes(problem: str) -> tuple[str, ...]:
+    """Gardener's error codes for what a resource manager tells."""
+    return ("ERR_CONFIGURATION_PROBLEM",) if _INVALID.search(problem) else ()
 
 
 def _condition(found: Object, type_: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bus.connection import Bus
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
@@ -15,11 +16,14 @@ from windowbox.models.refs import (
     CLUSTERS,
     MACHINE_CLASSES,
     MACHINE_DEPLOYMENTS,
+    MANAGED_RESOURCES,
     SECRETS,
     WORKERS,
     ObjectRef,
 )
 from workers import clock
+from workers.health import checks, conditions
+from workers.health.checks import Result
 from workers.lifecycle import shoots, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.owned import manifests
@@ -27,7 +31,7 @@ from workers.owned.targets import TargetCluster, TargetClusters, in_batches
 from workers.worker import (
     deletion,
     deployments,
-    health,
+    failures,
     manager,
     observed,
     readiness,
@@ -59,6 +63,8 @@ KIND = Kind(
     strips_all_finalizers=False,
 )
 
+MANAGER_BUNDLE = "extension-worker-mcm-shoot"
+"""The ManagedResource with what Gardener's machine-controller-manager needs in the Shoot."""
 _CONFLICTS = 5
 
 
@@ -83,10 +89,17 @@ class Plan:
 class WorkerActuator(Actuator):
     """Gives a Shoot the machines that its Worker asks for."""
 
-    def __init__(self, bus: Bus, targets: TargetClusters, settings: MachineSettings) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        targets: TargetClusters,
+        settings: MachineSettings,
+        conditions: Literal["short", "long"] = "short",
+    ) -> None:
         self._bus = bus
         self._targets = targets
         self._settings = settings
+        self._conditions = conditions
 
     async def reconcile(self, run: Run) -> Status:
         plan, before = await self._plan(run), await self._observe(run)
@@ -155,13 +168,28 @@ class WorkerActuator(Actuator):
     async def _status(self, run: Run, plan: Plan, found: Mapping[str, Object]) -> Status:
         """What is told before there are machines."""
         now = await clock.now(run.recorder)
-        ready = health.every_node_ready(found.values(), hibernated=plan.hibernated)
+        results = await self._health(run, found)
+        if due := conditions.requeue_after(results):
+            run.dues.append(due)
         told = {} if run.drift else statusreport.deployments(run.object, plan.groups, now)
         return {
             **told,
             **statusreport.machine_images(run.object, plan.groups, plan.profile),
-            **statusreport.condition(run.object, ready, now),
+            **conditions.patch(run.object, results, now, hibernated=plan.hibernated),
         }
+
+    async def _health(self, run: Run, found: Mapping[str, Object]) -> dict[str, list[Result]]:
+        """The results of all checks, by the type of the condition."""
+        results: dict[str, list[Result]] = {conditions.EVERY_NODE_READY: [checks.nodes(found.values())]}
+        if self._conditions == "long":
+            target, namespace = self._targets.own_cluster(run), run.ref.namespace
+            components = await target.cached(MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
+            checked = checks.managed_resource(namespace, MANAGER_BUNDLE, components)
+            results[conditions.SYSTEM_COMPONENTS_HEALTHY] = [checked]
+            if not self._ours:
+                results[conditions.CONTROL_PLANE_HEALTHY] = [await manager.check(target, namespace)]
+                run.dues.append(conditions.SYNC_SECONDS)  # no event tells of it
+        return results
 
     async def _ensure_classes(self, run: Run, target: TargetCluster, plan: Plan, before: Observed) -> None:
         """First the Secrets, which classes refer to. They are not watched: each request has them read."""
@@ -243,7 +271,7 @@ class WorkerActuator(Actuator):
         )
         await deletion.remove_classes(target, namespace, before.classes - plan.classes)
         if unwanted and await self._at_work(target, namespace):
-            health.require_none_failed(unwanted)
+            failures.require_none(unwanted)
             names = ", ".join(sorted(one.name for one in unwanted))
             waiting = Waiting(f"Waiting until undesired machine deployments are deleted: {names}")
             waiting.status = status
@@ -270,7 +298,7 @@ def _require_ready(verdict: Verdict, status: Status) -> None:
             raise waiting
         case Failed(text):
             words = f"failed while waiting for all machine deployments to be ready: {text}"
-            error = TransientError(words, retry_after=health.RETRY_FAILED)
+            error = TransientError(words, retry_after=failures.RETRY_AFTER)
             error.status = status
             raise error
 

@@ -17,7 +17,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.owned.targets import TargetCluster, in_batches
-from workers.worker import health
+from workers.worker import failures
 from workers.worker.observed import Machine, Observed
 
 _FORCED = {"metadata": {"labels": {keys.FORCE_DELETION: "True"}}}
@@ -40,7 +40,7 @@ async def delete(worker: Object, target: TargetCluster, found: Observed) -> None
     namespace = worker.namespace
     await force_machines(target, namespace, found.machines)
     await _remove_machines(target, namespace, found)
-    health.require_none_failed(found.deployments.values())
+    failures.require_none(found.deployments.values())
     if not (found.machines or found.sets or found.deployments):
         await remove_classes(target, namespace, found.classes)
     known = (found.machines, found.sets, found.deployments, found.classes)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from windowbox.kinds import Served
+from windowbox.models.refs import MANAGED_RESOURCES, ObjectRef
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
-from workers.worker.actuator import KIND, WorkerActuator
+from workers.worker.actuator import KIND, MANAGER_BUNDLE, WorkerActuator
 
 
 def serving(common: Common, row: Served) -> Serving:
     owner_index = OwnerIndex(common.bus, common.world, row.resource)
+    conditions = common.kinds.health.conditions
+
+    def owners(ref: ObjectRef) -> Iterable[ObjectRef]:
+        """All machines of a namespace belong to the Worker there."""
+        if ref.kind == MANAGED_RESOURCES.id and (conditions == "short" or ref.name != MANAGER_BUNDLE):
+            return ()
+        return owner_index.in_namespace(ref.cluster, ref.namespace)
+
     return Serving(
         KIND,
-        WorkerActuator(common.bus, common.targets, common.kinds.machines),
-        # All machines of a namespace belong to the Worker there.
-        owners=lambda ref: owner_index.in_namespace(ref.cluster, ref.namespace),
+        WorkerActuator(common.bus, common.targets, common.kinds.machines, conditions),
+        owners=owners,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from windowbox.models.objects import Object
-from workers.worker import health
+from workers.health import checks
 from workers.worker.deployments import replicas_of
 from workers.worker.observed import CANDIDATE, Machine, MachineSet, Observed, count
 from workers.worker.wanted import Group
@@ -61,7 +61,7 @@ def verdict(
         deployment = deployments.get(group.name)
         if deployment is None:
             continue
-        if failed := health.failures([deployment]):
+        if failed := checks.failed_machines([deployment]):
             return Failed(f"machine(s) failed: {_grouped(failed)}")
         sums.awake += count(deployment.status.get("replicas"))
         if hibernated:
@@ -69,7 +69,7 @@ def verdict(
         sets = [one for one in before.sets if one.deployment == group.name]
         if pending := _sets_missing(group, deployment, sets, before):
             return pending
-        sums.healthy += not health.unhealthy(deployment)
+        sums.healthy += not checks.unhealthy_machines(deployment)
         if group.manual:
             old = [one for one in sets if one.class_name != group.class_name]
             sums.extra += sum(one.replicas for one in old)

@@ -8,10 +8,8 @@ from typing import Any
 
 from windowbox.models.cloudprofile import CloudProfileSpec
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
-from windowbox.models.objects import Object, mapping, mappings
-from workers.lifecycle import statuses
+from windowbox.models.objects import Object, mapping
 from workers.lifecycle.kinds import Status
-from workers.lifecycle.statuses import Condition
 from workers.worker import images
 from workers.worker.wanted import Group
 
@@ -44,12 +42,6 @@ def deployments(worker: Object, groups: Sequence[Group], now: datetime) -> Statu
 
 def machine_images(worker: Object, groups: Iterable[Group], profile: CloudProfileSpec) -> Status:
     return {"providerStatus": images.status((group.image for group in groups), profile)}
-
-
-def condition(worker: Object, said: Condition, now: datetime) -> Status:
-    """The conditions with one of them renewed."""
-    known = mappings(worker.status.get("conditions"))
-    return {"conditions": statuses.with_condition(known, said, now)}
 
 
 def in_place_hashes(worker: Object, groups: Iterable[Group], found: Mapping[str, Object]) -> Status:

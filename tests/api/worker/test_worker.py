@@ -148,7 +148,7 @@ async def test_failed_machines_are_told_at_once_and_forgotten_when_they_are_gone
         await create(shoot, small)
         text = 'machine(s) failed: 1 error occurred: "m-1": no image'
         found = await shoot.until(WORKERS, NAME, says("Error", text))
-        assert condition(found)["message"] == 'machine "m-1" failed: no image'
+        assert condition(found)["message"] == 'machine "m-1" failed: no image.'
         assert found
         assert found.status["machineDeployments"]
         mcm.failed.clear()
@@ -157,7 +157,7 @@ async def test_failed_machines_are_told_at_once_and_forgotten_when_they_are_gone
 
         mcm.failed["m-2"] = "node is gone"
         mcm.wake()
-        told = 'machine "m-2" failed: node is gone'
+        told = 'machine "m-2" failed: node is gone.'
         found = await shoot.until(WORKERS, NAME, lambda found: condition(found).get("message") == told)
         assert found
         assert found.last_operation["state"] == "Succeeded"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from tests.support import workerexample as example
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.objects import Object
-from workers.worker import deployments, health, readiness
+from workers.health import checks
+from workers.health import conditions as health
+from workers.worker import deployments, readiness
 from workers.worker.observed import Machine, MachineSet, Observed
 from workers.worker.readiness import Failed, Pending, Verdict
 from workers.worker.wanted import Group
@@ -192,7 +195,7 @@ def conditions(*more: tuple[str, str]) -> list[dict[str, Any]]:
     ],
 )
 def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
-    assert health.unhealthy(deployment(group(), **status)) == reason
+    assert checks.unhealthy_machines(deployment(group(), **status)) == reason
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
         pytest.param(
             {"failedMachines": [failed("a", "quota")], "conditions": []},
             False,
-            ("False", 'machine "a" failed: quota'),
+            ("False", 'machine "a" failed: quota.'),
             id="A18-R4-failed",
         ),
         pytest.param(
@@ -212,15 +215,17 @@ def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
             (
                 "False",
                 f'machine deployment "{example.TECHNICAL_ID}-small-z1" in namespace "{example.TECHNICAL_ID}" '
-                "is unhealthy: observed generation outdated (0/1)",
+                "is unhealthy: observed generation outdated (0/1).",
             ),
             id="A18-R4-unhealthy",
         ),
     ],
 )
 def test_every_node_ready(status: dict[str, Any], hibernated: bool, expected: tuple[str, str]) -> None:
-    said = health.every_node_ready([deployment(group(), **status)], hibernated=hibernated)
+    results = {"EveryNodeReady": [checks.nodes([deployment(group(), **status)])]}
+    now = datetime(2026, 9, 1, tzinfo=UTC)
+    (said,) = health.patch(Object({}), results, now, hibernated=hibernated)["conditions"]
     reason = "HealthCheckSuccessful" if expected[0] == "True" else "HealthCheckUnsuccessful"
-    assert (said.type, said.status, said.reason, said.message) == (
+    assert (said["type"], said["status"], said["reason"], said["message"]) == (
         "EveryNodeReady", expected[0], reason, expected[1],
     )  # fmt: skip

@@ -1,0 +1,130 @@
+"""Conditions of a Worker, which follow what happens by event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from tests.api.worker.simulatedmcm import simulated
+from tests.api.worker.workerobjects import NAME, create, shoot_with
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from tests.support.workerexample import pool
+from windowbox.models.extensions import OPERATION
+from windowbox.models.kindsettings import HealthSettings, KindSettings
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, WORKERS
+
+BUNDLE = "extension-worker-mcm-shoot"
+MANAGER = "machine-controller-manager"
+TYPES = ("EveryNodeReady", "SystemComponentsHealthy", "ControlPlaneHealthy")
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    settings = KindSettings(health=HealthSettings(conditions="long"), machines=MachineSettings(mode="driver"))
+    async with kind_world(plane, nats, "worker", kinds=settings) as made:
+        yield made
+
+
+def said(found: Object | None, type_: str) -> str:
+    """The status of a condition, and its message."""
+    listed = (found.status.get("conditions") if found else None) or []
+    return next((f"{one['status']}: {one['message']}" for one in listed if one["type"] == type_), "")
+
+
+async def until_said(shoot: Client, type_: str, begin: str) -> None:
+    await shoot.until(WORKERS, NAME, lambda found: said(found, type_).startswith(begin))
+
+
+async def deploy_manager(shoot: Client) -> None:
+    labels = {"app": MANAGER}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
+    made: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": MANAGER}}
+    await shoot.kube.create(DEPLOYMENTS, shoot.namespace, made | {"spec": spec})
+
+
+async def apply_bundle(shoot: Client, healthy: str) -> None:
+    """As the resource manager does."""
+    if await shoot.get(MANAGED_RESOURCES, BUNDLE) is None:
+        made = {"apiVersion": "resources.gardener.cloud/v1alpha1", "kind": "ManagedResource"}
+        body = made | {"metadata": {"name": BUNDLE}, "spec": {"secretRefs": [{"name": "a"}]}}
+        await shoot.kube.create(MANAGED_RESOURCES, shoot.namespace, body)
+    times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
+    conditions = [
+        {"type": f"Resources{name}", "status": status, "reason": "R", "message": "a Pod is away", **times}
+        for name, status in (("Applied", "True"), ("Healthy", healthy))
+    ]
+    patch = {"status": {"observedGeneration": 1, "conditions": conditions}}
+    await shoot.merge(MANAGED_RESOURCES, BUNDLE, patch, part="status")
+
+
+@rule("HC-1", "HC-2", "HC-10", "HC-11", "B.29")
+async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: KindWorld) -> None:
+    small = pool(minimum=1, maximum=1)
+    shoot = await shoot_with(world, small)
+    await apply_bundle(shoot, "True")
+    async with simulated(shoot.kube, shoot.namespace):
+        await create(shoot, small)
+        found = await shoot.until_ready(WORKERS, NAME)
+        assert [one["type"] for one in found.status["conditions"]] == list(TYPES)
+        assert said(found, TYPES[0]) == "True: All health checks successful"
+        assert said(found, TYPES[1]) == "True: All health checks successful"
+        assert said(found, TYPES[2]) == (
+            f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" not found.'
+        )
+        await deploy_manager(shoot)
+
+        began = time.monotonic()
+        await apply_bundle(shoot, "False")
+        await until_said(shoot, TYPES[1], f'False: managed resource "{BUNDLE}"')
+        print(f"a ManagedResource moved its condition in {time.monotonic() - began:.3f} s")
+        # The Deployment was looked at meanwhile.
+        await until_said(shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace')
+
+        await shoot.ask(WORKERS, NAME, "migrate")
+        left = await shoot.until(WORKERS, NAME, lambda found: bool(found and not found.finalizers))
+        assert left
+        assert OPERATION not in left.annotations
+        await apply_bundle(shoot, "True")
+        await world.quiet()
+        after = await shoot.get(WORKERS, NAME)
+        assert after
+        assert after.status["conditions"] == left.status["conditions"]
+
+
+@rule("HC-1", "HC-9", "V-8")
+async def test_machine_deployments_move_their_condition_and_keep_others(world: KindWorld) -> None:
+    small = pool(minimum=1, maximum=1)
+    shoot = await shoot_with(world, small)
+    async with simulated(shoot.kube, shoot.namespace):
+        await create(shoot, small)
+        await shoot.until_ready(WORKERS, NAME)
+        await world.quiet()
+    name = f"{shoot.namespace}-small-z1"
+    times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
+    took = []
+    for number in range(20):
+        failed = [{"name": "m", "lastOperation": {"description": f"quota {number}"}}]
+        other = {"type": "Other", "status": "True", "reason": "R", "message": str(number), **times}
+        found = await shoot.get(WORKERS, NAME)
+        assert found
+        ours = [one for one in found.status["conditions"] if one["type"] != "Other"]
+        began = time.monotonic()
+        # Somebody else writes a condition in the same moment.
+        await shoot.merge(MACHINE_DEPLOYMENTS, name, {"status": {"failedMachines": failed}}, part="status")
+        await shoot.merge(WORKERS, NAME, {"status": {"conditions": [*ours, other]}}, part="status")
+        await until_said(shoot, TYPES[0], f'False: machine "m" failed: quota {number}.')
+        took.append(time.monotonic() - began)
+        await world.quiet()
+        now = await shoot.get(WORKERS, NAME)
+        assert said(now, "Other") == f"True: {number}"
+        assert said(now, TYPES[0]) == f'False: machine "m" failed: quota {number}.'
+    print(f"a MachineDeployment moved its condition in {sorted(took)[10]:.3f} s, at most {max(took):.3f} s")

@@ -1,0 +1,225 @@
+"""What is said of the results of health checks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from windowbox.models.objects import Object
+from workers.health import checks, conditions
+from workers.health.checks import Errored, Passed, Progressing, Result, Unsuccessful
+
+NOW = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+LONG_AGO = {"status": "Progressing", "lastTransitionTime": "2026-09-01T09:58:00Z"}
+JUST_NOW = {"status": "Progressing", "lastTransitionTime": "2026-09-01T09:59:30Z"}
+SUCCESS, FAILING = "HealthCheckSuccessful", "HealthCheckUnsuccessful"
+ON_ITS_WAY = "HealthCheckProgressing"
+DOING = Progressing("rolling", threshold=MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("results", "old", "status", "reason", "message"),
+    [
+        pytest.param(
+            [Passed(), Passed()], {}, "True", SUCCESS, "All health checks successful",
+            id="HC-6-success",
+        ),
+        pytest.param([], {}, "True", SUCCESS, "All health checks successful", id="HC-6-none"),
+        pytest.param(
+            [Passed(), Unsuccessful("down")], {}, "False", FAILING, "down.", id="HC-6-unsuccessful"
+        ),
+        pytest.param(
+            [Errored("no client"), Unsuccessful("down"), DOING], {}, "Unknown", "ConditionCheckError",
+            "failed to execute 1 health check: Unable to execute check(s): no client. Failed check(s): down. "
+            "Progressing check(s): rolling.",
+            id="HC-6+HC-8-errors-come-first",
+        ),
+        pytest.param(
+            [Errored("a"), Errored("b.")], {}, "Unknown", "ConditionCheckError",
+            "failed to execute 2 health checks: 1) a. 2) b.", id="HC-8-numbered",
+        ),
+        pytest.param(
+            [Unsuccessful("a"), DOING], {}, "False", FAILING,
+            "Failed check(s): a. Progressing check(s): rolling.", id="HC-8-headings",
+        ),
+        pytest.param([DOING], {}, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-no-condition"),
+        pytest.param(
+            [DOING], {"status": "True"}, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-was-true"
+        ),
+        pytest.param([DOING], JUST_NOW, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-in-time"),
+        pytest.param([DOING], LONG_AGO, "False", FAILING, "rolling.", id="HC-7-too-long"),
+        pytest.param(
+            [DOING], {"status": "False"}, "False", FAILING, "rolling.", id="HC-7-was-false"
+        ),
+        pytest.param(
+            [Progressing("x")], {}, "False", FAILING, "x.", id="HC-7-no-threshold"
+        ),
+        pytest.param(
+            [DOING, Progressing("x", threshold=timedelta(seconds=10))], JUST_NOW, "False",
+            FAILING, "1) rolling. 2) x.", id="HC-7-smallest-threshold",
+        ),
+    ],
+)  # fmt: skip
+def test_the_worst_result_decides(
+    results: list[Result], old: dict[str, str], status: str, reason: str, message: str
+) -> None:
+    said = conditions.condition("EveryNodeReady", results, old, NOW)
+    assert (said.status, said.reason, said.message) == (status, reason, message)
+
+
+@rule("HC-8")
+def test_codes_are_told_of_failures_only() -> None:
+    bad = Unsuccessful("x", ("ERR_CONFIGURATION_PROBLEM",))
+    assert conditions.condition("A", [bad, bad], {}, NOW).codes == ("ERR_CONFIGURATION_PROBLEM",)
+    assert conditions.condition("A", [bad, Errored("y")], {}, NOW).codes == ()
+
+
+@rule("HC-3")
+def test_nothing_is_expected_of_a_shoot_that_sleeps() -> None:
+    results: dict[str, list[Result]] = {"A": [Unsuccessful("x")], "B": [Errored("y")]}
+    said = conditions.patch(Object({}), results, NOW, hibernated=True)["conditions"]
+    assert {(one["type"], one["status"], one["reason"], one["message"]) for one in said} == {
+        ("A", "True", "HealthCheckSuccessful", "Shoot is hibernated"),
+        ("B", "True", "HealthCheckSuccessful", "Shoot is hibernated"),
+    }
+
+
+@rule("HC-9")
+def test_other_conditions_stay_as_they_are() -> None:
+    other = {"type": "Other", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z"}
+    same = {
+        "type": "A",
+        "status": "True",
+        "reason": "HealthCheckSuccessful",
+        "message": "All health checks successful",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "lastUpdateTime": "2026-01-01T00:00:00Z",
+    }
+    found = Object({"status": {"conditions": [other, same]}})
+    assert conditions.patch(found, {"A": [Passed()]}, NOW, hibernated=False) == {"conditions": [other, same]}
+
+
+@pytest.mark.parametrize(
+    ("result", "seconds"),
+    [
+        pytest.param(Passed(), None, id="HC-1-events-tell"),
+        pytest.param(Unsuccessful("x"), None, id="HC-1-events-tell-of-the-end-of-a-failure"),
+        pytest.param(Errored("x"), 30.0, id="HC-1-errors"),
+        pytest.param(DOING, 30.0, id="HC-1-thresholds"),
+    ],
+)
+def test_only_what_no_event_tells_is_looked_at_again(result: Result, seconds: float | None) -> None:
+    assert conditions.requeue_after({"A": [Passed(), result]}) == seconds
+
+
+def bundle(generation: int = 1, **said: str) -> Object:
+    listed = [{"type": f"Resources{name}", "status": value, "message": "why"} for name, value in said.items()]
+    return Object(
+        {"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": listed}}
+    )
+
+
+INVALID = Object(
+    {
+        "metadata": {"generation": 1},
+        "status": {
+            "conditions": [
+                {
+                    "type": "ResourcesApplied",
+                    "status": "False",
+                    "message": "error during apply of object v1/Secret/a/b is invalid: no",
+                }
+            ]
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "detail"),
+    [
+        pytest.param(None, 'managed resource "m" in namespace "n" not found', id="HC-11-not-found"),
+        pytest.param(bundle(Applied="True", Healthy="True"), "", id="HC-11+M-6-healthy"),
+        pytest.param(
+            bundle(Applied="True", Healthy="False"),
+            'managed resource "m" in namespace "n" is unhealthy: ResourcesHealthy is False: why',
+            id="HC-11+M-6-unhealthy",
+        ),
+        pytest.param(
+            bundle(2, Applied="True", Healthy="True"),
+            'managed resource "m" in namespace "n" is unhealthy: '
+            "the resource manager has not looked at it yet",
+            id="HC-11+M-6-outdated",
+        ),
+    ],
+)
+def test_the_check_of_a_managed_resource(found: Object | None, detail: str) -> None:
+    assert checks.managed_resource("n", "m", found) == (Unsuccessful(detail) if detail else Passed())
+
+
+@rule("HC-11", "E-2")
+def test_an_invalid_object_is_a_configuration_problem() -> None:
+    said = checks.managed_resource("n", "m", INVALID)
+    assert isinstance(said, Unsuccessful)
+    assert said.codes == ("ERR_CONFIGURATION_PROBLEM",)
+
+
+def deployment(**status: Any) -> Object:
+    return Object({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, **status}})
+
+
+def of(type_: str, status: str) -> dict[str, str]:
+    return {"type": type_, "status": status, "reason": "R", "message": "m"}
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        pytest.param(None, "not found", id="HC-11-no-deployment"),
+        pytest.param(deployment(conditions=[of("Available", "True")]), "", id="HC-11-available"),
+        pytest.param(deployment(), 'is unhealthy: condition "Available" is missing', id="HC-11-nothing-said"),
+        pytest.param(
+            deployment(conditions=[of("Available", "False")]), "is unhealthy: m (R)", id="HC-11-unavailable"
+        ),
+        pytest.param(
+            deployment(observedGeneration=1),
+            "is unhealthy: observed generation outdated (1/2)",
+            id="HC-11-old",
+        ),
+    ],
+)
+def test_the_check_of_a_deployment(found: Object | None, problem: str) -> None:
+    wanted = Unsuccessful(f'deployment "d" in namespace "n" {problem}') if problem else Passed()
+    assert checks.deployment("n", "d", found) == wanted
+
+
+def machines(name: str, **status: Any) -> Object:
+    head = {"name": name, "namespace": "n", "generation": 1}
+    said = {"observedGeneration": 1, "conditions": [of("Available", "True")], **status}
+    return Object({"metadata": head, "status": said})
+
+
+FAILED = {"failedMachines": [{"name": "m", "lastOperation": {"description": "no quota."}}]}
+
+
+@pytest.mark.parametrize(
+    ("found", "detail"),
+    [
+        pytest.param([], "", id="HC-10-none"),
+        pytest.param([machines("a"), machines("b")], "", id="HC-10-healthy"),
+        pytest.param(
+            [machines("a", conditions=[]), machines("b", **FAILED)], 'machine "m" failed: no quota.',
+            id="HC-10-failed-machines-come-first",
+        ),
+        pytest.param(
+            [machines("b", observedGeneration=0), machines("a", conditions=[of("Available", "False")])],
+            'machine deployment "a" in namespace "n" is unhealthy: m (R)', id="HC-10-unhealthy",
+        ),
+    ],
+)  # fmt: skip
+def test_the_check_of_nodes(found: list[Object], detail: str) -> None:
+    assert checks.nodes(found) == (Unsuccessful(detail) if detail else Passed())
