@@ -1,6 +1,6 @@
 """Everything goes wrong while records come and go; in the end everything is as it was asked for.
 
-`make test` runs the short version, `make chaos` the long one; with CHAOS_NATS=3 the bus is three servers.
+`make chaos` runs the long version, `make test LONG=1` the short one; with CHAOS_NATS=3 the bus is three servers.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ PATIENCE = (180 if LONG else 60) * buses.PATIENCE
 """Seconds to converge after the last blow."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout((1500 if LONG else 240) * buses.PATIENCE)
 async def test_nothing_is_lost_and_nothing_doubled_whatever_dies(tmp_path: Path) -> None:
     if reason := servers.missing(*stages.PROGRAMS):

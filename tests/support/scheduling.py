@@ -32,7 +32,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not os.environ.get("LONG"):
+    if not os.environ.get("LONG") and os.environ.get("CHAOS") != "long":
         _leave_out(config, [item for item in items if item.get_closest_marker("long")], items)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _rank(scope(item.nodeid)))
