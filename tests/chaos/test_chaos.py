@@ -1,6 +1,6 @@
 """Everything goes wrong while records come and go; in the end everything is as it was asked for.
 
-`make chaos` runs the long version, `make test LONG=1` the short one; with CHAOS_NATS=3 the bus is three servers.
+`make chaos` runs the long version, `make test LONG=1` the short one; with CHAOS_NATS=3 on three NATS servers.
 """
 
 from __future__ import annotations
