@@ -174,6 +174,7 @@ _ADMIT = [
     subjects.review(">"),
     *_last(streams.OBJECTS, subjects.seen_kind(RUNTIME, CLUSTERS.id)),
     *_leases("admit", "admission"),
+    *_wishing("controlplane"),
 ]
 
 _OPERATOR = [

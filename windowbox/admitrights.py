@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windowbox import webhookconfigurations
 from windowbox.kinds import READ, WATCH
-from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, NAMESPACES, SECRETS, SERVICES
+from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, CONTROL_PLANES, NAMESPACES, SECRETS, SERVICES
 from windowbox.rights import Rights
 
 
@@ -12,6 +12,7 @@ def admit() -> Rights:
     """Write the configurations, and read what webhooks need."""
     yield from _configurations()
     yield CLUSTERS, "", READ
+    yield CONTROL_PLANES, "", ("list",)  # they hand configurations over to Shoots
     yield SERVICES, "", READ  # that of the name server, for `dnsconfig`
 
 

@@ -8,10 +8,12 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bus import presence
+from bus import presence, subjects
 from bus.connection import Bus, connected
 from bus.leases import Leases
+from bus.messages import Reason, Wish
 from bus.pool import PROCESS
+from bus.queue import Queue
 from webhooks import table
 from webhooks.journal import Journal
 from webhooks.keeping import Keeping, Served
@@ -22,7 +24,8 @@ from windowbox import webhookconfigurations as configurations
 from windowbox.clients import kube
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.images import ImageVector
-from windowbox.models.refs import CLUSTERS
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, RUNTIME
 from windowbox.models.webhooks import Target
 from windowbox.settings import Settings
 from windowbox.telemetry import http, stalls, tracing
@@ -31,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _AGAIN = 1.0
 _MIRRORED = frozenset({CLUSTERS.id})
+_CONTROL_PLANES = "controlplane"
+"""The pool that hands configurations over to Shoots."""
 
 
 class Admitting:
@@ -114,7 +119,18 @@ class Admitting:
             group.create_task(self._journal.write(bus), name="journal")
 
     async def _told(self) -> None:
-        """Have the ControlPlanes of Shoots hand over the configuration of today."""
+        """Have all ControlPlanes reconciled, which hand the configuration of today over to their Shoots."""
+        bus = self._bus
+        if self._served.garden or bus is None:
+            return
+        queue, more = Queue(bus, _CONTROL_PLANES), ""
+        while True:
+            page = await self._served.called.page(CONTROL_PLANES, more=more, metadata_only=True)
+            for found in page.items:
+                ref = Object(found).ref(RUNTIME, CONTROL_PLANES.id)
+                await queue.wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
+            if not (more := page.more):
+                return
 
 
 def _images(vector: ImageVector) -> dict[str, str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bus.intents import PATCH
-from bus.messages import Call, Result, RunRecord, Wish
+from bus.messages import Call, Result, ReviewRecord, RunRecord, Wish
 from bus.recordings import SeenObject
 from windowbox.commands.balancers import callsummary
 from windowbox.commands.differences import ABSENT, changes
@@ -36,7 +36,7 @@ class Moment:
 
     at: datetime
     what: str
-    """`seen`, `run`, `status` or `waits`."""
+    """`seen`, `asked` (a webhook), `run`, `status` or `waits`."""
     title: str
     details: tuple[str, ...] = ()
     tone: Tone = "plain"
@@ -61,9 +61,11 @@ class Pending:
     due: datetime | None = None
 
 
-def moments(versions: Sequence[SeenObject], runs: Iterable[RunRecord]) -> list[Moment]:
-    """All versions and runs, the newest last."""
-    found = [*_seen(versions), *(_run(run) for run in runs)]
+def moments(
+    versions: Sequence[SeenObject], runs: Iterable[RunRecord], reviews: Iterable[ReviewRecord] = ()
+) -> list[Moment]:
+    """All versions, runs and reviews, the newest last."""
+    found = [*_seen(versions), *(_run(run) for run in runs), *(_review(one) for one in reviews)]
     return sorted(found, key=lambda moment: moment.at)
 
 
@@ -172,6 +174,18 @@ def _run(run: RunRecord) -> Moment:
         run.process,
         tracing.trace_id(run.trace),
     )
+
+
+def _review(review: ReviewRecord) -> Moment:
+    dry = ", of a dry run" if review.dry_run else ""
+    why = f": {review.message}" if review.message else ""
+    title = f"webhook {review.webhook}: {review.outcome} at {review.operation}{dry}{why}"
+    changed = [f"{one['op']} {one['path']}: {_short(one.get('value'))}" for one in review.patch]
+    if len(changed) > _MOST_CHANGES:
+        changed = [*changed[:_MOST_CHANGES], f"and {len(changed) - _MOST_CHANGES} more"]
+    tone: Tone = "bad" if review.outcome in ("denied", "failed") else "plain"
+    how = f"took {_span(review.seconds)}, by {review.process}"
+    return Moment(review.decided, "asked", title, (how, *changed), tone, review.process)
 
 
 def _call(call: Call) -> Iterator[str]:

@@ -17,7 +17,7 @@ from windowbox.commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from bus.connection import Bus, Stored
-    from bus.messages import RunRecord
+    from bus.messages import ReviewRecord, RunRecord
     from bus.recordings import SeenObject
     from windowbox.commands.timeline import Moment, Pending
     from windowbox.models.refs import ObjectRef, Resource
@@ -33,6 +33,7 @@ class Traces:
     versions: Sequence[SeenObject]
     runs: Sequence[RunRecord]
     waiting: Sequence[Moment]
+    reviews: Sequence[ReviewRecord]
 
 
 @click.command(
@@ -57,7 +58,7 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     ref = _ref(kind, object, cluster)
     settings = busoptions.loaded(file, name)
     found = asyncio.run(_traces(settings, ref))
-    if not (found.versions or found.runs or found.waiting):
+    if not (found.versions or found.runs or found.waiting or found.reviews):
         from windowbox.errors import Missing
 
         raise Missing(
@@ -66,7 +67,10 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     from windowbox.commands import timeline
     from windowbox.commands.kinds import ownedobjects
 
-    moments, objects = timeline.moments(found.versions, found.runs), ownedobjects.objects(found.runs)
+    moments, objects = (
+        timeline.moments(found.versions, found.runs, found.reviews),
+        ownedobjects.objects(found.runs),
+    )
     if output == "json":
         waiting = [moment.as_json() for moment in found.waiting]
         parts = {
@@ -105,7 +109,7 @@ def _resource(kind: str) -> Resource:
 
 async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     from bus import consumers, intents, presence, streams, subjects
-    from bus.messages import RunRecord
+    from bus.messages import ReviewRecord, RunRecord
     from bus.recordings import SeenObject
     from windowbox.commands import timeline
     from windowbox.kinds import POOLS
@@ -118,13 +122,15 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
         noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
         runs = [RunRecord.model_validate_json(stored.data) async for stored in noted]
         runs.sort(key=lambda run: run.started)
+        asked = consumers.snapshot(bus, streams.JOURNAL, [subjects.review(key)], history=True)
+        reviews = [ReviewRecord.model_validate_json(stored.data) async for stored in asked]
         processes = await presence.processes(bus)
         pending = [await _pending(bus, pool, key, processes) for pool in pools]
         reported = await intents.last(bus, key)
     now = datetime.now(UTC)
     patch = reported.intent.patch if reported.intent else {}
     waiting = [*timeline.waits(pending, runs, now), *timeline.unwritten(reported.sequence, patch, runs, now)]
-    return Traces(versions, runs, waiting)
+    return Traces(versions, runs, waiting, reviews)
 
 
 async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:

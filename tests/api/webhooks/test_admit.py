@@ -21,7 +21,7 @@ from webhooks.journal import unpacked
 from windowbox import webhookconfigurations
 from windowbox.admitting import admitting
 from windowbox.errors import WindowboxError
-from windowbox.models.refs import DEPLOYMENTS, NAMESPACES, RUNTIME, SECRETS, ObjectRef
+from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, NAMESPACES, RUNTIME, SECRETS, ObjectRef
 
 CONFIGURATION = webhookconfigurations.RESOURCES["MutatingWebhookConfiguration"]
 NAME = "gardener-extension-provider-local"
@@ -145,6 +145,28 @@ async def test_a_configuration_that_others_have_changed_is_written_again(
         await eventually(restored)
 
 
+@rule("WF-34", "WF-35")
+async def test_control_planes_hand_new_authorities_over_to_their_shoots(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--handed")
+    body = {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "ControlPlane",
+        "metadata": {"name": "handed"},
+        "spec": {"type": "local", "region": "local", "secretRef": {"name": "cloudprovider"}},
+    }
+    await seed.kube.create(CONTROL_PLANES, where, body)
+    async with admitted(settings_for(plane, bus_server)), connected(bus_server.access("operator")) as bus:
+        key = subjects.key(ObjectRef(RUNTIME, CONTROL_PLANES.id, where, "handed"))
+        wish = await eventually(lambda: bus.last(streams.TRIGGERS, subjects.wish("controlplane", key)))
+        assert wish
+        await bus.purge(streams.TRIGGERS, subjects.wish("controlplane", key))
+        await _age_authority(seed)
+        assert await eventually(lambda: bus.last(streams.TRIGGERS, subjects.wish("controlplane", key)))
+    await seed.kube.remove(CONTROL_PLANES, where, "handed")
+
+
 @rule("WF-61", "WF-62", "WF-64")
 async def test_a_rotation_under_load_fails_no_request(
     plane: ControlPlane, bus_server: RoleServer, seed: Seed
@@ -187,14 +209,18 @@ async def test_one_of_two_processes_may_end_under_load(
     settings = settings_for(plane, bus_server)
     async with admitted(settings):
         await seed.asked(where)
-        ended = asyncio.Event()
+        ended, answered = asyncio.Event(), 0
 
         async def ask(number: int) -> None:
+            nonlocal answered
             await seed.kube.create(DEPLOYMENTS, where, deployment("other", name=f"other-{number}"))
+            answered += 1
 
         asking = asyncio.create_task(steadily(ask, 25, ended))
         for _ in range(3):
             async with admitting(settings, garden=False) as other, running(other.run()):
                 await eventually(lambda other=other: _is(other.ready))  # type: ignore[misc]
+                enough = answered + 20
+                await eventually(lambda enough=enough: _is(answered > enough or asking.done()))  # type: ignore[misc]
         ended.set()
-        assert await asking > 50
+        assert await asking > 60
