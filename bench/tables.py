@@ -8,6 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bench.admission import Latency
 from bench.figures import Figures, Phase, QueueFigures, Scale, is_ours
 
 
@@ -62,6 +63,19 @@ def _processes(figures: Figures) -> Table:
         table.add_row(
             name, *(_cell(phase.cpu_ms.get(name)) for phase in phases),
             _cell(figures.idle_percent.get(name)), f"{figures.peak_mib.get(name, 0):.0f}",
+        )  # fmt: skip
+    return table
+
+
+def admission(found: Sequence[Latency]) -> Table:
+    table = table_of(
+        "Webhooks", "requests", "count", "each second", "p50 ms", "p99 ms", "max ms",
+        "CPU of the webhook process, ms/request", "used by others, %",
+    )  # fmt: skip
+    for one in found:
+        table.add_row(
+            one.what, str(one.count), f"{one.rate:.0f}", f"{one.p50:.2f}", f"{one.p99:.2f}",
+            f"{one.max:.1f}", f"{one.cpu_ms:.2f}", f"{one.elsewhere_percent:.0f}",
         )  # fmt: skip
     return table
 

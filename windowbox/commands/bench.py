@@ -32,7 +32,17 @@ _T = TypeVar("_T")
 def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
     if ctx.invoked_subcommand is None:
-        for measurement in (dnsrecords, bus, scale, loadbalancer, extensions, machines, fairness, hostile):
+        for measurement in (
+            dnsrecords,
+            bus,
+            scale,
+            loadbalancer,
+            extensions,
+            machines,
+            fairness,
+            admit,
+            hostile,
+        ):
             ctx.invoke(measurement)
 
 
@@ -200,6 +210,26 @@ def fairness(count: int, delay: float, rounds: int, output: str) -> None:
     from bench import fairness
 
     _latencies("Neighbours of a slow provider", _run(fairness.run(count, delay, rounds, _say)), output)
+
+
+@bench.command(short_help="Webhooks that an API server asks.")
+@click.option(
+    "--rate", type=click.FloatRange(1), default=200.0, show_default=True, help="Requests each second."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1),
+    default=20.0,
+    show_default=True,
+    help="How long, for each.",
+)
+@output_option
+def admit(rate: float, seconds: float, output: str) -> None:
+    """Creations about which the API server asks webhooks, beside others about which it asks nobody."""
+    from bench import admission, tables
+
+    found = _run(admission.run(rate, seconds, _say))
+    _show(output, found, tables.admission(found))
 
 
 @bench.command(short_help="Neighbours of hostile objects.")

@@ -1,0 +1,66 @@
+"""What is noted of decisions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.reviews import admission_review
+from webhooks import answering, journal
+from webhooks.answering import Asked
+from webhooks.review import Context
+from webhooks.server import Decision
+from webhooks.table import WEBHOOKS
+from windowbox.telemetry import metrics
+
+SECRET: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {
+        "name": "cloud",
+        "namespace": "garden-local",
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "c2VjcmV0", "kept": "this"},
+        "managedFields": [{"manager": "kubectl"}],
+    },
+    "data": {"kubeconfig": "c2VjcmV0", "empty": ""},
+}
+
+
+def decision(object: dict[str, Any], webhook: str, resource: str, size: int = 100) -> Decision:
+    asked = answering.read(WEBHOOKS[webhook], json.dumps(admission_review(object, resource)).encode())
+    assert isinstance(asked, Asked)
+    answer = answering.decide(WEBHOOKS[webhook], asked.review, Context())
+    return Decision(WEBHOOKS[webhook], asked.review, Context(), answer, 0.001, size)
+
+
+def test_values_of_secrets_are_not_noted() -> None:
+    noted = journal.record(decision(SECRET, "secrets.validator", "secrets"), "here")
+    given, _ = journal.unpacked(noted.request)
+    assert (noted.key, noted.outcome) == ("garden.secrets.garden-local.cloud", "allowed")
+    assert given.object["metadata"] == {
+        "name": "cloud",
+        "namespace": "garden-local",
+        "annotations": {"kept": "this"},
+    }
+    data = given.object["data"]
+    assert data["kubeconfig"] not in ("", "c2VjcmV0")
+    assert data["empty"] == ""  # the webhook tells it apart
+
+
+def test_a_decision_can_be_repeated_from_what_is_noted() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
+    noted = journal.record(decision(node, "node", "nodes"), "here")
+    review, context = journal.unpacked(noted.request)
+    assert json.loads(answering.decide(WEBHOOKS["node"], review, context).patch) == noted.patch
+
+
+@pytest.mark.parametrize(("count", "size"), [(1100, 1), (5, 10 << 20)], ids=["many", "large"])
+def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
+    before = metrics.reviews_unnoted._value.get()
+    noting = journal.Journal("here")
+    one = decision({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}, "node", "nodes", size)
+    for _ in range(count):
+        noting.note(one)
+    assert metrics.reviews_unnoted._value.get() > before
