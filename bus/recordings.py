@@ -1,7 +1,8 @@
 """What happened, as one file: the runs of a period, the objects they read, and what they were told.
 
 A recording has one JSON value on each line, and is packed by gzip: first a header, then objects by their
-place on the bus, then runs by their time. It holds nothing secret, and names processes only by number.
+place on the bus, then runs, and then
+decisions of webhooks, by their time. It holds nothing secret, and names processes only by number.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import gzip
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus, Stored, instant
-from bus.messages import PREDECESSOR, Announcement, Message, RunRecord
+from bus.messages import PREDECESSOR, Announcement, Message, ReviewRecord, RunRecord
 from windowbox.errors import Malformed, Refused, WindowboxError
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.lbsettings import Range
@@ -132,6 +133,8 @@ class Recording:
     objects: dict[int, SeenObject]
     """By their sequence."""
     runs: list[RunRecord]
+    reviews: list[ReviewRecord] = field(default_factory=list)
+    """What webhooks decided."""
 
 
 async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
@@ -154,7 +157,7 @@ async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
         name: settings for name, settings in known.items() if settings not in (None, header.settings)
     }
     header = header.model_copy(update={"processes": processes})
-    return Recording(header, dict(sorted(objects.items())), runs)
+    return Recording(header, dict(sorted(objects.items())), runs, await _reviews(bus, header))
 
 
 async def tell_settings(bus: Bus, process: str, settings: Deciding) -> None:
@@ -198,6 +201,7 @@ def read(path: Path) -> Recording:
     header = _header(path, lines[0])
     objects: dict[int, SeenObject] = {}
     runs: list[RunRecord] = []
+    reviews: list[ReviewRecord] = []
     for number, line in enumerate(lines[1:], 2):
         try:
             match orjson.loads(line):
@@ -206,11 +210,13 @@ def read(path: Path) -> Recording:
                     objects[object.sequence] = object
                 case {"run": found}:
                     runs.append(RunRecord.model_validate(found))
+                case {"review": found}:
+                    reviews.append(ReviewRecord.model_validate(found))
                 case _:
-                    raise ValueError("neither an object nor a run")
+                    raise ValueError("neither an object, a run nor a review")
         except ValueError as error:
             raise Malformed(f"{path}, line {number}: {error}") from error
-    return Recording(header, objects, runs)
+    return Recording(header, objects, runs, reviews)
 
 
 def _header(path: Path, line: bytes) -> Header:
@@ -232,6 +238,8 @@ def _lines(recording: Recording) -> Iterator[bytes]:
         yield b'{"object":%b}' % object.encoded()
     for run in recording.runs:
         yield b'{"run":%b}' % run.encoded()
+    for review in recording.reviews:
+        yield b'{"review":%b}' % review.encoded()
 
 
 async def publish(bus: Bus, recording: Recording, speed: float) -> int:
@@ -262,6 +270,17 @@ async def _runs(bus: Bus, header: Header, pools: Iterable[str]) -> list[RunRecor
         if _seconds(stored) <= header.until.timestamp():
             found.append(RunRecord.model_validate_json(stored.data))
     return sorted(found, key=lambda run: run.started)
+
+
+async def _reviews(bus: Bus, header: Header) -> list[ReviewRecord]:
+    """What webhooks decided in the period, without the names of machines."""
+    found = []
+    place = [subjects.review(">")]
+    async for stored in consumers.snapshot(bus, streams.JOURNAL, place, history=True, since=header.since):
+        if _seconds(stored) <= header.until.timestamp():
+            review = ReviewRecord.model_validate_json(stored.data)
+            found.append(review.model_copy(update={"process": ""}))
+    return sorted(found, key=lambda review: review.decided)
 
 
 async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:

@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from bus import subjects
+from webhooks import replay as reviews
+from webhooks.server import outcome
 from windowbox.telemetry import tracing
 from workers.replay import Difference, Effect, Replay
 
@@ -59,6 +61,39 @@ def as_json(result: Replay) -> dict[str, Any]:
                 "stopped": d.stopped,
             }
             for d in result.differences
+        ],
+    }
+
+
+def described_review(difference: reviews.Difference) -> Iterator[Line]:
+    """One review: its object, then recorded and replayed answers."""
+    review, now = difference.review, difference.now
+    yield Line(f"{subjects.ref(review.key)}  {review.decided:%Y-%m-%d %H:%M:%S}", "yellow")
+    yield Line(f"  webhook {review.webhook}, {review.operation}")
+    yield Line(f"  - {review.outcome}: {_cut(review.message or _json(review.patch))}", "red")
+    yield Line(f"  + {outcome(now)}: {_cut(now.message or now.patch.decode())}", "green")
+
+
+def review_summary(result: reviews.Replay) -> Iterator[str]:
+    if result.replayed or result.left_out:
+        found = len(result.differences)
+        yield f"{result.replayed} decisions of webhooks repeated, {found or 'none'} with differences"
+    if result.left_out:
+        yield f"{result.left_out} decisions left out: too large to be noted, or of an unknown webhook"
+
+
+def reviews_as_json(result: reviews.Replay) -> dict[str, Any]:
+    return {
+        "replayed": result.replayed,
+        "leftOut": result.left_out,
+        "differences": [
+            {
+                "object": str(subjects.ref(one.review.key)),
+                "webhook": one.review.webhook,
+                "recorded": {"outcome": one.review.outcome, "patch": one.review.patch},
+                "now": {"outcome": outcome(one.now), "patch": json.loads(one.now.patch or b"[]")},
+            }
+            for one in result.differences
         ],
     }
 

@@ -61,7 +61,8 @@ def record(since: timedelta, target: Path, file: Path | None, name: str | None) 
     recordings.write(target, recording)
     size = target.stat().st_size / 1024
     click.echo(
-        f"{target}: {len(recording.runs)} runs, {len(recording.objects)} object versions, {size:.0f} KiB"
+        f"{target}: {len(recording.runs)} runs, {len(recording.reviews)} decisions of webhooks, "
+        f"{len(recording.objects)} object versions, {size:.0f} KiB"
     )
 
 
@@ -95,24 +96,31 @@ def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, 
 
 
 def _compare(recording: Recording, output: str) -> int:
+    from webhooks import replay as asking
     from windowbox.commands import differences
     from workers import replay as playing
 
     logging.disable()  # what workers would log is about the day that was recorded
     try:
         result = asyncio.run(playing.replayed(recording))
+        reviews = asking.replayed(recording.reviews)
     finally:
         logging.disable(logging.NOTSET)
     if output == "json":
-        click.echo(json.dumps(differences.as_json(result), indent=2))
+        both = differences.as_json(result) | {"reviews": differences.reviews_as_json(reviews)}
+        click.echo(json.dumps(both, indent=2))
     else:
         for difference in result.differences:
             for line in differences.described(difference):
                 click.echo(click.style(line.text, fg=line.colour))
             click.echo()
-        for sentence in differences.summary(result):
+        for differing in reviews.differences:
+            for line in differences.described_review(differing):
+                click.echo(click.style(line.text, fg=line.colour))
+            click.echo()
+        for sentence in (*differences.summary(result), *differences.review_summary(reviews)):
             click.echo(sentence)
-    return 1 if result.differences else 0
+    return 1 if result.differences or reviews.differences else 0
 
 
 async def _recorded(settings: Settings, header: Header) -> Recording:

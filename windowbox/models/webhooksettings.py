@@ -20,6 +20,9 @@ class PrometheusSettings(BaseModel):
     remote_write_urls: tuple[str, ...] = Field((), description="URLs that the seed's Prometheus writes to.")
     external_labels: dict[str, str] = Field({}, description="External labels of the seed's Prometheus.")
 
+    def __hash__(self) -> int:
+        return hash((self.remote_write_urls, tuple(sorted(self.external_labels.items()))))
+
 
 class WebhookSettings(BaseModel):
     """Webhooks: where they listen, how API servers reach them, and which of them there are."""

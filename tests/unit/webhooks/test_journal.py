@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.reviews import admission_review
-from webhooks import answering, journal
+from webhooks import answering, journal, replay
 from webhooks.answering import Asked
 from webhooks.review import Context
 from webhooks.server import Decision
@@ -64,3 +64,12 @@ def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
     for _ in range(count):
         noting.note(one)
     assert metrics.reviews_unnoted._value.get() > before
+
+
+def test_a_replay_finds_what_is_decided_otherwise_today() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
+    same = journal.record(decision(node, "node", "nodes"), "here")
+    other = same.model_copy(update={"outcome": "denied", "message": "no"})
+    found = replay.replayed([same, other, same.model_copy(update={"request": ""})])
+    assert (found.replayed, found.left_out) == (2, 1)
+    assert [one.review for one in found.differences] == [other]
