@@ -65,5 +65,5 @@ def test_a_bad_line_is_told_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "day.wbx"
     recordings.write(file, WHOLE)
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()) + b'{"weather": "fine"}\n'))
-    with pytest.raises(Malformed, match=r"day.wbx, line 5: neither an object nor a run"):
+    with pytest.raises(Malformed, match=r"day.wbx, line 5: neither an object, a run nor a review"):
         recordings.read(file)
