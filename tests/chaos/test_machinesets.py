@@ -19,6 +19,7 @@ from tests.support.kindworld import KindWorld, kind_world
 from tests.support.machines import MachineClient, complete, deployment, machine_client
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
+from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.sandbox import processes
@@ -113,6 +114,44 @@ async def killing(client: MachineClient, workers: Workers) -> None:
         if len(client.driver.seen) - seen > 2 * _MACHINES:
             seen = len(client.driver.seen)
             workers.kill()
+
+
+async def failing(client: MachineClient, plane: ControlPlane) -> None:
+    """Kill the API server twice while machines roll, each time for a second."""
+    assert plane.server
+    for _ in range(2):
+        enough = len(client.driver.seen) + _MACHINES
+
+        async def rolls(enough: int = enough) -> bool:
+            return len(client.driver.seen) >= enough
+
+        await eventually(rolls, patience=_PATIENCE)
+        plane.server.kill()
+        await asyncio.sleep(1)  # for so long nobody answers
+        await asyncio.to_thread(plane.server.start_again)
+
+
+@rule("C3-R5", "C15-R5")
+async def test_the_api_server_is_away_while_machines_roll(
+    plane: ControlPlane, nats: NatsServer, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(kind_world(plane, nats))
+        client = await stack.enter_async_context(machine_client(world, remembers=True))
+        await stack.enter_async_context(working(world, tmp_path))
+        await client.make(deployment(replicas=_MACHINES, surge=_SURGE, unavailable=_UNAVAILABLE))
+        async with asyncio.timeout(_PATIENCE):
+            await client.until(complete, patience=_PATIENCE)
+            await client.roll("big")
+            await failing(client, plane)
+            await client.until(
+                lambda one: complete(one) and one.status["observedGeneration"] > 1, patience=_PATIENCE
+            )
+        machines = await client.machines()
+    assert {one.spec["class"]["name"] for one in machines} == {"big"}
+    made = {one.uid: one.name for one in client.driver.seen}
+    # Nothing was made that was not needed, though answers to creations were lost.
+    assert len(made) == len(set(made.values())) == 2 * _MACHINES
 
 
 @rule("C5", "C3-R5", "C15-R5")

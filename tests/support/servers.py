@@ -56,6 +56,31 @@ class NameServer:
         self.process.send_signal(signal.SIGCONT)
 
 
+@dataclass
+class Server:
+    """A program that can be killed, and started again."""
+
+    child: Child
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def start_again(self) -> None:
+        self.process = start(self.child, self.folder)
+
+
+@contextlib.contextmanager
+def restartable(child: Child, folder: Path) -> Iterator[Server]:
+    server = Server(child, folder, start(child, folder))
+    try:
+        yield server
+    finally:
+        end(server.process)
+
+
 @dataclass(frozen=True)
 class ControlPlane:
     """An API server with our kinds and rights; `kubeconfig` is an administrator's."""
@@ -65,6 +90,7 @@ class ControlPlane:
     api: ApiServer
     kubeconfigs: dict[str, Path] = field(default_factory=dict)
     """One for each role: watcher, worker, patcher."""
+    server: Server | None = None
 
 
 @contextlib.contextmanager
@@ -110,11 +136,11 @@ def control_plane(folder: Path, *, controllers: bool = False, audit: bool = Fals
     server = controlplane.apiserver(binaries.find("kube-apiserver"), identity, port, etcd_port, extra)
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(etcd, folder))
-        stack.enter_context(running(server, folder))
+        process = stack.enter_context(restartable(server, folder))
         manifests.apply_all(api)
         if controllers:
             stack.enter_context(running(_controllers(folder, identity, port), folder))
-        yield ControlPlane(api.url, _kubeconfig(folder, api), api, _role_kubeconfigs(folder, api))
+        yield ControlPlane(api.url, _kubeconfig(folder, api), api, _role_kubeconfigs(folder, api), process)
 
 
 def _controllers(folder: Path, identity: controlplane.Identities, api_port: int) -> Child:

@@ -312,8 +312,7 @@ class LifeCycle:
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
         if reporter.asked or not unchanged or adds_status(waiting, run.object):
-            if since and not reporter.asked:
-                # What else is told, such as a condition, is no progress: the wait goes on.
+            if since and not reporter.asked:  # what else is told, such as a condition, is no progress
                 new["lastUpdateTime"] = spelled(since)
             await reporter.report({**patch, **waiting.status})
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
