@@ -10,7 +10,7 @@ from bus.routing import PreviousVersion
 from windowbox.models import machinekeys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, ObjectRef
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, RUNTIME, SECRETS, ObjectRef
 from workers.machine import names, nodesync, reasons, specs, statuses
 from workers.machine.orphans import home_of
 from workers.machine.views import MachineFacts, MachineViews
@@ -92,10 +92,12 @@ class MachineMapping:
         await self._views.complete()
         home = home_of(ref.cluster)
         machines = _keys([one for one in self._views.of_node(ref.name) if one.namespace == home])
-        held = (
-            not (change.gone or change.omitted) and machinekeys.NODE_FINALIZER in change.object().finalizers
-        )
-        return machines or ([subjects.key(ref)] if held else [])
+        if machines or change.gone or change.omitted:
+            return machines
+        node, served = change.object(), self._views.has_machines(RUNTIME, home)
+        held = machinekeys.NODE_FINALIZER in node.finalizers
+        unnoted = served and machinekeys.NOT_MANAGED not in node.annotations
+        return [subjects.key(ref)] if held or unnoted else []
 
 
 def machine_essence(machine: Object) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 from bus.messages import Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter
 from windowbox.models import machinekeys
-from windowbox.models.extensions import OPERATION
+from windowbox.models.extensions import OPERATION, instant
+from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     CLUSTERS,
@@ -26,6 +27,7 @@ from windowbox.models.refs import (
     WORKERS,
     ObjectRef,
 )
+from workers import clock
 from workers.lifecycle.kinds import Run
 from workers.machine import names, wanted
 from workers.machine.views import MachineViews, require_listed
@@ -42,6 +44,7 @@ _RETRY = 60.0
 class Orphans:
     targets: TargetClusters
     views: MachineViews
+    settings: MachineSettings
 
     async def run(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
         """Delete the Pod `ref`, if it is nobody's."""
@@ -74,19 +77,44 @@ class Orphans:
         return Outcome(Result.BLOCKED, note=f"no Secret in {machine.namespace} leads to {ref.cluster}")
 
     async def of_node(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
-        """Let go of a node that is being deleted, whose Machine somebody has taken away without us."""
+        """Let go of a node whose Machine somebody has taken away without us, or that never had one.
+
+        One that is being deleted goes; another one bears a note, once a machine would have had to join.
+        """
         node = await recorder.read(ref)
-        if node is None or not node.deleting or machinekeys.NODE_FINALIZER not in node.finalizers:
+        if node is None or (node.deleting and machinekeys.NODE_FINALIZER not in node.finalizers):
             return Outcome(Result.NOTHING_TO_DO)
+        joins = self.settings.creation_timeout - await _age(node, recorder)
+        if not node.deleting and joins > 0:
+            return Outcome(
+                Result.WAITING, RequeueAfter(Wish(reason=Reason.DUE), joins + 1), "it has just come"
+            )
         name = str(node.labels.get(machinekeys.NODE_MACHINE) or node.name)
         machine = ObjectRef(RUNTIME, MACHINES.id, home_of(ref.cluster), name)
         own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
         await require_listed(self.views, machine.cluster, recorder)
         if await own.live(MACHINES, machine.namespace, machine.name) is not None:
             return Outcome(Result.NOTHING_TO_DO)
-        patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}}
+        if await self._is_claimed(node, machine.namespace, recorder):
+            return Outcome(Result.NOTHING_TO_DO)
+        head: dict[str, Any] = {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}
+        patch = {"metadata": {**head, "uid": node.uid}}
+        if not node.deleting:
+            patch["metadata"]["annotations"] = {machinekeys.NOT_MANAGED: "1"}
         await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
         return Outcome(Result.RELEASED)
+
+    async def _is_claimed(self, node: Object, home: str, recorder: Recorder) -> bool:
+        async def act() -> bool:
+            return any(one.namespace == home for one in self.views.of_node(node.name))
+
+        return bool(await recorder.call("claimants", node.name, act))
+
+
+async def _age(node: Object, recorder: Recorder) -> float:
+    """Seconds since the node joined."""
+    now = await clock.now(recorder)
+    return (now - (instant(node.metadata.get("creationTimestamp")) or now)).total_seconds()
 
 
 def home_of(cluster: str) -> str:

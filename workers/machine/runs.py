@@ -54,9 +54,9 @@ class MachineRuns:
                 case SECRETS.id:
                     return await self._finalizers.of_secret(ref, wish, recorder)
                 case PODS.id:
-                    return await Orphans(self.targets, self.views).run(ref, recorder)
+                    return await Orphans(self.targets, self.views, self.settings).run(ref, recorder)
                 case NODES.id:
-                    return await Orphans(self.targets, self.views).of_node(ref, recorder)
+                    return await Orphans(self.targets, self.views, self.settings).of_node(ref, recorder)
                 case _:
                     return await self._machine(ref, wish, recorder)
         except (TransientError, PermanentError, Waiting) as error:
@@ -116,7 +116,7 @@ class MachineRuns:
             pod = ObjectRef(*found)
             seen = await recorder.read(pod)
             if seen is not None and machine_of(seen) == ref:
-                outcome = await Orphans(self.targets, self.views).run(pod, recorder)
+                outcome = await Orphans(self.targets, self.views, self.settings).run(pod, recorder)
                 left = outcome if left.requeue is None else left
         return left
 

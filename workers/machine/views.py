@@ -101,6 +101,9 @@ class MachineViews:
         found = self._found("home", cluster, namespace)
         return [one.ref for one in found if one.phase in (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)]
 
+    def has_machines(self, cluster: str, namespace: str) -> bool:
+        return bool(self._machines.refs(("home", cluster, namespace)))
+
     def classes_with(self, secret: ObjectRef) -> list[ObjectRef]:
         """The MachineClasses that refer to a Secret of their namespace."""
         return self._classes.refs((secret.cluster, secret.namespace, secret.name))

@@ -9,10 +9,14 @@ import pytest
 
 from bus.messages import Call
 from tests.api.machine.machines import Machines, description, machines
-from tests.support.kindworld import KindWorld
+from tests.support.kindworld import KindWorld, kind_world
+from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
+from tests.support.servers import ControlPlane
 from windowbox.errors import WindowboxError
+from windowbox.models.kindsettings import KindSettings
+from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     MACHINE_CLASSES,
@@ -146,6 +150,26 @@ async def test_a_node_whose_machine_was_taken_away_can_be_deleted(made: Machines
     await made.shoot.until_gone(MACHINES, "taken")
     await made.world.kube.remove(NODES, "", "machine-taken")
     await made.shoot.until_gone(NODES, "machine-taken")
+
+
+@rule("B13-R3")
+async def test_a_node_that_no_machine_claims_is_noted(plane: ControlPlane, nats: NatsServer) -> None:
+    settings = KindSettings(machines=MachineSettings(creation_timeout=1.0))
+    noted = "node.machine.sapcloud.io/not-managed-by-mcm"
+    async with kind_world(plane, nats, "machine", kinds=settings) as world, machines(world) as made:
+        held = {"name": "machine-stray", "finalizers": ["node.machine.sapcloud.io/machine-controller"]}
+        await world.kube.create(NODES, "", {"metadata": held})
+        await made.machine("known", creationTimeout="20m")
+        await made.until("known", "Running")
+        label = {"metadata": {"labels": {"seen": "true"}}}  # nodes are looked at when they change
+        await world.kube.merge(NODES, "", "machine-stray", label)
+        stray = await made.until_node("machine-stray", lambda one: bool(one and noted in one.annotations))
+        assert stray.annotations[noted] == "1"
+        assert stray.finalizers == ()
+        known = await world.kube.get(NODES, "", "machine-known")
+        assert noted not in known.annotations
+        await made.machine("stray", creationTimeout="20m")
+        await made.until_node("machine-stray", lambda one: bool(one and noted not in one.annotations))
 
 
 @rule("B13-R1")
