@@ -130,6 +130,33 @@ async def test_reviews_are_answered_while_the_bus_is_away(
         assert injected(await seed.scheduler(where))
 
 
+@rule("WF-3", "WF-24", "AD-50")
+async def test_the_admission_of_a_garden(plane: ControlPlane, bus_server: RoleServer, seed: Seed) -> None:
+    labels = {"provider.shoot.gardener.cloud/local": "true"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "credentials", "labels": labels}}
+    where = await seed.shoot("garden-hooks", cluster=False)
+    words = (
+        'admission webhook "secrets.validator.admission-local.extensions.gardener.cloud" denied the request: '
+        "kubeconfig is missing"
+    )
+    async with admitted(settings_for(plane, bus_server, role="admission"), garden=True):
+
+        async def denied() -> bool:
+            try:
+                await seed.kube.create(SECRETS, where, secret)
+            except WindowboxError as error:
+                return words in str(error)
+            await seed.kube.remove(SECRETS, where, "credentials")
+            return False
+
+        await eventually(denied)
+        await seed.kube.create(SECRETS, where, {**secret, "stringData": {"kubeconfig": "something"}})
+        for resource in webhookconfigurations.RESOURCES.values():
+            written = await seed.kube.get(resource, "", "gardener-extension-admission-local")
+            assert all(one["clientConfig"]["caBundle"] for one in written.raw["webhooks"])
+    await seed.kube.remove(SECRETS, where, "credentials")
+
+
 @rule("WF-21", "WF-23")
 async def test_a_configuration_that_others_have_changed_is_written_again(
     plane: ControlPlane, bus_server: RoleServer, seed: Seed
