@@ -18,12 +18,13 @@ import pytest
 
 from tests.support import servers
 from tests.support.kindworld import Client
-from tests.support.running import eventually, running
+from tests.support.running import PATIENCE, eventually, running
 from windowbox.clients.kube import Kube
 from windowbox.errors import Missing, Refused, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource
 from windowbox.sandbox import resourcemanager
+from windowbox.sandbox.children import Child
 
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -74,7 +75,7 @@ class ResourceManager:
                 resourcemanager.ALL_CLASSES,
                 namespaces=(self._namespace,),
             )
-            self._process = await asyncio.to_thread(servers.start, child, folder)
+            self._process = await _started(child, folder)
             try:
                 async with running(self._make_pods_ready()):
                     yield self
@@ -140,3 +141,15 @@ class ResourceManager:
                 async for events in self._kube.watch(pods, page.resource_version):
                     if any(event.type == "ADDED" for event in events):
                         break
+
+
+async def _started(child: Child, folder: Path) -> Popen[bytes]:
+    """The process, ready. It needs an inotify instance, of which nodes of other tests may have taken all."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await asyncio.to_thread(servers.start, child, folder)
+            except RuntimeError as error:
+                if "inotify" not in str(error):
+                    raise
+            await asyncio.sleep(0.5)  # nobody tells when one is free again

@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.api.controlplane.controlplanes import (
     KUBERNETES,
     PROFILE,
+    asked,
     bundles,
     controlplane,
     manager,
@@ -24,7 +25,8 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.controlplanesettings import ControlPlaneSettings
-from windowbox.models.kindsettings import KindSettings
+from windowbox.models.kindsettings import HealthSettings, KindSettings
+from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, MANAGED_RESOURCES, NAMESPACES, SECRETS
 from windowbox.models.webhooksettings import WebhookSettings
 
@@ -36,6 +38,7 @@ NAMESPACE = f"windowbox-{uuid.uuid4().hex[:6]}"
 async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
     kinds = KindSettings(
         controlplane=ControlPlaneSettings(webhooks=True),
+        health=HealthSettings(conditions="long"),
         # Where nobody is: failing calls are of no consequence there.
         webhooks=WebhookSettings(namespace=NAMESPACE, mode="url", url="127.0.0.1:1", disabled=("*",)),
     )
@@ -55,7 +58,7 @@ async def _publish(world: KindWorld, bundle: bytes) -> None:
     await world.kube.create(SECRETS, NAMESPACE, {"metadata": {"name": name, "labels": labels}, "data": data})
 
 
-@rule("Y-2", "M-2", "M-6", "B.23")
+@rule("Y-2", "M-2", "M-6", "B.23", "HC-3", "HC-11")
 async def test_webhooks_come_before_everything_else_and_are_waited_for(world: KindWorld) -> None:
     await world.kube.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     shoot = await shoot_of(world)
@@ -72,22 +75,28 @@ async def test_webhooks_come_before_everything_else_and_are_waited_for(world: Ki
     assert secret.startswith(f"{WEBHOOKS}-")
     assert await unpacked(shoot, secret) == []  # all are disabled here
     async with manager(shoot).at_work() as at_work:
-        await until_ready(shoot)
+        assert _condition(await until_ready(shoot)) == "All health checks successful"
         assert len(await bundles(shoot)) == 4
         await at_work.behave(slow=True)
         await _asleep(shoot)
-        await controlplane_again(shoot)
+        assert _condition(await controlplane_again(shoot)) == "Shoot is hibernated"
         await at_work.behave()
         await shoot.delete(CONTROL_PLANES, "local")
         await shoot.until_gone(CONTROL_PLANES, "local")
         assert await shoot.get(MANAGED_RESOURCES, WEBHOOKS) is None
 
 
-async def controlplane_again(shoot: Client) -> None:
+async def controlplane_again(shoot: Client) -> Object:
     """A Shoot that sleeps does not wait for webhooks."""
-    await shoot.delete(MANAGED_RESOURCES, WEBHOOKS)
-    await shoot.ask(CONTROL_PLANES, "local")
-    await until_ready(shoot)
+    await shoot.merge(MANAGED_RESOURCES, WEBHOOKS, {"status": {"observedGeneration": 0}}, part="status")
+    return await asked(shoot)
+
+
+def _condition(found: Object) -> str:
+    """The message of the condition of the webhooks."""
+    (condition,) = found.status["conditions"]
+    assert (condition["type"], condition["status"]) == ("SystemComponentsHealthy", "True")
+    return str(condition["message"])
 
 
 async def _asleep(shoot: Client) -> None:
