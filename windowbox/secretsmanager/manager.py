@@ -10,6 +10,8 @@ import contextlib
 import functools
 import logging
 import os
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -27,8 +29,15 @@ from windowbox.secretsmanager.secrets import Stored
 
 logger = logging.getLogger(__name__)
 
-_GENERATING = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2), thread_name_prefix="keys")
-"""Keys are generated on half of the processors: event loops need the rest."""
+
+def _lower_priority() -> None:
+    # Linux has a priority for each thread.
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+_GENERATING = ThreadPoolExecutor(os.cpu_count() or 1, "keys", _lower_priority)
+"""Keys are generated on all processors, as far as event loops leave them."""
 
 
 class Ensured(BaseModel, frozen=True):
