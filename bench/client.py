@@ -105,8 +105,10 @@ class Observer:
         namespace: str,
         holds: Callable[[Object], bool],
         only: Callable[[bytes], bool],
+        seconds_each: float = 0.1,
     ) -> None:
         self._resource, self._namespace, self._holds, self._only = resource, namespace, holds, only
+        self._seconds_each = seconds_each
         self._seen: dict[str, float] = {}
         self._missing: set[str] = set()
         self._complete = asyncio.Event()
@@ -121,9 +123,13 @@ class Observer:
         namespace: str = NAMESPACE,
         holds: Callable[[Object], bool] | None = None,
         only: Callable[[bytes], bool] = bool,
+        seconds_each: float = 0.1,
     ) -> AsyncIterator[Observer]:
-        """Watch one kind, by default until objects are done. Lines that are not among `only` are not read."""
-        observer = cls(resource, namespace, holds or done, only)
+        """Watch one kind, by default until objects are done. Lines that are not among `only` are not read.
+
+        After a minute, and `seconds_each` for each object, that counts as too late.
+        """
+        observer = cls(resource, namespace, holds or done, only, seconds_each)
         version = await client.version(resource, namespace)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(observer._watch(client, version), name="observer")
@@ -143,7 +149,7 @@ class Observer:
         """Wait for all of these objects; returns the time of each."""
         self._complete.clear()
         self._missing = set(names) - self._seen.keys()
-        patience = 60 + 0.1 * len(self._missing)
+        patience = 60 + self._seconds_each * len(self._missing)
         try:
             async with asyncio.timeout(patience):
                 if self._missing:

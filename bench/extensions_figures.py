@@ -44,8 +44,8 @@ class ExtensionFigures:
 def shown(figures: ExtensionFigures) -> list[RenderableType]:
     restart = figures.restart
     parts: list[RenderableType] = [
-        _phases(figures.phases),
-        _requests(figures.phases),
+        phases_table("Infrastructures", figures.phases),
+        requests_table(figures.phases),
         Text(
             f"Aims: at least {RATE:.0f} Infrastructures created each second, one alone in at most "
             f"{ISOLATED_MS:.0f} ms, at most 2 API writes besides the {figures.objects:g} objects of each\n"
@@ -66,9 +66,9 @@ def shown(figures: ExtensionFigures) -> list[RenderableType]:
     return parts
 
 
-def _phases(phases: Sequence[Phase]) -> RenderableType:
+def phases_table(title: str, phases: Sequence[Phase]) -> RenderableType:
     table = table_of(
-        "Infrastructures", "phase", "objects", "objects/s", "p50 ms", "p95 ms", "max ms",
+        title, "phase", "objects", "objects/s", "p50 ms", "p95 ms", "max ms",
         "our CPU ms", "writes", "reads", "others %",
     )  # fmt: skip
     for phase in phases:
@@ -86,7 +86,7 @@ def reads(requests: Mapping[str, float]) -> float:
     return sum(count for name, count in requests.items() if name.split()[0] == "get")
 
 
-def _requests(phases: Sequence[Phase]) -> RenderableType:
+def requests_table(phases: Sequence[Phase]) -> RenderableType:
     table = table_of("Requests of windowbox to the API, for each", "request", *(p.name for p in phases))
     for what in sorted({what for phase in phases for what in phase.requests}):
         table.add_row(what, *(f"{phase.requests.get(what, 0):.2f}" for phase in phases))

@@ -11,6 +11,7 @@ from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import (
     BASTIONS,
     CLUSTERS,
+    CONTROL_PLANES,
     INFRASTRUCTURES,
     IP_POOLS,
     NAMESPACES,
@@ -45,6 +46,23 @@ class Shoots:
         """Request a reconcile without changes."""
         patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
         await self.client.request("PATCH", INFRASTRUCTURES.path(namespace(number), named(number)), patch)
+
+    async def controlplane(self, number: int) -> None:
+        """Create the ControlPlane of a Shoot."""
+        await self.client.request("POST", CONTROL_PLANES.path(namespace(number)), _controlplane(number))
+
+    async def controlplane_again(self, number: int) -> None:
+        """Request a reconcile of a ControlPlane without changes."""
+        patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
+        await self.client.request("PATCH", CONTROL_PLANES.path(namespace(number), named(number)), patch)
+
+    async def rotation(self, number: int) -> None:
+        """Begin to rotate the authorities of a Shoot, and request a reconcile of its ControlPlane."""
+        rotation = {"lastInitiationTime": "2026-09-02T00:00:00Z", "phase": "Preparing"}
+        credentials = {"rotation": {"certificateAuthorities": rotation}}
+        patch = {"spec": {"shoot": {"status": {"credentials": credentials}}}}
+        await self.client.request("PATCH", CLUSTERS.path(name=namespace(number)), patch)
+        await self.controlplane_again(number)
 
     async def bastion(self, number: int) -> None:
         """Create a Bastion of a Shoot that has an Infrastructure."""
@@ -109,9 +127,17 @@ def _secret(namespace: str, kubeconfig: str) -> dict[str, Any]:
 
 
 def _infrastructure(number: int) -> dict[str, Any]:
+    return _extension("Infrastructure", number)
+
+
+def _controlplane(number: int) -> dict[str, Any]:
+    return _extension("ControlPlane", number)
+
+
+def _extension(kind: str, number: int) -> dict[str, Any]:
     return {
         "apiVersion": _EXTENSIONS,
-        "kind": "Infrastructure",
+        "kind": kind,
         "metadata": {"name": named(number), "annotations": {OPERATION: "reconcile"}},
         "spec": {
             "type": "local",

@@ -19,7 +19,7 @@ from bus.registry import Registry
 from watchers.mirror import Mirror
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
-from windowbox.errors import Missing, Superseded, WindowboxError
+from windowbox.errors import Missing, Superseded, TransientError, WindowboxError
 from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, Resource
@@ -154,7 +154,7 @@ class Watching:
         failures, began = 0, time.monotonic()
         while True:
             restart.clear()
-            listed = asyncio.Event()
+            listed, away = asyncio.Event(), False
             try:
                 kube = await self.clusters.get(cluster)
                 mirror = Mirror(self.bus, kube, cluster, resource, self.page, listed)
@@ -166,11 +166,13 @@ class Watching:
             except Superseded as error:
                 logger.info("%s; reading the bus anew", error)
             except WindowboxError as error:
+                away = isinstance(error, TransientError)
                 logger.warning("%s %s: %s", cluster, resource.id, error)
                 self.states[f"{cluster}/{resource.id}"] = f"broken: {error}"
             failures = 0 if listed.is_set() else failures + 1
             # The API server of a cluster that has just been woken up may be a moment behind.
-            longest = _PAUSE_OF_YOUNG if time.monotonic() - began < _YOUNG else _LONGEST_PAUSE
+            soon = away and time.monotonic() - began < _YOUNG
+            longest = _PAUSE_OF_YOUNG if soon else _LONGEST_PAUSE
             await asyncio.sleep(min(longest, 0.1 * 2 ** min(failures, 10)))
 
     async def _run(self, mirror: Mirror) -> None:

@@ -158,6 +158,20 @@ def extensions(count: int, singles: int, output: str) -> None:
     _show(output, figures, *extensions_figures.shown(figures))
 
 
+@bench.command(short_help="ControlPlanes, and their secrets.")
+@click.option("-n", "count", type=click.IntRange(1), default=200, show_default=True, help="How many at once.")
+@click.option(
+    "--singles", type=click.IntRange(1), default=10, show_default=True, help="How many one after the other."
+)
+@output_option
+def controlplane(count: int, singles: int, output: str) -> None:
+    """ControlPlanes: many at once, one by one, the same again, a rotation, restart over them."""
+    from bench import controlplanes
+
+    figures = _run(controlplanes.run(count, singles, _say))
+    _show(output, figures, *controlplanes.shown(figures))
+
+
 @bench.command(short_help="Machines, which become nodes.")
 @click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many at once.")
 @click.option(

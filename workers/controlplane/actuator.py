@@ -112,16 +112,19 @@ class ControlPlaneActuator(Actuator):
     async def _ensure_access(self, target: TargetCluster, site: Site) -> None:
         if self._deploys_ccm:
             await access.ensure_ccm(target, site.namespace)
-            await target.remove(SECRETS, site.namespace, access.WINDOWBOX_SECRET)
+            other = access.WINDOWBOX_SECRET
         else:
             await access.ensure_windowbox(target, site)
-            await target.remove(SECRETS, site.namespace, access.CCM_SECRET)
+            other = access.CCM_SECRET
+        if await target.has_secret(site.namespace, other):
+            await target.remove(SECRETS, site.namespace, other)
 
     async def _ensure_ccm(
         self, target: TargetCluster, site: Site, balancer_image: str | None, secrets: Ensured
     ) -> None:
         if not self._deploys_ccm:
-            await managedresources.begin_removal(target, site.namespace, bundles.SEED)
+            if await target.cached(MANAGED_RESOURCES, site.namespace, bundles.SEED):
+                await managedresources.begin_removal(target, site.namespace, bundles.SEED)
             return
         replicas = 0 if site.may_sleep and await _is_scaled_down(target, site.namespace) else 1
         configuration = cloudcontroller.configuration(site, balancer_image)

@@ -135,6 +135,20 @@ def test_neighbours_of_hostile_objects_are_measured(tmp_path: Path) -> None:
     ]
 
 
+def test_controlplanes_are_measured_through_a_rotation(tmp_path: Path) -> None:
+    found = bench(tmp_path, "controlplane", "-n", "3", "--singles", "1")
+    assert [(phase["name"], phase["count"]) for phase in found["phases"]] == [
+        ("isolated", 1),
+        ("create", 3),
+        ("again", 3),
+        ("rotate", 3),
+    ]
+    again = found["phases"][2]
+    # Of metadata and of status; on a busy machine it is told besides that it is processing.
+    assert 2 <= again["writes"] <= 3
+    assert found["restart"]["writes"] == 0
+
+
 def test_extensions_are_measured_alone_together_and_over_restarts(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "extensions", "-n", "5", "--singles", "2")

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from tests.host.machines.conftest import NAME, ShootWorld
 from windowbox.cli import cli
+from windowbox.commands.shoots import controlplane_demo
 from windowbox.sandbox.nodes.images import BUSYBOX
 from windowbox.sandbox.shoots import waiting
 
@@ -64,3 +65,13 @@ def test_the_picture_shows_each_link_of_the_chain(world: ShootWorld, monkeypatch
 def test_windowbox_reaches_the_shoot_by_its_own_account(world: ShootWorld) -> None:
     asked = world.kubectl("get", "clusterrolebinding", "system:windowbox", "-o", "jsonpath={.subjects}")
     assert [one["name"] for one in json.loads(asked)] == ["windowbox"]
+
+
+def test_the_demo_writes_a_volume_and_rotates_authorities(world: ShootWorld) -> None:
+    said: list[str] = []
+    controlplane_demo.show(world.sandbox, world.shoot, lambda what, seconds: said.append(what))
+    assert said == [
+        "a PersistentVolumeClaim is bound, and a Pod has written to it",
+        "rotation of authorities: the new one is trusted beside the old one",
+        "rotation completed: the old one is gone",
+    ]

@@ -12,6 +12,7 @@ import yaml
 from windowbox.clients import kube
 from windowbox.commands.balancers import demo as balancers
 from windowbox.commands.balancers import traffic
+from windowbox.commands.shoots import controlplane_demo
 from windowbox.commands.shoots.command import say
 from windowbox.sandbox.machines import image
 from windowbox.sandbox.progress import Progress
@@ -32,6 +33,7 @@ def show(sandbox: Sandbox) -> None:
         deletion.delete(sandbox, NAME, lambda what, seconds: None)
     click.echo(f"\nA shoot {NAME!r} with {_MACHINES} machines, which are Pods of this sandbox and real nodes")
     shoot = creation.create(sandbox, NAME, _MACHINES, Progress(click.echo), say)
+    controlplane_demo.show(sandbox, shoot, say)
     asyncio.run(_use(sandbox, shoot))
     click.echo(f"  Deleting the shoot {NAME!r}")
     deletion.delete(sandbox, NAME, say)
