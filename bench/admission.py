@@ -52,7 +52,7 @@ async def run(rate: float, seconds: float, say: Callable[[str], None]) -> list[L
     """Dry runs of creations, so many a second; then the webhook `node`, asked by ten clients."""
     say("starting a sandbox")
     async with world("admit", Options(admits=1)) as here:
-        await _prepare(here)
+        await prepare(here)
         await here.quiet()
         found = []
         for what, resource, namespace, body, share in _sorts():
@@ -84,7 +84,7 @@ def _sorts() -> list[tuple[str, Resource, str, bytes, float]]:
             share,
         )
         for what, resource, body, share in (
-            ("Deployment", DEPLOYMENTS, _deployment(), 1.0),
+            ("Deployment", DEPLOYMENTS, deployment(), 1.0),
             ("OperatingSystemConfig of 1 kB", OPERATING_SYSTEM_CONFIGS, small, 1.0),
             ("OperatingSystemConfig of 300 kB", OPERATING_SYSTEM_CONFIGS, large, 0.05),
         )
@@ -95,9 +95,9 @@ def _sorts() -> list[tuple[str, Resource, str, bytes, float]]:
 async def _measured(
     here: World, what: str, act: Callable[[int], Awaitable[None]], rate: float, seconds: float
 ) -> Latency:
-    await _at_rate(act, rate, _WARM_UP)
+    await at_rate(act, rate, _WARM_UP)
     before, others, started = here.usage(), machine(), time.perf_counter()
-    latencies = await _at_rate(act, rate, int(rate * seconds))
+    latencies = await at_rate(act, rate, int(rate * seconds))
     took, used = time.perf_counter() - started, here.usage()
     own = sum(used[name].cpu - before[name].cpu for name in used)
     found = latency(what, latencies, took)
@@ -108,7 +108,7 @@ async def _measured(
     )
 
 
-async def _at_rate(act: Callable[[int], Awaitable[None]], rate: float, count: int) -> list[float]:
+async def at_rate(act: Callable[[int], Awaitable[None]], rate: float, count: int) -> list[float]:
     """Each request begins at its time, whatever becomes of the others. Returns their seconds."""
     latencies: list[float] = []
     loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ def latency(what: str, seconds: Sequence[float], took: float) -> Latency:
     return Latency(what, len(ordered), round(p50, 2), round(p99, 2), round(ordered[-1], 1), round(rate, 1))
 
 
-async def _prepare(here: World) -> None:
+async def prepare(here: World) -> None:
     """The namespaces and the Cluster; then wait until the API server asks."""
     for name, labels in ((SHOOT, _LABELS), (PLAIN, {})):
         await here.client.request("POST", NAMESPACES.path(), {"metadata": {"name": name, "labels": labels}})
@@ -155,7 +155,7 @@ async def _prepare(here: World) -> None:
 async def _asked(here: World) -> bool:
     path = f"{DEPLOYMENTS.path(SHOOT)}?dryRun=All"
     with contextlib.suppress(Refused):
-        made = await here.client.request("POST", path, _deployment())
+        made = await here.client.request("POST", path, deployment())
         return "injected-by" in made["spec"]["template"]["metadata"]["labels"]
     return False
 
@@ -184,7 +184,7 @@ async def _clients(here: World, count: int) -> AsyncIterator[Callable[[int], Awa
         yield ask
 
 
-def _deployment() -> dict[str, Any]:
+def deployment() -> dict[str, Any]:
     labels = {"app": "kubernetes", "role": "scheduler"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "one", "image": "none"}]}}
     return {

@@ -1,0 +1,73 @@
+"""Two processes that answer webhooks, one of which ends again and again while an API server asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import orjson
+import pytest
+
+from bench import admission
+from bench.world import World, world
+from tests.support import servers
+from tests.support.running import eventually
+from windowbox.errors import Refused
+from windowbox.models.refs import DEPLOYMENTS
+from windowbox.sandbox import stages
+from windowbox.sandbox.options import Options
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+PATIENCE = 120.0
+
+
+async def _end(here: World, name: str, number: signal.Signals) -> None:
+    """Signal the process, and wait until its successor is ready."""
+    pid = here.sandbox.state.children[name].pid
+    assert pid
+    os.kill(pid, number)
+
+    async def succeeded() -> bool:
+        return here.sandbox.state.children[name].pid not in (pid, None)
+
+    await eventually(succeeded, PATIENCE)
+    await here.sandbox.ready(name)
+
+
+@pytest.mark.parametrize(
+    ("number", "lost"),
+    [
+        pytest.param(signal.SIGTERM, 0, id="ended"),
+        # What it has just taken is lost: the API server does not ask twice.
+        pytest.param(signal.SIGKILL, 10, id="killed"),
+    ],
+)
+async def test_reviews_are_answered_while_processes_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, lost: int
+) -> None:
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
+    monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
+    path, body = f"{DEPLOYMENTS.path(admission.SHOOT)}?dryRun=All", orjson.dumps(admission.deployment())
+    answered, failed = 0, list[str]()
+    async with world("kills", Options(workers=0, patchers=0, admits=2)) as here:
+        await admission.prepare(here)
+
+        async def ask(_: int) -> None:
+            nonlocal answered
+            try:
+                await here.client.request("POST", path, body)
+                answered += 1
+            except Refused as error:
+                failed.append(str(error))
+
+        asking = asyncio.create_task(admission.at_rate(ask, 20, 100_000))
+        for name in ("admit-1", "admit-2"):
+            await _end(here, name, number)
+        asking.cancel()
+        await asyncio.wait([asking])
+    assert answered > 20
+    assert len(failed) <= lost, failed
