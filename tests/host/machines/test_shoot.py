@@ -90,9 +90,9 @@ def test_a_shoot_moves_to_another_seed_with_its_nodes_and_under_traffic(world: S
 
 
 def _alive(world: ShootWorld) -> dict[str, Any]:
-    """What must not change: machines, their Pods and nodes, and the containers on these."""
+    """What must not change: machines, their Pods and nodes, and the containers that serve on these."""
     machines = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{world.shoot.technical_id}/machines"
-    pods = world.api.read("/api/v1/pods")["items"]
+    pods = world.api.read("/api/v1/namespaces/default/pods?labelSelector=app=web")["items"]
     return {
         "machines": [one["metadata"]["name"] for one in world.sandbox.api.read(machines)["items"]],
         "their Pods": _uids(world.sandbox.api, f"/api/v1/namespaces/{world.shoot.machines}/pods"),
