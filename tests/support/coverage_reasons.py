@@ -17,8 +17,7 @@ _HISTORY = "about what versions of Gardener did that windowbox does not serve"
 _GARDENLET = "about gardenlet"
 
 REASONS: dict[str, str] = {
-    "S-6": _OTHER_KINDS,
-    **dict.fromkeys(("C-5", "C-10", "F-7", "A.6", "B.18"), _CONTROL_PLANE),
+    "C-5": _CONTROL_PLANE,
     **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5"), _ADMISSION),
     **dict.fromkeys(("WW-49", "WW-87", "WW-88", "WW-89", "WW-95", "WW-118", "WW-119"), _HISTORY),
     **dict.fromkeys(("WW-56", "WW-83", "WW-104"), "says what a webhook is for; what it does is tested"),
@@ -29,7 +28,7 @@ REASONS: dict[str, str] = {
     "F-1": "not copied: the annotation of a restored Infrastructure goes after Success, as with all kinds",
     "B-4": "so by its making: a run that waits is not a success, whose next look would be in an hour",
     "B-5": _OTHER_KINDS,
-    **dict.fromkeys(("E-3", "H-1", "H-2", "H-3", "H-4", "B.29"), _HEALTH),
+    **dict.fromkeys(("E-3", "H-1", "H-2", "H-3", "H-4"), _HEALTH),
     "HC-4": "so by its making: checks are part of a run, which has a deadline",
     "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),
