@@ -32,6 +32,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.images import BUILT_IN, ImageSource
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
 
@@ -60,12 +61,18 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 @pytest_asyncio.fixture
 async def deploying(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
     """Each Shoot gets a cloud-controller-manager."""
-    kinds = KindSettings(controlplane=ControlPlaneSettings(ccm="deployment"))
+    newer = [
+        ImageSource(name=name, ref=f"{name}:newer", target_version=">= 1.36")
+        for name in ("cloud-controller-manager-local", "local-path-provisioner")
+    ]
+    kinds = KindSettings(
+        controlplane=ControlPlaneSettings(ccm="deployment"), images=BUILT_IN.overwritten(newer)
+    )
     async with kind_world(plane, nats, "controlplane", kinds=kinds) as made:
         yield made
 
 
-@rule("A.6", "Y-1", "Y-2", "B.18", "M-1", "M-2", "M-3", "U-1")
+@rule("A.6", "Y-1", "Y-2", "Y-3", "B.18", "M-1", "M-2", "M-3", "U-1")
 async def test_the_first_run_makes_all_that_the_contract_says(deploying: KindWorld) -> None:
     shoot = await shoot_of(deploying)
     await controlplane(shoot)
@@ -103,8 +110,10 @@ async def test_the_first_run_makes_all_that_the_contract_says(deploying: KindWor
     assert seed.keys() == {
         f"{kind} cloud-controller-manager" for kind in ("ServiceAccount", "Role", "RoleBinding", "Deployment")
     }
+    assert _image(seed["Deployment cloud-controller-manager"]) == "cloud-controller-manager-local:newer"
     key, components = await held(shoot, SHOOT)
     assert key == "shoot-system-components"
+    assert _image(components["Deployment local-path-provisioner"]) == "local-path-provisioner:newer"
     assert "ClusterRoleBinding system:cloud-controller-manager:service-controller" in components
     assert "Deployment local-path-provisioner" in components
     key, classes = await held(shoot, STORAGE)
@@ -242,13 +251,19 @@ async def test_the_cloud_controller_sleeps_once_the_api_server_does(deploying: K
     assert (await _ccm(shoot))["spec"]["replicas"] == 1
 
 
+def _image(deployment: dict[str, Any]) -> str:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return str(container["image"])
+
+
 async def _ccm(shoot: Any) -> dict[str, Any]:
     _, found = await held(shoot, SEED)
     return found["Deployment cloud-controller-manager"]
 
 
 def _applied(found: Any) -> bool:
-    return found is not None and bool(found.status.get("conditions"))
+    conditions = found.status.get("conditions", []) if found else []
+    return any(one["type"] == "ResourcesApplied" and one["status"] == "True" for one in conditions)
 
 
 def _api_server() -> dict[str, Any]:
