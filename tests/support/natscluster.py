@@ -92,7 +92,8 @@ class Member:
             "jetstream": {"store_dir": str(self.folder)},
             **({"tls": tls} if tls else {}),
             "cluster": {
-                "name": "test",
+                # Of this cluster alone: a port that is free for a moment may be chosen by two.
+                "name": f"test-{'-'.join(str(one.route) for one in self._seats)}",
                 "listen": f"{seat.address}:{seat.route}",
                 "routes": [f"nats://{other.address}:{other.route}" for other in self._seats],
                 # Tests that go through a proxy must not be led past it.
