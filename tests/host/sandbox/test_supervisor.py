@@ -78,11 +78,14 @@ async def test_an_update_without_a_signature_is_refused(sandbox: Supervisor) -> 
     assert _update(sandbox, "add x.local.gardener.cloud 60 A 10.0.0.1", signed=False) != 0
 
 
-async def test_secrets_can_be_read_by_their_name_only(sandbox: Supervisor) -> None:
+async def test_secrets_are_watched_by_nobody_and_listed_by_workers_alone(sandbox: Supervisor) -> None:
     path = "/api/v1/namespaces/default/secrets"
     for role in ("watcher", "patcher", "worker"):
         with pytest.raises(Refused, match="not found"):
             _api(sandbox, role).request("GET", f"{path}/none")
+        with pytest.raises(Refused, match="forbidden"):
+            _api(sandbox, role).request("GET", f"{path}?watch=true")
+    for role in ("watcher", "patcher"):  # workers list those of ControlPlanes
         with pytest.raises(Refused, match="forbidden"):
             _api(sandbox, role).request("GET", path)
 
