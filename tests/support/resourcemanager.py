@@ -35,6 +35,7 @@ _POLICIES = Resource(
 _BINDINGS = Resource(
     _GROUP, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
 )
+_ALL_CLASSES = "*"
 _REFUSAL = "refuse-extensions"
 _REFUSED = "local-ext-"
 """How the names of the objects begin that are refused."""
@@ -72,7 +73,7 @@ class ResourceManager:
                 folder,
                 self._kubeconfig,
                 self._kubeconfig,
-                resourcemanager.ALL_CLASSES,
+                _ALL_CLASSES,
                 namespaces=(self._namespace,),
             )
             self._process = await _started(child, folder)

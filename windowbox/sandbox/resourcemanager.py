@@ -11,7 +11,6 @@ from windowbox.sandbox.children import Child
 from windowbox.sandbox.controlplane import LOOPBACK
 
 PROGRAM = "gardener-resource-manager"
-ALL_CLASSES = "*"
 SEED = "seed"
 _SYNC = "1m"
 _HEALTH_SYNC = "15s"

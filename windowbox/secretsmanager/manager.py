@@ -45,8 +45,6 @@ class Ensured(BaseModel, frozen=True):
 
     names: dict[str, str] = {}
     """The names of Secrets."""
-    checksums: dict[str, str] = {}
-    """SHA-256 over their data, for annotations of those who use them."""
     bundles: dict[str, str] = {}
     """The certificates of current and old authorities, by the names of the authorities' configs."""
     unused: dict[str, str] = {}
@@ -170,7 +168,6 @@ class _Run:
         unused = decisions.unused(self._found, used)
         return Ensured(
             names={name: one.name for name, one in self._current.items()},
-            checksums={name: secrets.data_checksum(one.data) for name, one in self._current.items()},
             bundles=self._bundles,
             unused={one.name: one.uid for one in unused},
             due=min(self._due, default=None),
