@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.admissionexamples import Example, examples
@@ -83,7 +83,6 @@ def test_no_lookup_of_a_wrong_type_is_a_bug(example: Example) -> None:
 
 
 @rule("WF-43", "WF-49")
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_object_is_a_bug(data: st.DataObject) -> None:
     example = data.draw(st.sampled_from(EXAMPLES))
@@ -94,7 +93,6 @@ def test_no_object_is_a_bug(data: st.DataObject) -> None:
 
 
 @rule("WW-12")
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_twice_is_as_good_as_once(data: st.DataObject) -> None:
     example = data.draw(st.sampled_from(EXAMPLES))
