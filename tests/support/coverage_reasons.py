@@ -22,6 +22,12 @@ REASONS: dict[str, str] = {
     **dict.fromkeys(("WW-49", "WW-87", "WW-88", "WW-89", "WW-95", "WW-118", "WW-119"), _HISTORY),
     **dict.fromkeys(("WW-56", "WW-83", "WW-104"), "says what a webhook is for; what it does is tested"),
     "WW-57": "says which namespaces Gardener labels; the webhook serves any that is asked about",
+    "WF-6": "says what is not done",
+    "WF-36": "about another part of Gardener, which the label of WF-2 keeps away",
+    "WF-51": "says what is not used",
+    **dict.fromkeys(
+        ("WF-70", "WF-71", "WF-72"), "about the Service of a chart, which windowbox does not have yet"
+    ),
     "AD-1": "about Gardener's own admission, which sets the labels",
     "T-10": "says that something does not exist",
     "O-3": "so by its making: all kinds have their runs from one life cycle",

@@ -62,4 +62,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "WF-65": "without a namespace",
         "WF-66": "what must be as in Gardener",
     },
+    "Reaching webhooks": {
+        "WF-70": "ports in annotations of the Service",
+        "WF-71": "NetworkPolicies made of them",
+        "WF-72": "the API server outside of the network of Pods",
+    },
 }

@@ -58,7 +58,7 @@ async def _publish(world: KindWorld, bundle: bytes) -> None:
     await world.kube.create(SECRETS, NAMESPACE, {"metadata": {"name": name, "labels": labels}, "data": data})
 
 
-@rule("Y-2", "M-2", "M-6", "B.23", "HC-3", "HC-11")
+@rule("Y-2", "M-2", "M-6", "B.23", "HC-3", "HC-11", "WF-30", "WF-31", "WF-33")
 async def test_webhooks_come_before_everything_else_and_are_waited_for(world: KindWorld) -> None:
     await world.kube.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     shoot = await shoot_of(world)
@@ -84,6 +84,16 @@ async def test_webhooks_come_before_everything_else_and_are_waited_for(world: Ki
         await shoot.delete(CONTROL_PLANES, "local")
         await shoot.until_gone(CONTROL_PLANES, "local")
         assert await shoot.get(MANAGED_RESOURCES, WEBHOOKS) is None
+
+
+@rule("WF-32")
+async def test_a_self_hosted_shoot_has_no_webhooks_of_its_own(world: KindWorld) -> None:
+    """Those of its own cluster serve it."""
+    workers = [{"name": "control", "controlPlane": {}}]
+    shoot = await shoot_of(world, spec={"provider": {"workers": workers}})
+    await controlplane(shoot)
+    await until_ready(shoot)
+    assert WEBHOOKS not in await bundles(shoot)
 
 
 async def controlplane_again(shoot: Client) -> Object:

@@ -76,7 +76,7 @@ async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
         yield Caller(f"https://{address}", session, notes)
 
 
-@rule("WF-40", "WF-41", "WF-50")
+@rule("WF-13", "WF-40", "WF-41", "WF-50")
 async def test_a_review_is_answered_over_tls(caller: Caller) -> None:
     status, body = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
     told = response(body)
