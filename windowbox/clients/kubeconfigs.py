@@ -32,6 +32,18 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-
 
 def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
     """The parsed kubeconfig. Malformed if it is none, or would run programs or read files."""
+    content = parsed(kubeconfig, what)
+    for path, key in _keys(content, ""):
+        if key in _PROGRAMS or key in _FILES:
+            raise Malformed(
+                f"{what}: {path} is not allowed in a kubeconfig from a Secret; "
+                "give certificates and tokens inline"
+            )
+    return content
+
+
+def parsed(kubeconfig: bytes, what: str) -> dict[str, Any]:
+    """The parsed kubeconfig, not to connect with. Malformed if it is none, or takes the parser too long."""
     if len(kubeconfig) > _MOST:
         raise Malformed(f"{what}: the kubeconfig has {len(kubeconfig)} bytes: give one of at most {_MOST}")
     # Certificates are long, but simple. What has many parts can take the parser seconds.
@@ -49,12 +61,6 @@ def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
         raise Malformed(f"{what}: the kubeconfig is not YAML") from None
     if not isinstance(content, dict):
         raise Malformed(f"{what}: the kubeconfig is not a mapping")
-    for path, key in _keys(content, ""):
-        if key in _PROGRAMS or key in _FILES:
-            raise Malformed(
-                f"{what}: {path} is not allowed in a kubeconfig from a Secret; "
-                "give certificates and tokens inline"
-            )
     return content
 
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from windowbox.clients.kube import Kube
+from windowbox.clients import kubeconfigs
+from windowbox.errors import Malformed
 from windowbox.models.joinsettings import ACCESS_SECRET
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import SECRETS
@@ -58,10 +59,10 @@ async def ensure_windowbox(target: TargetCluster, site: Site) -> None:
         kube = await target.connection.api()
         wanted = secret(WINDOWBOX_SECRET, namespace, rbac.WINDOWBOX)
         found = await kube.find(SECRETS, namespace, WINDOWBOX_SECRET)
-        generic = await _kubeconfig(kube, namespace, site.generic_kubeconfig)
+        generic = await kube.find(SECRETS, namespace, site.generic_kubeconfig)
         if generic is not None:
-            former = _parsed(found) if found else {}
-            made = kubeconfig(generic, namespace, former)
+            former = _former(found) if found else {}
+            made = kubeconfig(parsed(generic), namespace, former)
             if made is not None and made != former:
                 wanted["data"] = {KEY: base64.b64encode(yaml.safe_dump(made).encode()).decode()}
         if found and not manifests.differs(SECRETS, found, wanted):
@@ -100,23 +101,29 @@ def kubeconfig(
 
 def reachable(server: str, namespace: str) -> str:
     """The URL of a Service in `namespace`, for those who are in another one."""
-    parts = urlsplit(server)
-    host = parts.hostname or ""
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return server  # who connects says what is wrong with it
     if not host or host == "localhost" or "." in host or ":" in host:
         return server
-    port = f":{parts.port}" if parts.port else ""
     return parts._replace(netloc=f"{host}.{namespace}.svc{port}").geturl()
 
 
-async def _kubeconfig(kube: Kube, namespace: str, name: str) -> Mapping[str, Any] | None:
-    found = await kube.find(SECRETS, namespace, name)
-    return _parsed(found) if found else None
-
-
-def _parsed(found: Object) -> Mapping[str, Any]:
-    """The kubeconfig in a Secret; empty if there is none that can be read."""
+def parsed(secret: Object) -> Mapping[str, Any]:
+    """The kubeconfig in a Secret. Malformed if there is none that can be read."""
+    what = f"key {KEY} of Secret {secret.namespace}/{secret.name}"
     try:
-        text = base64.b64decode(mapping(found.raw.get("data")).get(KEY) or "", validate=True)
-        return mapping(yaml.safe_load(text))
-    except (TypeError, binascii.Error, yaml.YAMLError, UnicodeDecodeError):
+        text = base64.b64decode(mapping(secret.raw.get("data")).get(KEY) or "", validate=True)
+    except (TypeError, binascii.Error) as error:
+        raise Malformed(f"{what} is not base64") from error
+    return kubeconfigs.parsed(text, what)
+
+
+def _former(secret: Object) -> Mapping[str, Any]:
+    """What was written before; empty where somebody has spoilt it: it is written anew."""
+    try:
+        return parsed(secret)
+    except Malformed:
         return {}
