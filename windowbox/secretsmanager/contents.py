@@ -47,7 +47,8 @@ def complete(config: Config, data: Mapping[str, bytes]) -> bool:
         return True
     certificate, private = keys(config)[:2]
     try:
-        key = serialization.load_pem_private_key(data[private], password=None)
+        # Whether the key's numbers are primes takes 90 ms to check. That both parts fit together is enough.
+        key = serialization.load_pem_private_key(data[private], None, unsafe_skip_rsa_key_validation=True)
         return x509.load_pem_x509_certificate(data[certificate]).public_key() == key.public_key()
     except (ValueError, TypeError):
         return False

@@ -144,7 +144,7 @@ def test_controlplanes_are_measured_through_a_rotation(tmp_path: Path) -> None:
         ("rotate", 3),
     ]
     again = found["phases"][2]
-    # Of metadata and of status; on a busy machine it is told besides that it is processing.
+    # One of metadata and one of status. On a busy machine a run takes longer, and reports that it goes on.
     assert 2 <= again["writes"] <= 3
     assert found["restart"]["writes"] == 0
 

@@ -121,6 +121,7 @@ def test_where_credentials_are_is_all_that_is_told_of_them(alone: CommandLine, n
         "machines": "runtime/infra",
         "joined by": "person",
         "watches": {},
+        "asleep": False,
     }
 
 
