@@ -1,4 +1,4 @@
-# What one does with this repository. `make` alone lists it.
+# Targets for developers. `make` alone lists them.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,7 +40,7 @@ up: $(STAMP) ## Start the sandbox
 down: ## End the sandbox
 	@test ! -x $(BIN)/windowbox || $(BIN)/windowbox down $(ARGS)
 
-test: programs ## Run all tests
+test: programs ## Run the tests (LONG=1: also the long ones)
 	@$(PYTEST) $(ARGS)
 
 check: programs ## Everything that has to pass before a commit

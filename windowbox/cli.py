@@ -43,7 +43,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "demo": Entry("windowbox.commands.demo:demo", "See records, load balancers, Bastions and a Shoot."),
     },
     "Processes: what a deployment runs": {
-        "run": Entry("windowbox.commands.processes:run", "All processes in one, for a laptop."),
+        "run": Entry(
+            "windowbox.commands.processes:run", "Watch, work and patch in one process, for a laptop."
+        ),
         "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
         "work": Entry("windowbox.commands.processes:work", "Take items off the bus and reconcile objects."),
         "edge": Entry("windowbox.commands.processes:edge", "Run Envoy for load balancers, and nothing else."),

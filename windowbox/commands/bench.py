@@ -38,6 +38,7 @@ def bench(ctx: click.Context) -> None:
             scale,
             loadbalancer,
             extensions,
+            controlplane,
             machines,
             fairness,
             admit,

@@ -47,7 +47,7 @@ def _process(command: Command) -> Command:
 @click.command(epilog=_SETTINGS_HELP)
 @_process
 def run(**flags: Any) -> None:
-    """Run everything in one process: watch, work and patch. For a laptop.
+    """Watch, work and patch in one process, for a laptop. Webhooks need `windowbox admit`.
 
     \b
     Example:

@@ -83,7 +83,10 @@ def list_(name: str | None) -> None:
 )
 @click.argument("shoot_name", metavar="SHOOT")
 @click.option(
-    "--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait until nothing is waited for."
+    "--wait",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Repeat for so many seconds, until every link is done.",
 )
 @name_option
 def status(shoot_name: str, wait: float, name: str | None) -> None:
