@@ -105,7 +105,7 @@ class Keeping:
         await self._changes(self._served.own, self._secrets(), self._load)
 
     async def keep(self) -> None:
-        """Renew certificates in time, and write the configurations when they differ; for ever."""
+        """Renew certificates in time or when they have changed, and write configurations; for ever."""
         again = asyncio.Event()
 
         async def changed() -> None:
@@ -115,6 +115,8 @@ class Keeping:
             for kind in {one["kind"] for one in self._wanted(b"", None)}:
                 named = configurations.RESOURCES[kind]._replace(named=self._served.names.prefixed)
                 group.create_task(self._changes(self._served.called, named, changed))
+            if self._served.settings.namespace:
+                group.create_task(self._changes(self._served.own, self._secrets(), changed))
             while True:
                 again.clear()
                 pause = await self._once()
@@ -207,7 +209,7 @@ class Keeping:
         return dict(found.raw) if found else None
 
     def _secrets(self) -> Resource:
-        selector = f"{secrets.IDENTITY}={self._served.names.identity},{secrets.NAME}={self._certificate.name}"
+        selector = f"{secrets.IDENTITY}={self._served.names.identity}"
         return SECRETS._replace(selector=selector, within=self._served.settings.namespace)
 
     async def _changes(self, kube: Kube, resource: Resource, act: Callable[[], Awaitable[object]]) -> None:
