@@ -37,6 +37,8 @@ async def update(run: DeploymentRun) -> None:
     if any(one.wanted or run.state.living(one) for one in run.state.old):
         await _mark_sets(run)
         await _mark_nodes(run)
+    else:
+        await unmark_newest(run)
     changed = await _finish_transfers(run) or await _shrink_to_existing(run)
     new = run.state.new or new
     if changed or await _grow(run, new) or await _shrink(run, new):
@@ -114,14 +116,30 @@ def handed_over(machine: MachineFacts, old: MachineSet, new: MachineSet) -> Json
     return {"metadata": metadata, "spec": {"class": dict(mapping(template.get("class")))}}
 
 
+async def unmark_newest(run: DeploymentRun) -> None:
+    """Take off the newest set and its nodes what they got as old ones: a template may be reverted."""
+    new = run.state.new
+    if new is None:
+        return
+    for machine in _living(run.state, new):
+        node = await run.nodes.get(machine.node)
+        if node is not None:
+            await _patch(run, node, no_candidate(node))
+    await _let_grow(run, new)
+
+
 async def _mark_sets(run: DeploymentRun) -> None:
     """Machines that are handed over must not be made again in the set that they leave."""
     for one in run.state.old:
         if keys.SCALE_UP_DISABLED not in one.labels:
             await rollout.patch_set(run, one, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: "true"}}})
-    if run.state.new and keys.SCALE_UP_DISABLED in run.state.new.labels:
-        patch = {"metadata": {"labels": {keys.SCALE_UP_DISABLED: None}}}
-        await rollout.patch_set(run, run.state.new, patch)
+    if run.state.new:
+        await _let_grow(run, run.state.new)
+
+
+async def _let_grow(run: DeploymentRun, new: MachineSet) -> None:
+    if keys.SCALE_UP_DISABLED in new.labels:
+        await rollout.patch_set(run, new, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: None}}})
 
 
 async def _mark_nodes(run: DeploymentRun) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windowbox.models import machinekeys as keys
 from windowbox.models.machines import StrategyType
 from workers.machinedeployment import inplace, rollout, scaling
 from workers.machinedeployment.rollout import DeploymentRun
@@ -16,9 +17,10 @@ async def advance(run: DeploymentRun) -> None:
     elif scaling.is_scaling(state):
         await rollout.follow(run)
         await rollout.scale(run, scaling.sizes(run.state), all_annotated=True)
-    elif state.spec.strategy == StrategyType.RECREATE:
-        await rollout.recreate(run)
     elif state.spec.strategy == StrategyType.IN_PLACE_UPDATE and state.old:
         await inplace.update(run)
     else:
-        await rollout.roll(run)
+        if state.new and keys.SCALE_UP_DISABLED in state.new.labels:
+            await inplace.unmark_newest(run)
+        is_recreating = state.spec.strategy == StrategyType.RECREATE
+        await (rollout.recreate(run) if is_recreating else rollout.roll(run))

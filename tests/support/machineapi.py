@@ -1,0 +1,82 @@
+"""Machines, their sets and nodes in memory, for tests of single steps of a MachineDeployment's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from windowbox.errors import Conflict
+from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, NODES, RUNTIME, ObjectRef, Resource
+from workers.lifecycle.statuses import merge
+from workers.machinedeployment.rollout import DeploymentRun
+from workers.machinedeployment.state import State
+from workers.machines.nodes import Nodes
+from workers.machines.objects import MachineObjects
+from workers.machines.reporting import StatusReport
+
+_HOME = ObjectRef(RUNTIME, MACHINE_DEPLOYMENTS.id, "shoot--l--d", "pool")
+
+
+@dataclass
+class MachineApi:
+    """The clusters and the recorder of a run: both see the same objects, or fail as they are told."""
+
+    errors: dict[str, Exception] = field(default_factory=dict)
+    """What requests fail with, by the kind of what they are about."""
+    objects: dict[str, Object] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def add(self, resource: Resource, found: Object) -> Object:
+        metadata = {**found.metadata, "resourceVersion": "1"}
+        self.objects[f"{resource.id} {found.name}"] = added = Object({**found.raw, "metadata": metadata})
+        return added
+
+    def run(self, state: State) -> DeploymentRun:
+        clusters = cast(Any, self)
+        objects, nodes = MachineObjects(clusters, _HOME, self), Nodes(clusters, _HOME, self)
+        report = StatusReport(clusters, _HOME, state.deployment, self)
+        return DeploymentRun(state, objects, nodes, report, self, datetime(2026, 1, 1, tzinfo=UTC))
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        return self.objects.get(f"{ref.kind} {ref.name}")
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        return await act()
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
+        return None
+
+    async def get(self, cluster: str) -> MachineApi:
+        return self
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        self._ask(resource, name)
+        return self.objects.get(f"{resource.id} {name}")
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
+        self._ask(resource, name)
+        key, version = f"{resource.id} {name}", patch["metadata"].get("resourceVersion")
+        found = self.objects[key]
+        if version not in (None, found.resource_version):
+            raise Conflict(f"{name} has changed")
+        changed = merge(found.raw, patch)
+        changed["metadata"]["resourceVersion"] = str(int(found.resource_version) + 1)
+        self.objects[key] = Object(changed)
+        return self.objects[key]
+
+    async def remove(self, resource: Resource, namespace: str, name: str, *, uid: str) -> bool:
+        self._ask(resource, name)
+        return self.objects.pop(f"{resource.id} {name}", None) is not None
+
+    def node(self, name: str) -> Object:
+        return self.objects[f"{NODES.id} {name}"]
+
+    def _ask(self, resource: Resource, name: str) -> None:
+        self.asked.append(f"{resource.kind} {name}")
+        if error := self.errors.get(resource.kind):
+            raise error
