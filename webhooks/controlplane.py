@@ -5,7 +5,7 @@ from __future__ import annotations
 from webhooks import operatingsystemconfig, sidecar
 from webhooks.review import Context, Lookup, Review
 from webhooks.shapes import name, namespace, put
-from webhooks.webhook import Webhook
+from webhooks.webhook import WITH_YAML, Webhook
 from windowbox.models.objects import Json, Object
 from windowbox.models.refs import CLUSTERS
 from windowbox.models.webhooks import CONTROL_PLANE
@@ -43,4 +43,4 @@ def _is_for_nodes(review: Review) -> bool:
     return Object(review.object).spec.get("purpose") == "reconcile"
 
 
-WEBHOOK = Webhook(CONTROL_PLANE, act, lookup)
+WEBHOOK = Webhook(CONTROL_PLANE, act, lookup, big=WITH_YAML)

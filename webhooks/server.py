@@ -17,24 +17,24 @@ from typing import Any, Protocol, TypeVar
 from aiohttp import web
 
 from webhooks import answering
-from webhooks.answering import BODY_LIMIT, Answer
+from webhooks.answering import BODY_LIMIT, Answer, Asked
+from webhooks.connections import Bodies, Connections, Crowded
 from webhooks.review import Context, Found, Lookup, Review
 from webhooks.webhook import Webhook
 from windowbox.errors import Malformed
+from windowbox.models.webhooks import Target
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_BIG = 128 << 10
-"""Bytes of a body that is worked on in a thread, so that others are answered meanwhile."""
 _PATIENCE = 10.0
 """Seconds for an answer where the caller does not say: what API servers wait at most by default."""
 _MARGIN = 0.2
 """Seconds before the caller gives up that it is answered at the latest."""
-_AT_ONCE = 256
-"""Requests that are worked on at once; others wait, within their patience."""
+_AT_ONCE = 64
+"""Requests of one target that are worked on at once; others wait, within their patience."""
 _HANDSHAKE = 5.0
 _GRACE = 1.0
 """Seconds in which callers are asked to connect elsewhere; and as many for the last answers."""
@@ -83,6 +83,14 @@ class Certificates:
                 raise Malformed("the webhooks' certificate and key cannot be used") from error
 
 
+class _Side:
+    """What requests of one target share, so that they do not keep up those of another."""
+
+    def __init__(self, target: Target) -> None:
+        self.room = asyncio.Semaphore(_AT_ONCE)
+        self.thread = ThreadPoolExecutor(1, f"big reviews of {target}")
+
+
 class Server:
     """Answers AdmissionReviews."""
 
@@ -90,10 +98,11 @@ class Server:
         self._given = given
         self._look = look
         self._journal = journal
-        self._room = asyncio.Semaphore(_AT_ONCE)
-        self._big = ThreadPoolExecutor(1, "big reviews")
+        self._sides = {target: _Side(target) for target in Target}
+        self._bodies = Bodies(BODY_LIMIT)
+        self._connections: Connections
         self._closing = False
-        self.application = web.Application(client_max_size=BODY_LIMIT)
+        self.application = web.Application()
         self.application.add_routes(
             [web.post(webhook.registration.url_path, self._handler(webhook)) for webhook in webhooks]
         )
@@ -102,44 +111,51 @@ class Server:
         async def handle(request: web.Request) -> web.Response:
             started = time.perf_counter()
             try:
-                async with asyncio.timeout(_patience(request)), self._room:
-                    body = await self._answered(webhook, request, started)
+                with self._connections.busy(request):
+                    async with asyncio.timeout(_patience(request)), self._bodies.read(request) as body:
+                        answered = await self._answered(webhook, request, body, started)
+                response = web.Response(body=answered, content_type="application/json")
             except TimeoutError:
-                body = answering.refused(500, "the webhook could not answer in time").encoded()
-                metrics.reviews.labels(webhook.registration.name, "late").inc()
-            response = web.Response(body=body, content_type="application/json")
+                response = _failed(webhook, "the webhook could not answer in time")
+            except Crowded:
+                response = _failed(webhook, "the webhook has too many large requests")
             if self._closing:
                 response.force_close()
             return response
 
         return handle
 
-    async def _answered(self, webhook: Webhook, request: web.Request, started: float) -> bytes:
-        body = await _body(request)
-        if isinstance(body, Answer):
+    async def _answered(
+        self, webhook: Webhook, request: web.Request, body: bytes | None, started: float
+    ) -> bytes:
+        if body is None or request.content_type != "application/json":
             metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
-            return body.encoded()
-        asked = await self._apart(len(body), answering.read, webhook, body)
-        if not isinstance(asked, answering.Asked):
-            metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
-            answer, uid, version = asked
-            return answer.encoded(uid, version)
-        review, context = asked.review, self._given
-        if not (review.deleting and webhook.skip_deleting) and (wanted := webhook.lookup(review)):
-            found, failure = await self._look(wanted, _patience(request) - (time.perf_counter() - started))
-            context = replace(context, found=found, failure=failure)
-        answer = await self._apart(len(body), answering.decide, webhook, review, context)
+            return _refusal(request).encoded()
+        async with self._sides[webhook.registration.target].room:
+            asked, wanted, answer = await self._apart(webhook, len(body), _begun, webhook, body, self._given)
+            if not isinstance(asked, Asked):
+                metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
+                refused, uid, version = asked
+                return refused.encoded(uid, version)
+            review, context = asked.review, self._given
+            if wanted:
+                left = _patience(request) - (time.perf_counter() - started)
+                found, failure = await self._look(wanted, left)
+                context = replace(context, found=found, failure=failure)
+            if answer is None:
+                answer = await self._apart(webhook, len(body), answering.decide, webhook, review, context)
         seconds = time.perf_counter() - started
         self._journal.note(Decision(webhook, review, context, answer, seconds, len(body)))
         metrics.reviews.labels(webhook.registration.name, outcome(answer)).inc()
         metrics.review_seconds.labels(webhook.registration.name).observe(seconds)
         return answer.encoded(review.uid, asked.version)
 
-    async def _apart(self, size: int, act: Callable[..., T], *arguments: Any) -> T:
-        """Do it here, or in the thread for big reviews."""
-        if size < _BIG:
+    async def _apart(self, webhook: Webhook, size: int, act: Callable[..., T], *arguments: Any) -> T:
+        """Do it here, or in the target's thread if the request is big."""
+        if size < webhook.big:
             return act(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._big, act, *arguments)
+        thread = self._sides[webhook.registration.target].thread
+        return await asyncio.get_running_loop().run_in_executor(thread, act, *arguments)
 
     @contextlib.asynccontextmanager
     async def listening(self, certificates: Certificates) -> AsyncIterator[str]:
@@ -155,9 +171,10 @@ class Server:
         )
         await runner.setup()
         assert runner.server
+        self._connections = Connections(runner.server)
         try:
             server = await asyncio.get_running_loop().create_server(
-                runner.server,
+                self._connections,
                 host.strip("[]"),
                 int(port),
                 ssl=certificates.context,
@@ -180,18 +197,37 @@ class Server:
                 await asyncio.sleep(_GRACE)
             server.close()
             await runner.cleanup()
-            self._big.shutdown(wait=False, cancel_futures=True)
+            for side in self._sides.values():
+                side.thread.shutdown(wait=False, cancel_futures=True)
 
 
-async def _body(request: web.Request) -> bytes | Answer:
-    """The body of a request; an answer if it cannot be taken."""
+def _refusal(request: web.Request) -> Answer:
+    """Why a request cannot be taken."""
     if request.content_type != "application/json":
         shown = request.content_type[:100]
         return answering.refused(400, f"contentType={shown}, expected application/json")
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        return answering.refused(413, f"request entity is too large: limit is {BODY_LIMIT} bytes")
+    return answering.refused(413, f"request entity is too large: limit is {BODY_LIMIT} bytes")
+
+
+def _begun(
+    webhook: Webhook, body: bytes, given: Context
+) -> tuple[Asked | tuple[Answer, str, str], Lookup | None, Answer | None]:
+    """What is asked, what has to be looked up first, and the decision if that is nothing."""
+    asked = answering.read(webhook, body)
+    if not isinstance(asked, Asked):
+        return asked, None, None
+    skipped = asked.review.deleting and webhook.skip_deleting
+    if not skipped and (wanted := webhook.lookup(asked.review)):
+        return asked, wanted, None
+    return asked, None, answering.decide(webhook, asked.review, given)
+
+
+def _failed(webhook: Webhook, why: str) -> web.Response:
+    """No decision. API servers apply policy `Ignore` to failed calls, not to denials."""
+    metrics.reviews.labels(webhook.registration.name, "late").inc()
+    if webhook.registration.policy == "Ignore":
+        return web.Response(status=504, text=why)
+    return web.Response(body=answering.refused(500, why).encoded(), content_type="application/json")
 
 
 def _patience(request: web.Request) -> float:

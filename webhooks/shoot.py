@@ -5,7 +5,7 @@ from __future__ import annotations
 from webhooks.configs import componentconfig
 from webhooks.review import Context, Denied, Review
 from webhooks.shapes import name, part, put, text
-from webhooks.webhook import Webhook
+from webhooks.webhook import WITH_YAML, Webhook
 from windowbox.models.objects import Json
 from windowbox.models.webhooks import SHOOT
 
@@ -23,4 +23,4 @@ def act(review: Review, context: Context) -> Json | None:
     return put(review.object, config, "data", _KEY)
 
 
-WEBHOOK = Webhook(SHOOT, act)
+WEBHOOK = Webhook(SHOOT, act, big=WITH_YAML)

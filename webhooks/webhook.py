@@ -13,6 +13,10 @@ Act = Callable[[Review, Context], Json | None]
 """The object as it is to be, None if it may stay as it is; or Denied. It does not change what it is given."""
 
 
+WITH_YAML = 16 << 10
+"""Bytes of a request that is big, for webhooks that read YAML: it takes long."""
+
+
 def _nothing(_: Review) -> Lookup | None:
     return None
 
@@ -27,3 +31,5 @@ class Webhook:
     """Which other object `act` finds in its context for this review."""
     skip_deleting: bool = True
     """Objects under deletion are allowed unchanged, without a call of `act`."""
+    big: int = 128 << 10
+    """Bytes of a request from which on it is worked on in a thread, so that others are answered meanwhile."""

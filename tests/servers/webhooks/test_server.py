@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import pytest
 
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
-from webhooks import table
-from webhooks.review import Context, Found, Lookup
+from webhooks import connections, table
+from webhooks.review import Context, Found, Lookup, Review
 from webhooks.server import Certificates, Decision, Server
+from windowbox.models.webhooks import Target
 from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.sandbox import certificates
 
@@ -47,16 +49,37 @@ class Caller:
     url: str
     session: aiohttp.ClientSession
     notes: Notes
+    trust: ssl.SSLContext
+    server: Server
+    released: threading.Event
+    """Until then, `shoot` does not decide."""
 
-    async def ask(self, path: str, body: bytes, content: str = "application/json") -> tuple[int, bytes]:
+    async def ask(
+        self, path: str, body: bytes, content: str = "application/json", seconds: int = 5
+    ) -> tuple[int, bytes]:
         async with self.session.post(
-            f"{self.url}{path}?timeout=5s", data=body, headers={"Content-Type": content}
+            f"{self.url}{path}?timeout={seconds}s", data=body, headers={"Content-Type": content}
         ) as answer:
             return answer.status, await answer.read()
 
+    async def begin(self, path: str, *, size: int, seconds: int) -> asyncio.StreamReader:
+        """Send the headers of a request alone."""
+        host, _, port = self.url.removeprefix("https://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=self.trust)
+        head = (
+            f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        )
+        writer.write(f"{head}Content-Length: {size}\r\n\r\n".encode())
+        await writer.drain()
+        self.begun.append(writer)
+        return reader
 
-async def nothing_else(_: Lookup, seconds: float) -> Found:
-    raise AssertionError("no webhook here looks anything up")
+    begun: list[asyncio.StreamWriter] = field(default_factory=list)
+
+
+async def never(_: Lookup, seconds: float) -> Found:
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 @pytest.fixture
@@ -67,13 +90,23 @@ async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
     shown.use(pair.certificate.read_bytes(), pair.key.read_bytes())
     notes = Notes()
     settings = WebhookSettings(address="127.0.0.1:0")
-    server = Server([table.WEBHOOKS["node"]], Context(settings), nothing_else, notes)
+    released = threading.Event()
+
+    def waits(_: Review, __: Context) -> None:
+        released.wait()
+
+    webhooks = {**table.WEBHOOKS, "shoot": replace(table.WEBHOOKS["shoot"], act=waits)}
+    server = Server(webhooks.values(), Context(settings), never, notes)
     trust = ssl.create_default_context(cafile=ca.certificate)
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session,
         server.listening(shown) as address,
     ):
-        yield Caller(f"https://{address}", session, notes)
+        made = Caller(f"https://{address}", session, notes, trust, server, released)
+        yield made
+        for writer in made.begun:
+            writer.transport.abort()
+        released.set()
 
 
 @rule("WF-13", "WF-40", "WF-41", "WF-50")
@@ -125,3 +158,87 @@ async def test_clients_without_tls_do_not_disturb_others(caller: Caller) -> None
     writer.close()
     status, _ = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
     assert status == 200
+
+
+NETWORK_POLICY = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "one", "namespace": "garden"},
+    "spec": {},
+}
+
+
+async def test_requests_without_a_body_take_no_place(caller: Caller) -> None:
+    await asyncio.gather(*(caller.begin("/node", size=100, seconds=30) for _ in range(300)))
+    status, body = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
+    assert (status, response(body)["allowed"]) == (200, True)
+
+
+async def test_late_answers_leave_the_failure_policy_to_the_api_server(caller: Caller) -> None:
+    ignored = await caller.begin("/node", size=100, seconds=1)
+    refused = await caller.begin("/shoot", size=100, seconds=1)
+    assert (await ignored.readline()).split()[1] == b"504"
+    assert (await refused.readline()).split()[1] == b"200"
+
+
+async def test_a_late_lookup_is_a_refusal_with_policy_fail(caller: Caller) -> None:
+    manager = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "machine-controller-manager", "namespace": "shoot--local--one"},
+    }
+    asked = orjson.dumps(admission_review(manager, "deployments"))
+    status, body = await caller.ask("/controlplane", asked, seconds=1)
+    assert (status, response(body)["status"]["code"]) == (200, 500)
+
+
+async def test_large_bodies_beyond_the_bound_are_refused_and_small_ones_read(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_HELD", 1 << 20)
+    status, body = await caller.ask("/shoot", b" " * (2 << 20))
+    assert (status, response(body)["status"]["message"]) == (200, "the webhook has too many large requests")
+    status, body = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
+    assert (status, response(body)["allowed"]) == (200, True)
+
+
+async def test_a_flood_of_one_target_does_not_starve_another(caller: Caller) -> None:
+    big = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "one", "namespace": "kube-system"},
+        "data": {"config.yaml": " " * 20_000},
+    }
+    asked = orjson.dumps(admission_review(big, "configmaps"))
+    flood = [asyncio.create_task(caller.ask("/shoot", asked, seconds=30)) for _ in range(80)]
+    room = caller.server._sides[Target.SHOOT].room
+    while not room.locked():  # noqa: ASYNC110
+        # Nothing tells when the last place is taken.
+        await asyncio.sleep(0.01)
+    small = orjson.dumps(admission_review(NETWORK_POLICY, "networkpolicies"))
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "kube-scheduler", "namespace": "one", "annotations": {"a": "b" * 200_000}},
+        "spec": {"template": {"metadata": {}}},
+    }
+    large = orjson.dumps(admission_review(deployment, "deployments"))
+    for path, review in (("/networkpolicy", small), ("/controlplane", large)):
+        status, body = await caller.ask(path, review)
+        assert (status, response(body)["allowed"]) == (200, True)
+    assert not any(one.done() for one in flood)
+    caller.released.set()
+    assert {status for status, _ in await asyncio.gather(*flood)} == {200}
+
+
+async def test_the_oldest_idle_connection_makes_room_for_another(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, _, port = caller.url.removeprefix("https://").rpartition(":")
+    idle, writer = await asyncio.open_connection(host, int(port), ssl=caller.trust)
+    caller.begun.append(writer)
+    monkeypatch.setattr(caller.server._connections, "_most", 1)
+    status, _ = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
+    assert status == 200
+    with contextlib.suppress(ConnectionError):
+        assert await idle.read() == b""

@@ -1,0 +1,89 @@
+"""Connections to the webhook server, and what bodies of requests hold in memory: both are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from collections.abc import AsyncIterator, Iterator
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+_MOST = 2048
+"""Connections at once, if the process may have twice as many files open."""
+_HELD = 128 << 20
+"""Bytes of bodies at once, beyond the first of each."""
+_FREE = 64 << 10
+"""Bytes of a body that everybody may send: small reviews are read while large ones wait."""
+
+
+class Crowded(Exception):
+    """There is no room for another large body."""
+
+
+class Connections:
+    """Makes a protocol for each connection.
+
+    The oldest idle connection makes room for a new one; if none is idle the new one is refused.
+    """
+
+    def __init__(self, server: web.Server, most: int = 0) -> None:
+        self._server = server
+        self._most = most or min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._busy: set[RequestHandler] = set()
+
+    def __call__(self) -> asyncio.Protocol:
+        connections = self._server.connections
+        if len(connections) >= self._most and not self._closed_idle(connections):
+            return _Refusal()
+        return self._server()
+
+    @contextlib.contextmanager
+    def busy(self, request: web.Request) -> Iterator[None]:
+        """Keep the connection of this request."""
+        self._busy.add(request.protocol)
+        try:
+            yield
+        finally:
+            self._busy.discard(request.protocol)
+
+    def _closed_idle(self, connections: list[RequestHandler]) -> bool:
+        for one in connections:  # the oldest first
+            if one not in self._busy and one.transport and not one.transport.is_closing():
+                one.transport.abort()  # a close would wait for the client
+                return True
+        return False
+
+
+class _Refusal(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.abort()
+
+
+class Bodies:
+    """Reads bodies of requests, as many as fit into memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+
+    @contextlib.asynccontextmanager
+    async def read(self, request: web.Request) -> AsyncIterator[bytes | None]:
+        """The body; None if it is beyond the limit. Crowded if too many are held already."""
+        parts, size, counted = [], 0, 0
+        try:
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                more = max(size - _FREE, 0) - counted
+                counted += more
+                self._held += more
+                if size > self._limit:
+                    break
+                if more and self._held > _HELD:
+                    raise Crowded
+            yield None if size > self._limit else b"".join(parts)
+        finally:
+            self._held -= counted
