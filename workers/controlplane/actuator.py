@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from windowbox import webhookconfigurations
-from windowbox.errors import Malformed, TransientError
+from windowbox.errors import PermanentError, TransientError
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
@@ -154,7 +154,8 @@ class ControlPlaneActuator(Actuator):
         if _is_exposure(run.object):
             return
         target, namespace = self._targets.own_cluster(run), run.ref.namespace
-        await self._renew_configuration(run, target)
+        if waits:
+            await self._renew_configuration(run, target)
         left = [await self._begin_removal(target, namespace, name, keep=keep) for name in _IN_SHOOT]
         if waits:
             managedresources.require_gone(one for one in left if one)
@@ -170,14 +171,19 @@ class ControlPlaneActuator(Actuator):
 
     async def _renew_configuration(self, run: Run, target: TargetCluster) -> None:
         """A cloud-controller-manager goes on working meanwhile, and has to find its configuration."""
-        if not await target.live(MANAGED_RESOURCES, run.ref.namespace, bundles.SEED):
+        namespace = run.ref.namespace
+        seed = await target.live(MANAGED_RESOURCES, namespace, bundles.SEED)
+        if seed is None or seed.deleting:
+            return
+        former = await target.live(MANAGED_RESOURCES, namespace, bundles.CONFIGURATION)
+        if former is not None and former.deleting:
             return
         try:
             cluster = await self._cluster(run)
             await managedresources.ensure(
                 target, _configuration(sites.site(cluster), sites.balancer_image(cluster))
             )
-        except Malformed as error:
+        except PermanentError as error:
             logger.info("%s: its configuration stays as it is: %s", run.ref, error)
 
     async def _begin_removal(
