@@ -88,9 +88,13 @@ class ChangeTracker:
         self, door: str, request: Json, act: Callable[[], Awaitable[Json]], *, effect: bool = False
     ) -> Json:
         answer = await self.recorder.call(door, request, act, effect=effect)
-        # Some effects answer that there was nothing to do.
-        self.changed = self.changed or (effect and answer is not False)
+        self.changed = self.changed or (effect and not _nothing_to_do(answer))
         return answer
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         return await self.recorder.secret(ref, parse)
+
+
+def _nothing_to_do(answer: Json) -> bool:
+    """Some effects answer so, with False or beside what else they have to say."""
+    return answer is False or (isinstance(answer, Mapping) and answer.get("changed") is False)

@@ -51,6 +51,8 @@ class Ensured(BaseModel, frozen=True):
     """Secrets that were found, but are no longer needed: uids by names."""
     due: int | None = None
     """When something has to be renewed or dropped: unix time."""
+    changed: bool = False
+    """Whether a Secret was made or labelled."""
 
 
 class SecretsManager:
@@ -149,6 +151,7 @@ class _Run:
         self._old: dict[str, Stored | None] = {}
         self._due: list[int] = []
         self._bundles: dict[str, str] = {}
+        self._changed = False
 
     async def ensure(self, config: Config) -> None:
         signer = self._signer(config) if isinstance(config, Certificate) else None
@@ -157,7 +160,7 @@ class _Run:
         labels = decisions.labels(config, self._manager._identity, rotation, signer, self._now)
         if stored is None:
             stored = await self._generate(config, labels, signer)
-        stored = await self._manager._label(stored, _with_times(labels, stored))
+        stored = await self._label(stored, _with_times(labels, stored))
         self._current[config.name] = stored
         self._note(decisions.due_time(config, stored, self._policy))
         if isinstance(config, Authority):
@@ -171,6 +174,7 @@ class _Run:
             bundles=self._bundles,
             unused={one.name: one.uid for one in unused},
             due=min(self._due, default=None),
+            changed=self._changed,
         )
 
     def _signer(self, config: Certificate) -> Stored:
@@ -186,7 +190,7 @@ class _Run:
             act = functools.partial(_generated, config, name, signer, self._at)
             data = await asyncio.get_running_loop().run_in_executor(_GENERATING, act)
         times = contents.lifetime(data)
-        made = await self._manager._create(name, _with_lifetime(labels, times), data)
+        made = await self._create(name, _with_lifetime(labels, times), data)
         if made.deleting:
             raise TransientError(f"waiting for the former Secret {name} to be gone")
         _require_complete(config, made)
@@ -205,9 +209,18 @@ class _Run:
         stored = decisions.chosen_bundle(config, self._found, checksum, text)
         if stored is None:
             name = decisions.secret_name(config.bundle, checksum, "", "")
-            stored = await self._manager._create(name, labels, {contents.BUNDLE: text})
-        self._current[config.bundle] = await self._manager._label(stored, labels)
+            stored = await self._create(name, labels, {contents.BUNDLE: text})
+        self._current[config.bundle] = await self._label(stored, labels)
         self._bundles[config.name] = text.decode()
+
+    async def _create(self, name: str, labels: Mapping[str, str], data: Mapping[str, bytes]) -> Stored:
+        self._changed = True
+        return await self._manager._create(name, labels, data)
+
+    async def _label(self, stored: Stored, labels: Mapping[str, str]) -> Stored:
+        labelled = await self._manager._label(stored, labels)
+        self._changed = self._changed or labelled is not stored
+        return labelled
 
     def _note(self, due: int | None) -> None:
         if due is not None:

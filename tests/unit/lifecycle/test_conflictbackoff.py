@@ -93,6 +93,8 @@ async def _act() -> None: ...
         pytest.param("uid", True, True, id="written"),
         pytest.param(None, True, True, id="an-effect-without-an-answer"),
         pytest.param(False, True, False, id="nothing-to-do"),
+        pytest.param({"names": {}, "changed": False}, True, False, id="nothing-to-do-and-more"),
+        pytest.param({"names": {}, "changed": True}, True, True, id="written-and-more"),
         pytest.param("uid", False, False, id="a-question"),
     ],
 )
