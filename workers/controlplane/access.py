@@ -47,31 +47,45 @@ async def ensure_ccm(target: TargetCluster, namespace: str) -> None:
     await target.ensure_secret(secret(CCM_SECRET, namespace, rbac.CCM))
 
 
-async def ensure_windowbox(target: TargetCluster, site: Site) -> None:
-    """The Secret with the kubeconfig by which the Shoot takes part.
+async def ensure_windowbox(target: TargetCluster, site: Site) -> bool:
+    """The Secret with the kubeconfig by which the Shoot takes part. False while it leads to no API server.
 
     Where its API server is, the generic kubeconfig of the namespace tells. Without one the Secret has no
     kubeconfig, and the Shoot cannot take part until there is one.
     """
     namespace = site.namespace
 
-    async def act() -> bool:
+    async def act() -> dict[str, bool]:
         kube = await target.connection.api()
-        wanted = secret(WINDOWBOX_SECRET, namespace, rbac.WINDOWBOX)
         found = await kube.find(SECRETS, namespace, WINDOWBOX_SECRET)
         generic = await kube.find(SECRETS, namespace, site.generic_kubeconfig)
-        if generic is not None:
-            former = _former(found) if found else {}
-            made = kubeconfig(parsed(generic), namespace, former)
-            if made is not None and made != former:
-                wanted["data"] = {KEY: base64.b64encode(yaml.safe_dump(made).encode()).decode()}
-        if found and not manifests.differs(SECRETS, found, wanted):
-            return False
-        await kube.apply(SECRETS, namespace, WINDOWBOX_SECRET, wanted, owner=MANAGER)
-        return True
+        made = wanted(namespace, found, generic)
+        changed = found is None or manifests.differs(SECRETS, found, made)
+        if changed:
+            await kube.apply(SECRETS, namespace, WINDOWBOX_SECRET, made, owner=MANAGER)
+        return {"changed": changed, "leads": "data" in made}
 
     request = {"secret": f"{namespace}/{WINDOWBOX_SECRET}", "of": site.generic_kubeconfig}
-    await target.recorder.call("access", request, act, effect=True)
+    answer = await target.recorder.call("access", request, act, effect=True)
+    return not isinstance(answer, Mapping) or bool(answer.get("leads"))
+
+
+def wanted(namespace: str, found: Object | None, generic: Object | None) -> Manifest:
+    """The Secret for windowbox, given what is there and the generic kubeconfig of the namespace.
+
+    A token that is written after `found` was read is not to be lost: the API answers with a conflict.
+    """
+    made = secret(WINDOWBOX_SECRET, namespace, rbac.WINDOWBOX)
+    former = _former(found) if found else {}
+    newer = kubeconfig(parsed(generic), namespace, former) if generic else None
+    if newer is not None and newer != former:
+        made["data"] = {KEY: base64.b64encode(yaml.safe_dump(newer).encode()).decode()}
+    elif found and (kept := mapping(found.raw.get("data")).get(KEY)):
+        # What we do not say any more would be removed.
+        made["data"] = {KEY: kept}
+    if found:
+        made["metadata"]["resourceVersion"] = found.resource_version
+    return made
 
 
 def kubeconfig(

@@ -42,6 +42,8 @@ KIND = Kind(
 )
 
 _IN_SHOOT = (bundles.STORAGE, bundles.SHOOT)
+_KUBECONFIG_SECONDS = 30.0
+"""Until the generic kubeconfig is looked for again where there is none."""
 
 
 class ControlPlaneActuator(Actuator):
@@ -62,7 +64,7 @@ class ControlPlaneActuator(Actuator):
         target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
         await self._ensure_webhooks(run, target, site)
         secrets = await generated.ensure(target, site, now, ccm=self._deploys_ccm)
-        await self._ensure_access(target, site)
+        await self._ensure_access(run, target, site)
         await managedresources.ensure(target, _configuration(site, image))
         await self._ensure_ccm(target, site, image, secrets)
         await concurrently(
@@ -109,12 +111,20 @@ class ControlPlaneActuator(Actuator):
         else:
             await managedresources.ensure_healthy(target, bundle, settled=True)
 
-    async def _ensure_access(self, target: TargetCluster, site: Site) -> None:
+    async def _ensure_access(self, run: Run, target: TargetCluster, site: Site) -> None:
         if self._deploys_ccm:
             await access.ensure_ccm(target, site.namespace)
             other = access.WINDOWBOX_SECRET
         else:
-            await access.ensure_windowbox(target, site)
+            if not await access.ensure_windowbox(target, site) and site.hosted:
+                # No event tells of Secrets.
+                run.dues.append(_KUBECONFIG_SECONDS)
+                logger.info(
+                    "%s: waiting for Secret %s/%s to have a kubeconfig that names a server",
+                    run.ref,
+                    site.namespace,
+                    site.generic_kubeconfig,
+                )
             other = access.CCM_SECRET
         if await target.has_secret(site.namespace, other):
             await target.remove(SECRETS, site.namespace, other)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
+import yaml
 
+from tests.unit.controlplane import doors
+from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from workers.controlplane import access
@@ -32,13 +36,48 @@ def test_a_kubeconfig_without_a_server_is_none() -> None:
     assert access.kubeconfig({"clusters": [{"name": "a", "cluster": {}}]}, "shoot--a--b", {}) is None
 
 
-def _secret(kubeconfig: bytes) -> Object:
+def _secret(kubeconfig: bytes, **metadata: str) -> Object:
     return Object(
         {
-            "metadata": {"name": "generic-token-kubeconfig", "namespace": "shoot--a--b"},
+            "metadata": {"name": "generic-token-kubeconfig", "namespace": "shoot--a--b", **metadata},
             "data": {"kubeconfig": base64.b64encode(kubeconfig).decode()},
         }
     )
+
+
+NOW = "2026-09-01T00:00:00+00:00"
+GENERIC = _secret(b"clusters: [{name: a, cluster: {server: 'https://kube-apiserver'}}]")
+WITHOUT_SERVER = _secret(b"clusters: [{name: a, cluster: {}}]")
+
+
+def _with_token(server: str) -> Object:
+    """The Secret as the token requestor leaves it, with keys in an order of its own."""
+    made = access.kubeconfig({"clusters": [{"cluster": {"server": server}}]}, "shoot--a--b", {})
+    assert made is not None
+    made["users"][0]["user"] = {"token": "given"}
+    return _secret(json.dumps(made).encode(), resourceVersion="7")
+
+
+@pytest.mark.parametrize("generic", [GENERIC, WITHOUT_SERVER, None], ids=["same", "no-server", "missing"])
+def test_a_kubeconfig_that_is_there_stays_with_its_token(generic: Object | None) -> None:
+    found = _with_token("https://kube-apiserver")
+    made = access.wanted("shoot--a--b", found, generic)
+    assert made["data"] == found.raw["data"]
+    assert made["metadata"]["resourceVersion"] == "7"
+
+
+def test_a_kubeconfig_for_another_server_is_written_over_what_was_read() -> None:
+    made = access.wanted("shoot--a--b", _with_token("https://elsewhere"), GENERIC)
+    kubeconfig = yaml.safe_load(base64.b64decode(made["data"]["kubeconfig"]))
+    assert kubeconfig["clusters"][0]["cluster"] == {"server": "https://kube-apiserver.shoot--a--b.svc"}
+    assert kubeconfig["users"][0]["user"] == {"token": "given"}
+    assert made["metadata"]["resourceVersion"] == "7"
+
+
+def test_a_secret_that_is_made_first_is_of_no_version() -> None:
+    made = access.wanted("shoot--a--b", None, GENERIC)
+    assert "resourceVersion" not in made["metadata"]
+    assert "data" not in access.wanted("shoot--a--b", None, None)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +97,12 @@ def test_a_hostile_kubeconfig_is_refused_by_the_name_of_its_secret(kubeconfig: b
 def test_a_kubeconfig_may_name_the_file_of_a_token() -> None:
     text = b"users: [{name: a, user: {tokenFile: /var/run/token}}]"
     assert access.parsed(_secret(text))["users"][0]["user"] == {"tokenFile": "/var/run/token"}
+
+
+@pytest.mark.parametrize(("leads", "dues"), [(False, [30.0]), (True, [])], ids=["missing", "there"])
+async def test_a_missing_generic_kubeconfig_is_looked_for_again(leads: bool, dues: list[float]) -> None:
+    """No event tells of Secrets."""
+    world = Doors({}, access={"changed": False, "leads": leads}, secrets={"changed": False}, clock=NOW)
+    run = doors.run(world)
+    await doors.actuator().reconcile(run)
+    assert run.dues == dues

@@ -1,0 +1,71 @@
+"""The doors of a run of a ControlPlane, behind which there is a simulated API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from windowbox.models.kindsettings import KindSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, MANAGED_RESOURCES, RUNTIME, ObjectRef
+from workers.controlplane.actuator import ControlPlaneActuator
+from workers.lifecycle.kinds import Run
+from workers.owned.targets import TargetClusters
+
+T = TypeVar("T")
+
+NAMESPACE = "shoot--a--b"
+PROVIDER_CONFIG = {
+    "apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1",
+    "kind": "CloudProfileConfig",
+    "machineImages": [],
+    "loadBalancer": {"image": "envoy:1"},
+}
+CLUSTER = {
+    "metadata": {"name": NAMESPACE},
+    "spec": {
+        "shoot": {"status": {"technicalID": NAMESPACE}},
+        "cloudProfile": {"spec": {"providerConfig": PROVIDER_CONFIG}},
+    },
+}
+
+
+class Doors:
+    """The API with some ManagedResources (their metadata by name), as a run reaches it."""
+
+    def __init__(self, bundles: Mapping[str, Mapping[str, Any]], **answers: Any) -> None:
+        """`answers` are those of other doors, by name."""
+        self._answers = answers
+        self.written: list[str] = []
+        """The names of objects."""
+        self._found = {
+            str(ObjectRef(RUNTIME, MANAGED_RESOURCES.id, NAMESPACE, name)): {
+                "metadata": {"name": name, **metadata}
+            }
+            for name, metadata in bundles.items()
+        }
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        return None
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        if request == str(ObjectRef(RUNTIME, CLUSTERS.id, "", NAMESPACE)):
+            return {"object": CLUSTER}
+        if door == "apply":
+            self.written.append(request["object"]["metadata"]["name"])
+        return self._found.get(request) if door == "look" else self._answers.get(door, [])
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
+        return None
+
+
+def run(doors: Doors) -> Run:
+    object = Object({"metadata": {"name": "b", "namespace": NAMESPACE}, "spec": {"type": "local"}})
+    return Run(ObjectRef(RUNTIME, CONTROL_PLANES.id, NAMESPACE, "b"), object, None, doors)
+
+
+def actuator() -> ControlPlaneActuator:
+    nowhere = cast(Any, None)
+    return ControlPlaneActuator(TargetClusters(nowhere, nowhere), KindSettings())
