@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from windowbox.clients.kube import Page
 from windowbox.errors import Conflict
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, NODES, RUNTIME, ObjectRef, Resource
@@ -25,7 +26,7 @@ class MachineApi:
     """The clusters and the recorder of a run: both see the same objects, or fail as they are told."""
 
     errors: dict[str, Exception] = field(default_factory=dict)
-    """What requests fail with, by the kind of what they are about."""
+    """What requests fail with, by kind; with `List`: what a list of that kind fails with."""
     objects: dict[str, Object] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -68,6 +69,12 @@ class MachineApi:
         changed["metadata"]["resourceVersion"] = str(int(found.resource_version) + 1)
         self.objects[key] = Object(changed)
         return self.objects[key]
+
+    async def page(self, resource: Resource, **_: Any) -> Page:
+        if error := self.errors.get(f"{resource.kind}List"):
+            raise error
+        found = [dict(one.raw) for key, one in self.objects.items() if key.startswith(f"{resource.id} ")]
+        return Page(found, "1", "")
 
     async def remove(self, resource: Resource, namespace: str, name: str, *, uid: str) -> bool:
         self._ask(resource, name)

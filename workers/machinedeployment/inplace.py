@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from windowbox.errors import Conflict, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object, mapping, mappings
@@ -24,7 +25,7 @@ from workers.machines.sets import MachineSet
 _UPDATED = "UpdateSuccessful"
 _NOT_READY = Taint(keys.CRITICAL_COMPONENTS, "", "NoSchedule")
 """No Pods but those that the node needs itself, until those run."""
-_RETRY = 1.0
+_CONFLICT_RETRY = 1.0
 
 Json = dict[str, Any]
 
@@ -43,7 +44,8 @@ async def update(run: DeploymentRun) -> None:
     new = run.state.new or new
     if changed or await _grow(run, new) or await _shrink(run, new):
         return
-    if run.again is None and status.complete(run.state, status.counts(run.state)):
+    written = run.again is None and run.node_error is None
+    if written and status.complete(run.state, status.counts(run.state)):
         await nodemarks.end(run.nodes, run.state)
         await rollout.clean_up(run)
 
@@ -212,7 +214,11 @@ async def _shrink(run: DeploymentRun, new: MachineSet) -> bool:
     if run.state.spec.manual or not active:
         return False
     # Who was selected a moment ago may not be seen on the bus yet.
-    nodes = await run.nodes.live()
+    try:
+        nodes = await run.nodes.live()
+    except TransientError as error:
+        run.node_error = error
+        return False
     names = selectable(run.state, new, nodes)
     for name in names:
         await _patch(run, nodes[name], {"metadata": {"labels": {keys.SELECTED: "true"}}})
@@ -220,8 +226,12 @@ async def _shrink(run: DeploymentRun, new: MachineSet) -> bool:
 
 
 async def _patch(run: DeploymentRun, node: Object, patch: Json) -> None:
-    if patch and not await run.nodes.patch(node, patch):
-        run.again = _RETRY
+    if not patch or (error := await run.nodes.patch(node, patch)) is None:
+        return
+    if isinstance(error, Conflict):
+        run.again = _CONFLICT_RETRY
+    else:
+        run.node_error = error
 
 
 def _living(state: State, one: MachineSet) -> list[MachineFacts]:

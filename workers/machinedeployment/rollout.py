@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from windowbox.errors import Conflict, PermanentError
+from windowbox.errors import Conflict, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
@@ -38,6 +38,8 @@ class DeploymentRun:
     collisions: int = 0
     again: float | None = None
     """Seconds until the next run, where nothing else starts it."""
+    node_error: TransientError | PermanentError | None = None
+    """Why a node that is updated in place could not be changed or read: try again, ever later."""
     changed: bool = False
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bus.connection import Bus
 from bus.messages import Reason, Result, Wish
-from bus.pool import Outcome, RequeueAfter
+from bus.pool import Outcome, RequeueAfter, backoff
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Malformed, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
@@ -27,6 +27,8 @@ from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
 from workers.machines.views import MachineViews
 from workers.recorder import Recorder
+
+_LONGEST = 300.0
 
 
 class MachineDeploymentRuns:
@@ -57,7 +59,7 @@ class MachineDeploymentRuns:
             state = State(found, spec)
             nodes = Nodes(self._clusters, ref, recorder)
             run = DeploymentRun(state, objects, nodes, report, recorder, await clock.now(recorder))
-            return await self._reconcile(run)
+            return await self._reconcile(run, wish)
         except Malformed as error:
             if not wish.reported:
                 report.event("Warning", "InvalidSpec", str(error))
@@ -70,7 +72,7 @@ class MachineDeploymentRuns:
         """Report that the MachineDeployment is left alone."""
         await report_quarantine(self._bus, ref, recorder)
 
-    async def _reconcile(self, run: DeploymentRun) -> Outcome:
+    async def _reconcile(self, run: DeploymentRun, wish: Wish) -> Outcome:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
             return Outcome(Result.NOTHING_TO_DO)
         if not run.object.deleting:
@@ -92,7 +94,7 @@ class MachineDeploymentRuns:
             await run.report.end({})
             return Outcome(Result.ENSURED, note=back.note)
         await strategies.advance(run)
-        return await self._finish(run)
+        return await self._finish(run, wish)
 
     async def _load(self, run: DeploymentRun) -> None:
         """The sets that it owns, and their machines. Sets without an owner that it selects are adopted."""
@@ -145,7 +147,7 @@ class MachineDeploymentRuns:
         await run.report.end({"observedGeneration": run.object.generation})
         return Outcome(Result.REFUSED, note=note)
 
-    async def _finish(self, run: DeploymentRun) -> Outcome:
+    async def _finish(self, run: DeploymentRun, wish: Wish) -> Outcome:
         state, shown = run.state, run.report.shown
         counted = status.counts(state)
         conditions = [*run.conditions, status.available(state, counted), *status.of_sets(state)]
@@ -166,4 +168,8 @@ class MachineDeploymentRuns:
         if run.collisions != facts.number(shown.get("collisionCount")):
             after = 0.05  # with another name
         again = RequeueAfter(Wish(reason=Reason.DUE), after)
+        if run.node_error:
+            pause = backoff(wish.attempt + 1, first=1.0, longest=_LONGEST)
+            if pause <= after:
+                again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=wish.attempt + 1), pause)
         return Outcome(Result.ENSURED if changed else Result.NOTHING_TO_DO, again)

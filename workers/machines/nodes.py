@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import PermanentError, TransientError
+from windowbox.errors import PermanentError, TransientError, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, ObjectRef, is_provider_cluster
 from workers.machines.facts import node_taints
@@ -48,13 +48,15 @@ def names_shoot(home: ObjectRef) -> bool:
     return home.cluster == RUNTIME and not is_provider_cluster(home.namespace)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Nodes:
-    """The nodes of one control plane. A Shoot that has not joined has none."""
+    """The nodes of one control plane, for one run. A Shoot that has not joined has none."""
 
     clusters: Clusters
     home: ObjectRef
     recorder: Recorder
+    away: Unreachable | None = field(default=None, init=False)
+    """Why the API did not answer: it is not asked again, as each attempt may take until its timeout."""
 
     @property
     def cluster(self) -> str:
@@ -66,7 +68,9 @@ class Nodes:
         return await self.recorder.read(ObjectRef(self.cluster, NODES.id, "", name)) if name else None
 
     async def live(self) -> dict[str, Object]:
-        """All nodes by name, as the API has them: their metadata. None where it cannot be reached."""
+        """All nodes by name, as the API has them: their metadata."""
+        if self.away:
+            raise self.away
 
         async def act() -> list[dict[str, Any]]:
             kube = await self.clusters.get(self.cluster)
@@ -102,21 +106,24 @@ class Nodes:
             if node and taint.on(node):
                 await self.patch(node, {"spec": {"taints": taint.removed(node) or None}})
 
-    async def patch(self, node: Object, patch: dict[str, Any]) -> bool:
-        """Merge into the version that was read. What fails is only logged: machines matter more."""
+    async def patch(self, node: Object, patch: dict[str, Any]) -> TransientError | PermanentError | None:
+        """Merge into the version that was read. What fails is returned and logged: machines matter more."""
+        if self.away:
+            return self.away
         metadata = {**patch.get("metadata", {}), "resourceVersion": node.resource_version}
         whole = {**patch, "metadata": metadata}
 
-        async def act() -> bool:
-            try:
-                kube = await self.clusters.get(self.cluster)
-                await kube.merge(NODES, "", node.name, whole)
-            except (TransientError, PermanentError) as error:
-                logger.warning("node %s of %s: %s", node.name, self.home.namespace, error)
-                return False
-            return True
+        async def act() -> None:
+            kube = await self.clusters.get(self.cluster)
+            await kube.merge(NODES, "", node.name, whole)
 
-        return bool(await self.recorder.call("node", {"name": node.name, **whole}, act, effect=True))
+        try:
+            await self.recorder.call("node", {"name": node.name, **whole}, act, effect=True)
+        except (TransientError, PermanentError) as error:
+            logger.warning("node %s of %s: %s", node.name, self.home.namespace, error)
+            self.away = error if isinstance(error, Unreachable) else None
+            return error
+        return None
 
 
 def _head(node: Object) -> dict[str, Any]:

@@ -9,10 +9,11 @@ import pytest
 from tests.support.machineapi import MachineApi
 from tests.support.machinefacts import deployment, machine, machine_set
 from tests.support.rules import rule
+from windowbox.errors import Conflict, PermanentError, TransientError, Unreachable
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, NODES
-from workers.machinedeployment import strategies
+from workers.machinedeployment import inplace, strategies
 from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
 from workers.machines import deployments
@@ -24,22 +25,25 @@ CANDIDATE = {"labels": {keys.CANDIDATE: "true"}}
 OLD, NEW = "pool-a", "pool-bb"
 
 
-def run(api: MachineApi, old: str, new: str, *, kind: str = "InPlaceUpdate", **fields: Any) -> DeploymentRun:
-    """A deployment of three machines; `old` and `new` name those of its sets. No old ones: no old set."""
+def run(
+    api: MachineApi, old: str, new: str, *, kind: str = "InPlaceUpdate", marked: str = ""
+) -> DeploymentRun:
+    """A deployment of three machines; `old` and `new` name those of its sets. No old set where none rolls.
+
+    The set `marked` must not grow.
+    """
     limits = {"maxSurge": 0, "maxUnavailable": 1}
     strategy: dict[str, Any] = {"type": kind, "inPlaceUpdate": {**limits, "orchestrationType": "Auto"}}
     if kind == "RollingUpdate":
         strategy = {"type": kind, "rollingUpdate": limits}
     of = deployment(spec={"strategy": strategy}, metadata={"annotations": {keys.REVISION: "1"}})
-    sets = [machine_set(NEW, len(new), class_name="big", **fields.pop(NEW, {}))]
+    sets = [machine_set(NEW, len(new), class_name="big", metadata=DISABLED if marked == NEW else {})]
     if old or kind == "InPlaceUpdate":
-        sets.insert(0, machine_set(OLD, len(old), **fields.pop(OLD, {})))
+        sets.insert(0, machine_set(OLD, len(old), metadata=DISABLED if marked == OLD else {}))
     found = [MachineSet(api.add(MACHINE_SETS, one.object)) for one in sets]
     names = {OLD: old, NEW: new}
     machines = {
-        one.uid: tuple(
-            machine(name, labels={"name": "pool", "node": name}, **fields) for name in names[one.name]
-        )
+        one.uid: tuple(machine(name, labels={"name": "pool", "node": name}) for name in names[one.name])
         for one in found
     }
     return api.run(State(of, deployments.checked(of), tuple(found), machines))
@@ -56,8 +60,40 @@ async def test_a_set_whose_template_is_wanted_again_bears_no_marks_of_an_old_one
     api = MachineApi()
     for name in "xyz":
         node(api, name, CANDIDATE)
-    await strategies.advance(run(api, "", "xyz", kind=kind, **{NEW: {"metadata": DISABLED}}))
+    await strategies.advance(run(api, "", "xyz", kind=kind, marked=NEW))
     assert keys.SCALE_UP_DISABLED not in api.objects[f"{MACHINE_SETS.id} {NEW}"].labels
     for name in "xyz":
         assert keys.CANDIDATE not in api.node(name).labels
         assert not api.node(name).spec.get("taints")
+
+
+async def test_an_api_server_that_is_away_is_asked_for_one_node_only() -> None:
+    api = MachineApi({"Node": Unreachable("no answer")})
+    for name in "abc":
+        node(api, name)
+    step = run(api, "abc", "")
+    await strategies.advance(step)
+    assert api.asked.count("Node a") == 1
+    assert not {"Node b", "Node c"} & set(api.asked)
+    assert isinstance(step.node_error, Unreachable), "the run ends, with a status, and is tried again later"
+
+
+@pytest.mark.parametrize(
+    ("error", "again"), [(Conflict("changed"), 1.0), (PermanentError("forbidden"), None)], ids=type
+)
+async def test_only_a_node_that_has_changed_is_tried_again_soon(
+    error: TransientError | PermanentError, again: float | None
+) -> None:
+    api = MachineApi({"Node": error})
+    node(api, "a")
+    step = run(api, "a", "xy", marked=OLD)
+    await inplace.update(step)
+    assert step.again == again
+    assert (step.node_error is error) is (again is None)
+
+
+async def test_a_run_that_cannot_list_nodes_goes_on_to_its_status() -> None:
+    away = Unreachable("no answer")
+    step = run(MachineApi({"NodeList": away}), "a", "xy", marked=OLD)
+    await inplace.update(step)
+    assert step.node_error is away
