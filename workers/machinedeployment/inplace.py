@@ -201,7 +201,9 @@ async def _hand_over(run: DeploymentRun, old: MachineSet, new: MachineSet) -> in
         node = await run.nodes.get(one.node)
         if node is None or one.update != _UPDATED or one.phase == Phase.IN_PLACE_UPDATING:
             continue
-        if is_updated(node) and await run.objects.patch(MACHINES, one.name, handed_over(one, old, new)):
+        # What is seen on the bus may be older than its hand-over, which must not be counted twice.
+        patch = handed_over(one, old, new)
+        if is_updated(node) and await run.objects.patch(MACHINES, one.name, patch, one.version):
             done += 1
     return done
 

@@ -12,11 +12,12 @@ from tests.support.rules import rule
 from windowbox.errors import Conflict, PermanentError, TransientError, Unreachable
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_SETS, NODES
+from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
 from workers.machinedeployment import inplace, strategies
 from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
 from workers.machines import deployments
+from workers.machines.facts import MachineFacts
 from workers.machines.sets import MachineSet
 
 MARK = {"key": keys.PREFER_NO_SCHEDULE, "value": "True", "effect": "PreferNoSchedule"}
@@ -42,11 +43,14 @@ def run(
         sets.insert(0, machine_set(OLD, len(old), metadata=DISABLED if marked == OLD else {}))
     found = [MachineSet(api.add(MACHINE_SETS, one.object)) for one in sets]
     names = {OLD: old, NEW: new}
-    machines = {
-        one.uid: tuple(machine(name, labels={"name": "pool", "node": name}) for name in names[one.name])
-        for one in found
-    }
+    machines = {one.uid: tuple(_machine(api, name) for name in names[one.name]) for one in found}
     return api.run(State(of, deployments.checked(of), tuple(found), machines))
+
+
+def _machine(api: MachineApi, name: str) -> MachineFacts:
+    labels = {"name": "pool", "node": name}
+    api.add(MACHINES, Object({"metadata": {"name": name, "labels": labels}}))
+    return machine(name, labels=labels, version="1", update="UpdateSuccessful")
 
 
 def node(api: MachineApi, name: str, metadata: Any = None, **parts: Any) -> None:
@@ -97,3 +101,17 @@ async def test_a_run_that_cannot_list_nodes_goes_on_to_its_status() -> None:
     step = run(MachineApi({"NodeList": away}), "a", "xy", marked=OLD)
     await inplace.update(step)
     assert step.node_error is away
+
+
+@rule("C10")
+async def test_a_machine_that_has_been_handed_over_is_not_counted_again() -> None:
+    api = MachineApi()
+    said = {"conditions": [{"type": "InPlaceUpdate", "reason": "UpdateSuccessful"}]}
+    labels = {keys.CANDIDATE: "true", keys.SELECTED: "true", keys.UPDATE_RESULT: keys.SUCCESSFUL}
+    node(api, "a", {"labels": labels}, status=said)
+    step = run(api, "ab", "x", marked=OLD)
+    await api.merge(MACHINES, "", "a", {"metadata": {"labels": {"handed": "over"}}})
+    with pytest.raises(Conflict):
+        await inplace.update(step)
+    sizes = {name: api.objects[f"{MACHINE_SETS.id} {name}"].spec["replicas"] for name in (OLD, NEW)}
+    assert sizes == {OLD: 2, NEW: 1}
