@@ -16,6 +16,7 @@ from workers.machine.orphans import home_of
 from workers.machine.views import MachineFacts, MachineViews
 
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
+_TIMED = (Phase.PENDING, Phase.UNKNOWN, Phase.IN_PLACE_UPDATING, Phase.IN_PLACE_UPDATE_FAILED)
 
 
 class MachineMapping:
@@ -45,7 +46,7 @@ class MachineMapping:
             return False
         if object.deleting:
             return machinekeys.FINALIZER in object.finalizers
-        return statuses.phase(object) in (*_TO_BE_MADE, Phase.PENDING, Phase.UNKNOWN)
+        return statuses.phase(object) in (*_TO_BE_MADE, *_TIMED)
 
     async def _of_machine(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
         new = None if change.gone or change.omitted else change.object()

@@ -60,11 +60,16 @@ def verdict(state: MachineState, node: Object | None, timeouts: Timeouts, now: d
             return Verdict(_joined(state))
     elif state.phase == Phase.RUNNING and (node is not None or state.conditions):
         change = _unhealthy(state, node, timeouts)
-        health = timeouts.health
-        return Verdict(change, None if health is None else now + timedelta(seconds=health))
+        return Verdict(change, _health_deadline(timeouts, now))
     if node is not None and state.phase in _UPDATING and (updated := _updated(state, node)):
-        return Verdict(updated)
+        failed = updated.phase == Phase.IN_PLACE_UPDATE_FAILED
+        return Verdict(updated, _health_deadline(timeouts, now) if failed else None)
     return _timed(state, found, timeouts, now)
+
+
+def _health_deadline(timeouts: Timeouts, now: datetime) -> datetime | None:
+    """When a Machine is given up whose phase changes now."""
+    return None if timeouts.health is None else now + timedelta(seconds=timeouts.health)
 
 
 def _updated(state: MachineState, node: Object) -> Change | None:
@@ -94,7 +99,8 @@ def _timed(state: MachineState, found: Sequence[Condition], timeouts: Timeouts, 
             return Verdict(deadline=deadline)
         text = f"Machine {state.name} failed to in-place update in {timeouts.in_place / 60:g} minutes."
         failed = OperationState.FAILED
-        return Verdict(Change(Phase.IN_PLACE_UPDATE_FAILED, OperationType.IN_PLACE_UPDATE, failed, text))
+        change = Change(Phase.IN_PLACE_UPDATE_FAILED, OperationType.IN_PLACE_UPDATE, failed, text)
+        return Verdict(change, _health_deadline(timeouts, now))
     if state.phase in _TIMED and timeouts.health is not None:
         deadline = state.since + timedelta(seconds=timeouts.health)
         if now < deadline:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.unit.machine.samples import NOW, TIMEOUTS, ago, node
+from windowbox.models import machinekeys as keys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
 from workers.machine import phases
+from workers.machine.mapping import MachineMapping
 from workers.machine.phases import MachineState
 from workers.machine.specs import Timeouts
 
 CRITICAL = {"key": "node.gardener.cloud/critical-components-not-ready", "effect": "NoSchedule"}
 GOOD, BAD = node(Ready="True"), node(Ready="False")
+FAILED = node(Ready="True", metadata={"labels": {keys.UPDATE_RESULT: keys.FAILED}})
 CONDITIONS = [{"type": "Ready", "status": "True"}]
 
 
@@ -60,6 +63,8 @@ def test_the_phase_follows_from_node_and_time(
         pytest.param(state("Pending", age=200), None, 1000, id="B9-R5+pending"),
         pytest.param(state("Unknown", since=100), BAD, 500, id="B9-R5+unknown"),
         pytest.param(state("Running"), BAD, 600, id="B9-R9+unknown-from-now-on"),
+        pytest.param(state("InPlaceUpdating", since=1201), GOOD, 600, id="B9-R9+update-too-late"),
+        pytest.param(state("InPlaceUpdating"), FAILED, 600, id="B9-R9+update-failed"),
     ],
 )
 def test_the_next_look_is_at_the_deadline(before: MachineState, found: Object | None, seconds: float) -> None:
@@ -122,3 +127,12 @@ def test_an_unhealthy_machine_without_a_timeout_stays() -> None:
     forever = Timeouts(1200.0, None, 7200.0, 1200.0, 360, ())
     found = phases.verdict(state(Phase.UNKNOWN, since=1e6), BAD, forever, NOW)
     assert found == phases.Verdict()
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_unfinished"),
+    [("Running", False), ("Unknown", True), ("InPlaceUpdating", True), ("InPlaceUpdateFailed", True)],
+)
+def test_a_machine_with_a_deadline_is_unfinished(phase: str, is_unfinished: bool) -> None:
+    found = Object({"kind": "Machine", "metadata": {}, "status": {"currentStatus": {"phase": phase}}})
+    assert MachineMapping(cast(Any, None)).unfinished(found) is is_unfinished
