@@ -21,6 +21,8 @@ BODY_LIMIT = 7 << 20
 _GROUP = "admission.k8s.io"
 _VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 _LONGEST_MESSAGE = 4096
+_LONGEST_NAME = 253
+"""Of objects and namespaces, as the API takes them. Subjects of the journal are made of them."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Answer:
         """The AdmissionReview."""
         status: dict[str, Any] = {"metadata": {}}
         if self.message:
-            status["message"] = self.message[:_LONGEST_MESSAGE]
+            status["message"] = self.message
         if self.code == 403:
             status["reason"] = "Forbidden"
         status["code"] = self.code
@@ -49,7 +51,8 @@ class Answer:
 
 
 def refused(code: int, message: str) -> Answer:
-    return Answer(False, code, message)
+    """What is not allowed. The message is bounded, since the journal keeps it, too."""
+    return Answer(False, code, message[:_LONGEST_MESSAGE])
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,11 @@ def _review(webhook: Webhook, uid: str, request: Mapping[str, Any]) -> Review:
         group=group,
         version=version,
         kind=name,
-        resource=_text(mapping(request.get("resource")), "resource"),
-        subresource=_text(request, "subResource"),
-        namespace=_text(request, "namespace"),
-        name=_text(request, "name"),
-        operation=_text(request, "operation"),
+        resource=_name(mapping(request.get("resource")), "resource"),
+        subresource=_name(request, "subResource"),
+        namespace=_name(request, "namespace"),
+        name=_name(request, "name"),
+        operation=_name(request, "operation"),
         object=_kubernetes(request.get("object"), "object"),
         old_object=None if old is None else _kubernetes(old, "oldObject"),
         dry_run=request.get("dryRun") is True,
@@ -104,7 +107,9 @@ def _review(webhook: Webhook, uid: str, request: Mapping[str, Any]) -> Review:
 
 def _kubernetes(value: Any, what: str) -> Mapping[str, Any]:
     found = _object(value, what)
-    _object(found.get("metadata") or {}, f"{what}.metadata")
+    metadata = _object(found.get("metadata") or {}, f"{what}.metadata")
+    for field in ("namespace", "name"):
+        _require_short(metadata.get(field), f"{what}.metadata.{field}")
     return found
 
 
@@ -121,6 +126,17 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str | None):
         raise Undecodable(f"{name} is not a string")
     return value or ""
+
+
+def _name(fields: Mapping[str, Any], name: str) -> str:
+    value = _text(fields, name)
+    _require_short(value, name)
+    return value
+
+
+def _require_short(value: object, what: str) -> None:
+    if isinstance(value, str) and len(value) > _LONGEST_NAME:
+        raise Undecodable(f"{what} has more than {_LONGEST_NAME} characters")
 
 
 def decide(webhook: Webhook, review: Review, context: Context) -> Answer:

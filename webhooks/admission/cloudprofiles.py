@@ -10,12 +10,14 @@ from webhooks.review import Denied, Undecodable
 from webhooks.shapes import part
 from windowbox.errors import Malformed
 from windowbox.models import cloudprofile, cloudprofilechecks
-from windowbox.models.cloudconfig import explained
 from windowbox.models.cloudprofile import CloudProfileConfig, CloudProfileSpec
 from windowbox.models.fielderrors import required
 from windowbox.models.objects import Json
 
 _T = TypeVar("_T", bound=BaseModel)
+
+_LARGEST = 100_000
+"""Values in the spec of a profile."""
 
 
 def errors(profile: Json) -> list[str]:
@@ -37,6 +39,9 @@ def decoded(content: object, path: str) -> CloudProfileConfig:
 def parsed(model: type[_T], content: object, what: str) -> _T:
     """A part of an object as a model; Undecodable if it has other types."""
     try:
+        cloudprofile.require_small(content, what, _LARGEST)
         return model.model_validate(content)
+    except Malformed as error:
+        raise Undecodable(str(error)) from error
     except ValidationError as error:
-        raise Undecodable(f"{what}: " + "; ".join(map(explained, error.errors()))) from error
+        raise Undecodable(f"{what}: {cloudprofile.listed(error)}") from error

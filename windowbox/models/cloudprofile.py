@@ -16,6 +16,11 @@ Capabilities = dict[str, list[str]]
 
 _T = TypeVar("_T", bound=BaseModel)
 
+_LARGEST_CONFIG = 10_000
+"""Values in a providerConfig: a thousand versions and more."""
+_SHOWN = 20
+"""Errors in a message."""
+
 
 class Capability(Part):
     """One that machines and images of the profile may have; the values that are preferred come first."""
@@ -134,11 +139,31 @@ def config(profile: CloudProfileSpec) -> CloudProfileConfig:
 
 def decoded(content: object, what: str) -> CloudProfileConfig:
     """A providerConfig. Malformed if it is none, or has unknown fields; `what` is what errors call it."""
+    require_small(content, what, _LARGEST_CONFIG)
     return _parsed(CloudProfileConfig, content, what)
+
+
+def require_small(content: object, what: str, most: int) -> None:
+    """Malformed if there are more values in it: each may be an error, and all are collected."""
+    waiting, count = [content], 0
+    while waiting:
+        one = waiting.pop()
+        within = [*one.values()] if isinstance(one, Mapping) else one if isinstance(one, list) else ()
+        count += len(within)
+        if count > most:
+            raise Malformed(f"{what} has more than {most} values")
+        waiting.extend(within)
+
+
+def listed(error: ValidationError) -> str:
+    """The errors of fields, and the remedies; the first ones if there are many."""
+    errors = error.errors(include_url=False)
+    more = [f"and {len(errors) - _SHOWN} more errors"] if len(errors) > _SHOWN else []
+    return "; ".join([*map(explained, errors[:_SHOWN]), *more])
 
 
 def _parsed(model: type[_T], content: object, what: str) -> _T:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise Malformed(f"{what}: " + "; ".join(map(explained, error.errors()))) from error
+        raise Malformed(f"{what}: {listed(error)}") from error

@@ -231,3 +231,8 @@ FLAVORS = [{"image": "x", "capabilities": {"architecture": ["amd64"]}}, {"image"
 )
 def test_versions_are_brought_to_the_format_of_the_parent(own: Any, capabilities: Any, found: Any) -> None:
     assert merged(config(image("a", own)), config(), capabilities)["machineImages"] == [image("a", found)]
+
+
+def test_errors_of_a_huge_config_are_not_collected() -> None:
+    answer = answered("validator", namespaced({**config(), "machineImages": [1] * 300_000}), found=OF_PARENT)
+    assert (answer.allowed, "has more than" in answer.message) == (False, True)

@@ -248,3 +248,15 @@ def test_without_capabilities_an_image_without_an_entry_is_refused() -> None:
 def test_a_profile_of_a_wrong_type_cannot_be_decoded() -> None:
     answer = answered("validator", profile(ONE, capabilities="all"))
     assert (answer.code, answer.allowed) == (400, False)
+
+
+@pytest.mark.parametrize("count", [300_000, 30_000])
+def test_errors_of_a_huge_config_are_not_collected(count: int) -> None:
+    answer = answered("validator", profile({**HEAD, "machineImages": [1] * count}))
+    assert (answer.allowed, "has more than" in answer.message) == (False, True)
+
+
+def test_the_first_errors_of_many_are_shown() -> None:
+    message = refusal("validator", profile({**HEAD, "machineImages": [1] * 5_000}))
+    assert message.count("machineImages.") == 20
+    assert message.endswith("and 4980 more errors")

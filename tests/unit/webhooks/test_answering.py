@@ -134,6 +134,10 @@ def test_a_kind_that_is_not_served() -> None:
         pytest.param(body(uid=3), id="uid-is-a-number"),
         pytest.param(body(kind="Node"), id="kind-is-a-string"),
         pytest.param(body(namespace={}), id="namespace-is-an-object"),
+        pytest.param(body(namespace="n" * 254), id="long-namespace"),
+        pytest.param(body(name="n" * 254), id="long-name"),
+        pytest.param(body(object={"metadata": {"name": "n" * 254}}), id="long-name-of-the-object"),
+        pytest.param(body(oldObject={"metadata": {"namespace": "n" * 254}}), id="long-namespace-of-the-old"),
         pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, id="deep"),
     ],
 )
@@ -163,3 +167,13 @@ def test_a_webhook_that_cannot_decode_the_object_refuses_with_code_400() -> None
 
     told = answered(undecodable, body())["response"]
     assert told["status"] == {"metadata": {}, "message": "spec.replicas is not a number", "code": 400}
+
+
+def test_a_long_message_is_cut_before_it_is_noted() -> None:
+    def denied(review: Review, _: Context) -> Json:
+        raise Denied("x" * 10_000)
+
+    webhook = Webhook(NODE, denied)
+    asked = answering.read(webhook, body())
+    assert isinstance(asked, answering.Asked)
+    assert len(answering.decide(webhook, asked.review, Context()).message) == 4096
