@@ -141,16 +141,25 @@ class Keeping:
         now = datetime.now(UTC)
         ensured = await self._manager.ensure([self._authority], WEBHOOKS, now)
         bundle = ensured.bundles[self._authority.name].encode()
+        fits = await self._shown_fits(bundle)
+        if not fits:  # there is nothing to spread: who trusts the bundle does not trust us
+            await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
+            await self._load()
         changed = await self._write(bundle)
         if changed or bundle != self._bundle:
             self._told = time.time()
             await self._trusted()
         self._bundle = bundle
-        waits = await self._spread(now)
+        waits = await self._spread(now) if fits else 0.0
         if not waits:
             ensured = await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
             await self._manager.clean_up(ensured)
         return self._pause(ensured, waits)
+
+    async def _shown_fits(self, bundle: bytes) -> bool:
+        """Whether API servers with this bundle trust the newest certificate, at the host they call."""
+        found = await self._manager.read(self._certificate.name)
+        return found is not None and contents.is_trusted(self._certificate, found[1], bundle)
 
     async def _spread(self, now: datetime) -> float:
         """Seconds until the newest authority may sign our certificate: not all may trust it yet."""
@@ -194,8 +203,11 @@ class Keeping:
     async def _write(self, bundle: bytes) -> bool:
         """Create or update the configurations. Whether one had to be."""
         written = False
-        for wanted in self._wanted(bundle, await self._owner()):
-            written |= await _written(self._served.called, wanted)
+        wanted = self._wanted(bundle, await self._owner())
+        for one in wanted:
+            written |= await _written(self._served.called, one)
+        for kind in configurations.RESOURCES.keys() - {one["kind"] for one in wanted}:
+            await _emptied(self._served.called, kind, self._served.names.prefixed)
         self.configured.set()
         return written
 
@@ -244,6 +256,22 @@ async def _written(kube: Kube, wanted: Manifest) -> bool:
         raise TransientError(str(error)) from error
     logger.info("%s %s: written", resource.kind, name)
     return True
+
+
+async def _emptied(kube: Kube, kind: str, name: str) -> None:
+    """Have the API server ask none of the webhooks of a former configuration: nobody serves them now."""
+    resource = configurations.RESOURCES[kind]
+    found = await kube.find(resource, "", name)
+    if found is None or not found.raw.get("webhooks"):
+        return
+    if any(found.labels.get(label) != value for label, value in configurations.LABELS.items()):
+        return
+    try:
+        version = {"resourceVersion": found.resource_version}
+        await kube.merge(resource, "", name, {"metadata": version, "webhooks": []})
+    except Conflict as error:
+        raise TransientError(str(error)) from error
+    logger.info("%s %s: emptied, as all its webhooks are disabled", kind, name)
 
 
 def _difference(wanted: Manifest, found: Object) -> dict[str, Any]:

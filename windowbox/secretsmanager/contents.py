@@ -69,6 +69,16 @@ def fits(config: Config, data: Mapping[str, bytes], signer: Stored | None) -> bo
         return False
 
 
+def is_trusted(config: Certificate, data: Mapping[str, bytes], bundle: bytes) -> bool:
+    """Whether the certificate is for the hosts of the config, and signed by an authority of the bundle."""
+    try:
+        certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
+        authorities = x509.load_pem_x509_certificates(bundle)
+        return _is_for(config, certificate) and any(_signed(certificate, one) for one in authorities)
+    except (KeyError, ValueError, x509.ExtensionNotFound):
+        return False
+
+
 def lifetime(data: Mapping[str, bytes]) -> tuple[int, int] | None:
     """From when until when the certificate in the data is valid: unix times; None if there is none."""
     pem = data.get(CERTIFICATE) or data.get(CA_CERTIFICATE)
@@ -117,7 +127,15 @@ def _is_signed(
     if published != (signer.data[CA_CERTIFICATE] if config.publish_authority else None):
         return False
     try:
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(signer.data[CA_CERTIFICATE]))
+        authority = x509.load_pem_x509_certificate(signer.data[CA_CERTIFICATE])
+    except ValueError:
+        return False
+    return _signed(certificate, authority)
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, TypeError, ValueError):
         return False
     return True

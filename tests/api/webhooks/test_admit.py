@@ -251,3 +251,25 @@ async def test_one_of_two_processes_may_end_under_load(
                 await eventually(lambda enough=enough: _is(answered > enough or asking.done()))  # type: ignore[misc]
         ended.set()
         assert await asking > 60
+
+
+async def test_a_configuration_whose_webhooks_are_all_disabled_is_emptied(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    async with admitted(settings_for(plane, bus_server)):
+        assert (await seed.kube.get(CONFIGURATION, "", NAME)).raw["webhooks"]
+    async with admitted(settings_for(plane, bus_server, disabled=["*"])):
+        assert not (await seed.kube.get(CONFIGURATION, "", NAME)).raw.get("webhooks")
+
+
+async def test_a_certificate_of_a_lost_authority_is_replaced_at_once(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--authority")
+    async with admitted(settings_for(plane, bus_server)):
+        await seed.asked(where)
+    ours = SECRETS._replace(selector="name=ca-provider-local-webhook")
+    for found in (await seed.kube.page(ours, namespace=NAMESPACE)).items:
+        await seed.kube.remove(SECRETS, NAMESPACE, found["metadata"]["name"])
+    async with admitted(settings_for(plane, bus_server, spread=3600)):
+        await seed.asked(where)

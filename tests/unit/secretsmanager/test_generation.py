@@ -125,3 +125,12 @@ def test_certificates_are_made_without_secrets() -> None:
     found = x509.load_pem_x509_certificate(authority["ca.crt"])
     assert found.subject.rfc4514_string() == "CN=provider-local"
     x509.load_pem_x509_certificate(server["tls.crt"]).verify_directly_issued_by(found)
+
+
+def test_who_trusts_a_certificate(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
+    other = generation.authority(CA, "ca-2", NOW)
+    both = generation.bundle(other, authority)
+    assert contents.is_trusted(SERVER, server, both)
+    assert not contents.is_trusted(SERVER, server, generation.bundle(other))
+    assert not contents.is_trusted(replace(SERVER, dns_names=("b.example",)), server, both)
+    assert not contents.is_trusted(SERVER, {}, both)
