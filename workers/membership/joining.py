@@ -36,20 +36,28 @@ class Change:
 
 
 def changes(
-    wanted: Mapping[str, Member], found: Mapping[str, Member], *, all_known: Collection[str]
+    wanted: Mapping[str, Member],
+    found: Mapping[str, Member],
+    *,
+    all_known: Collection[str],
+    left_alone: Collection[str] = (),
 ) -> list[Change]:
-    """What makes `found` what is `wanted`. Only members of origins of which all is known have to leave."""
+    """What makes `found` what is `wanted`. Only members of origins of which all is known have to leave.
+
+    Clusters that are `left_alone` neither join nor leave.
+    """
     ours = {cluster for cluster, member in found.items() if member.origin in _OURS}
     kept = [
         Change(cluster, found.get(cluster), member)
         for cluster, member in sorted(wanted.items())
         if (cluster in ours or cluster not in found) and found.get(cluster) != member
     ]
-    return kept + [
+    leaving = [
         Change(cluster, found[cluster], None)
         for cluster in sorted(ours - wanted.keys())
         if found[cluster].origin in all_known
     ]
+    return [change for change in kept + leaving if change.cluster not in left_alone]
 
 
 @dataclass
@@ -105,11 +113,11 @@ class Joining:
         members = self.registry.members
         wanted = {name: controlplanes.put_to_sleep(one, members.get(name)) for name, one in wanted.items()}
         # Marks that cannot be followed are no reason to leave: somebody is about to correct them.
-        known = {c: m for c, m in self.registry.members.items() if not isinstance(found.get(c), Unusable)}
+        unusable = {name for name, requested in found.items() if isinstance(requested, Unusable)}
         listed = {"namespace": RUNTIME in view.listed, "controlplane": controlplanes.all_known}
         all_known = [origin for origin in _OURS if listed[origin]]
         failed: list[WindowboxError] = []
-        for change in changes(wanted, known, all_known=all_known):
+        for change in changes(wanted, members, all_known=all_known, left_alone=unusable):
             try:
                 await self.registry.exchange(change.cluster, change.before, change.after)
                 logger.info("cluster %s %s", change.cluster, _described(change))

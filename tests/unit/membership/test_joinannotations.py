@@ -111,3 +111,24 @@ def test_who_joins_and_who_leaves(
     asked = {NAME: wanted} if wanted else {}
     there = {NAME: found} if found else {}
     assert changes(asked, there, all_known=["namespace"] if all_known else []) == ([change] if change else [])
+
+
+BY_CONTROLPLANE = OURS.model_copy(update={"origin": "controlplane"})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        pytest.param(None, OURS, id="no-mark-that-can-be-followed"),
+        pytest.param(BY_CONTROLPLANE, OURS, id="with-a-control-plane"),
+        pytest.param(BY_CONTROLPLANE, None, id="with-a-control-plane-only"),
+    ],
+)
+def test_clusters_that_are_left_alone_neither_join_nor_leave(
+    wanted: Member | None, found: Member | None
+) -> None:
+    asked = {NAME: wanted} if wanted else {}
+    there = {NAME: found} if found else {}
+    everything = ["namespace", "controlplane"]
+    assert changes(asked, there, all_known=everything)
+    assert changes(asked, there, all_known=everything, left_alone={NAME}) == []
