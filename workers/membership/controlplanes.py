@@ -91,12 +91,20 @@ class ControlPlanes:
         return found
 
     def put_to_sleep(self, member: Member, before: Member | None) -> Member:
-        """The same member, asleep if its Shoot is; `before` is how it takes part so far."""
+        """The same member, asleep if its Shoot is; `before` is how it takes part so far.
+
+        While something may be missing on the bus, it sleeps as before.
+        """
+        was_asleep = before is not None and before.asleep
+        # Where no ControlPlanes are watched, API servers need not be, either.
+        servers = member.origin != "controlplane" or RUNTIME in self._servers.listed
+        if not servers or RUNTIME not in self._shoots.listed:
+            return member.model_copy(update={"asleep": was_asleep})
         shoot = self._shoots.get(ObjectRef(RUNTIME, CLUSTERS.id, "", member.id))
         if shoot is None:
             return member
         server = self._servers.get(ObjectRef(RUNTIME, API_SERVERS.id, member.id, API_SERVERS.named))
-        asleep = is_asleep(shoot, server, was_asleep=before is not None and before.asleep)
+        asleep = is_asleep(shoot, server, was_asleep=was_asleep)
         return member.model_copy(update={"asleep": asleep})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.rules import rule
 from windowbox.models.objects import Object
 from workers.lifecycle.shoots import ShootFacts
 from workers.membership import controlplanes
-from workers.membership.controlplanes import Replicas
+from workers.membership.controlplanes import ControlPlanes, Replicas
 
 FINALIZER = "extensions.gardener.cloud/controlplane"
 
@@ -62,3 +62,13 @@ def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
 def test_when_a_shoot_sleeps(enabled: bool, server: Replicas | None, was_asleep: bool, asleep: bool) -> None:
     shoot = ShootFacts(hibernation_enabled=enabled)
     assert controlplanes.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_shoot_sleeps_as_before_while_the_bus_may_lack_something(asleep: bool) -> None:
+    """A bus that was made anew holds neither Clusters nor API servers."""
+    unread = ControlPlanes(cast(Any, None), lambda: None)
+    made = controlplanes.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
+    before = made.model_copy(update={"asleep": asleep})
+    assert unread.put_to_sleep(made, before) == before
+    assert not unread.put_to_sleep(made, None).asleep
