@@ -28,6 +28,8 @@ def sizes(state: State) -> Sizes:
         return {one.name: state.spec.replicas}
     if state.new and _saturated(state, state.new):
         return {one.name: 0 for one in state.old if one.wanted > 0}
+    if state.spec.strategy == StrategyType.IN_PLACE_UPDATE:
+        return _old_first(state)
     if state.spec.strategy != StrategyType.ROLLING_UPDATE:
         return {}
     allowed = state.spec.replicas + state.spec.surge if state.spec.replicas > 0 else 0
@@ -73,6 +75,21 @@ def _proportional(state: State, added: int) -> Sizes:
         done += share
     first = largest[0].name
     found[first] = max(found[first] + added - done, 0)
+    return found
+
+
+def _old_first(state: State) -> Sizes:
+    """Sets that are updated in place: old ones lose machines first, and the update itself adds them.
+
+    Gardener's own scales nothing here, and waits for ever.
+    """
+    allowed = state.spec.replicas + state.spec.surge if state.spec.replicas > 0 else 0
+    spare, found = max(0, state.wanted - allowed), dict[str, int]()
+    for one in [*state.old, *([state.new] if state.new else [])]:
+        gone = min(one.wanted, spare)
+        spare -= gone
+        if one.wanted:
+            found[one.name] = one.wanted - gone
     return found
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.machineapi import MachineApi
-from tests.support.machinefacts import deployment, machine, machine_set
+from tests.support.machinefacts import deployment, machine, machine_set, sized, state
 from tests.support.rules import rule
 from windowbox.errors import Conflict, PermanentError, TransientError, Unreachable
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
-from workers.machinedeployment import inplace, strategies
+from workers.machinedeployment import inplace, scaling, strategies
 from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
 from workers.machines import deployments
@@ -115,3 +115,20 @@ async def test_a_machine_that_has_been_handed_over_is_not_counted_again() -> Non
         await inplace.update(step)
     sizes = {name: api.objects[f"{MACHINE_SETS.id} {name}"].spec["replicas"] for name in (OLD, NEW)}
     assert sizes == {OLD: 2, NEW: 1}
+
+
+@rule("C10")
+@pytest.mark.parametrize(("replicas", "sizes"), [(9, (3, 2)), (3, (1, 2)), (0, (0, 0))])
+async def test_an_update_goes_on_after_the_deployment_has_been_scaled(
+    replicas: int, sizes: tuple[int, int]
+) -> None:
+    limits = {"maxSurge": 0, "maxUnavailable": 1}
+    of = deployment(replicas, spec={"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": limits}})
+    sets = [machine_set(OLD, 3, metadata=sized(5, 5))]
+    sets.append(machine_set(NEW, 2, class_name="big", metadata=sized(5, 5)))
+    api = MachineApi()
+    step = api.run(state(of, *(MachineSet(api.add(MACHINE_SETS, one.object)) for one in sets)))
+    assert scaling.is_scaling(step.state)
+    await strategies.advance(step)
+    assert tuple(one.wanted for one in step.state.sets) == sizes
+    assert not scaling.is_scaling(step.state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.machinefacts import deployment, machine_set, sized, state
@@ -12,9 +14,15 @@ from workers.machinedeployment.state import State
 OLD, NEW = "old-x", "new-set"
 
 
-def scaled(to: int, old: int, new: int, *, before: int, surge: int = 1, recreate: bool = False) -> State:
+IN_PLACE = {"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+RECREATE = {"type": "Recreate"}
+
+
+def scaled(
+    to: int, old: int, new: int, *, before: int, surge: int = 1, strategy: dict[str, Any] | None = None
+) -> State:
     """A deployment that has had `before` machines and is to have `to`."""
-    spec = {"strategy": {"type": "Recreate"}} if recreate else {}
+    spec = {"strategy": strategy} if strategy else {}
     sets = [
         machine_set(OLD, old, metadata=sized(before, before + surge)),
         machine_set(NEW, new, class_name="big", metadata=sized(before, before + surge)),
@@ -32,7 +40,11 @@ def scaled(to: int, old: int, new: int, *, before: int, surge: int = 1, recreate
         pytest.param(scaled(10, 4, 2, before=5), {OLD: 4, NEW: 7}, id="C6-R4-up-goes-to-the-new-one"),
         pytest.param(scaled(5, 8, 3, before=10), {OLD: 4, NEW: 2}, id="C6-R4-down-in-proportion"),
         pytest.param(scaled(0, 4, 2, before=5), {OLD: 0, NEW: 0}, id="C6-R4-to-nothing"),
-        pytest.param(scaled(5, 4, 2, before=6, recreate=True), {}, id="C6-R4-recreate"),
+        pytest.param(scaled(5, 4, 2, before=6, strategy=RECREATE), {}, id="C6-R4-recreate"),
+        pytest.param(scaled(9, 3, 2, before=5, strategy=IN_PLACE), {OLD: 3, NEW: 2}, id="in-place-up"),
+        pytest.param(scaled(3, 3, 2, before=5, strategy=IN_PLACE), {OLD: 1, NEW: 2}, id="in-place-down"),
+        pytest.param(scaled(1, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 1}, id="in-place-to-one"),
+        pytest.param(scaled(0, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 0}, id="in-place-asleep"),
     ],
 )
 def test_sizes(found: State, sizes: Sizes) -> None:
