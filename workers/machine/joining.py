@@ -22,7 +22,7 @@ from workers.machine.phases import Change, Verdict
 from workers.machine.preserving import Preserving
 from workers.machine.reasons import Facts, Request
 from workers.machine.run import MachineRun
-from workers.machine.views import MachineViews, counts_against_permit
+from workers.machine.views import MachineViews, may_be_given_up
 from workers.owned.targets import TargetCluster, TargetClusters
 
 _PERMIT_RETRY = 5.0
@@ -126,7 +126,7 @@ class Joining:
         await shoot.remove(SECRETS, "kube-system", names.token(names.token_id(run.machine.uid)))
 
     async def _is_permitted(self, run: MachineRun, shoot: TargetCluster) -> bool:
-        """Whether this Machine may be given up now: one at a time, the longest unhealthy first."""
+        """Whether this Machine may be given up now."""
         deployment = str(run.machine.labels.get(machinekeys.DEPLOYMENT, ""))
         node = await self._node(run, shoot)
         if node is not None:
@@ -141,10 +141,7 @@ class Joining:
 
         async def act() -> bool:
             others = self.views.of_deployment(run.ref, deployment) if deployment else []
-            if sum(counts_against_permit(one) for one in others if one.name != run.ref.name):
-                return False
-            waiting = sorted((one.since, one.name) for one in others if one.phase == Phase.UNKNOWN)
-            return not waiting or waiting[0][1] == run.ref.name
+            return may_be_given_up(run.ref.name, others)
 
         return bool(await run.recorder.call("permit", deployment, act))
 

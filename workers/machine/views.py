@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bus.connection import Bus
@@ -16,6 +17,9 @@ from workers.serving import Tasks
 
 TARGET = "machine.windowbox/target-cluster"
 """Annotation of a control plane's Namespace: `none` if its machines join no Shoot."""
+
+_WAITING = (Phase.UNKNOWN, Phase.IN_PLACE_UPDATE_FAILED)
+"""Phases of Machines that wait to be given up. In Gardener's own, failed updates block each other."""
 
 Index = tuple[str, ...]
 
@@ -132,8 +136,16 @@ async def require_listed(views: MachineViews, cluster: str, recorder: Recorder) 
 def counts_against_permit(one: MachineFacts) -> int:
     """How much a Machine stands in the way of giving up another one of its MachineDeployment (B9-R6)."""
     terminating = one.phase == Phase.TERMINATING
-    busy = one.phase not in (Phase.UNKNOWN, Phase.RUNNING) and not one.preserved
+    busy = one.phase not in (*_WAITING, Phase.RUNNING) and not one.preserved
     return int(busy) + int(terminating)
+
+
+def may_be_given_up(name: str, of_deployment: Sequence[MachineFacts]) -> bool:
+    """Whether this Machine may: one at a time, the longest unhealthy first."""
+    if sum(counts_against_permit(one) for one in of_deployment if one.name != name):
+        return False
+    waiting = sorted((one.since, one.name) for one in of_deployment if one.phase in _WAITING)
+    return not waiting or waiting[0][1] == name
 
 
 def _machine_indexes(one: MachineFacts) -> set[Index]:
