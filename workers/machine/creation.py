@@ -52,7 +52,7 @@ class Creation:
         content = _Content()
         ref = ObjectRef(run.ref.cluster, SECRETS.id, plan.user_data.namespace, plan.user_data.name)
         asks_for_token = await content.read(run, ref) and shoot is not None
-        await _claim(self.targets.own_cluster(run.run), run)
+        await claim(self.targets.own_cluster(run.run), run)
         async with self.targets.provider(run.run, *plan.credentials) as provider:
             self.providers.note(run, plan.credentials, provider.cluster)
             target = dataclasses.replace(provider, manager=MANAGER)
@@ -174,7 +174,7 @@ async def _class(run: MachineRun) -> Object:
     return found
 
 
-async def _claim(own: TargetCluster, run: MachineRun) -> None:
+async def claim(own: TargetCluster, run: MachineRun) -> None:
     """Put finalizer, node and providerID on the Machine, before anything is made for it."""
     machine, pod = run.machine, names.pod(run.ref.name)
     metadata: dict[str, Any] = {}
@@ -186,6 +186,10 @@ async def _claim(own: TargetCluster, run: MachineRun) -> None:
         metadata["annotations"] = {machinekeys.PRIORITY: machinekeys.USUAL_PRIORITY}
     spec = {} if machine.spec.get("providerID") else {"providerID": pod}
     if not metadata and not spec:
+        # What is seen on the bus may be older than the Machine's end; a write would have told.
+        live = await own.live(MACHINES, run.ref.namespace, run.ref.name)
+        if live is None or live.uid != machine.uid or live.deleting:
+            raise Conflict(f"Machine {run.ref.name} has changed meanwhile", retry_after=0.2)
         return
     head = {"uid": machine.uid, "resourceVersion": machine.resource_version}
     patch = {"metadata": {**head, **metadata}} | ({"spec": spec} if spec else {})
