@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
@@ -40,7 +41,7 @@ def keys(config: Config) -> tuple[str, ...]:
 
 
 def complete(config: Config, data: Mapping[str, bytes]) -> bool:
-    """Whether the data has all keys, and certificate and private key belong together."""
+    """Whether the data has all keys, and certificate and private key belong together; CAs have RSA keys."""
     if not all(key in data and (data[key] or key == USER_NAME) for key in keys(config)):
         return False
     if isinstance(config, BasicAuth):
@@ -49,9 +50,11 @@ def complete(config: Config, data: Mapping[str, bytes]) -> bool:
     try:
         # Whether the key's numbers are primes takes 90 ms to check. That both parts fit together is enough.
         key = serialization.load_pem_private_key(data[private], None, unsafe_skip_rsa_key_validation=True)
-        return x509.load_pem_x509_certificate(data[certificate]).public_key() == key.public_key()
+        same = x509.load_pem_x509_certificate(data[certificate]).public_key() == key.public_key()
     except (ValueError, TypeError):
         return False
+    # With other keys nothing is signed here.
+    return same and (isinstance(key, rsa.RSAPrivateKey) or not isinstance(config, Authority))
 
 
 def fits(config: Config, data: Mapping[str, bytes], signer: Stored | None) -> bool:

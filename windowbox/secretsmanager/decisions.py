@@ -116,7 +116,9 @@ def old_authority(
     return secrets.newest(
         one
         for one in _of(config.name, found)
-        if one.name != current.name and (one.valid_until is None or one.valid_until > now)
+        if one.name != current.name
+        and (one.valid_until is None or one.valid_until > now)
+        and contents.complete(config, one.data)
     )
 
 

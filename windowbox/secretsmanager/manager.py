@@ -241,7 +241,10 @@ def _generated(config: Config, name: str, signer: Stored | None, at: datetime) -
 def _require_complete(config: Config, stored: Stored) -> None:
     if not contents.complete(config, stored.data):
         needed = ", ".join(contents.keys(config))
-        raise Malformed(f"Secret {stored.name} does not hold {needed} that belong together: delete it")
+        of_rsa = ", with an RSA key" if isinstance(config, Authority) else ""
+        raise Malformed(
+            f"Secret {stored.name} does not hold {needed} that belong together{of_rsa}: delete it"
+        )
 
 
 def _with_times(labels: dict[str, str], stored: Stored) -> dict[str, str]:

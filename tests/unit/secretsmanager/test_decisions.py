@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.support.rules import rule
-from windowbox.secretsmanager import configs, decisions, secrets
+from windowbox.secretsmanager import configs, decisions, generation, secrets
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
 from windowbox.secretsmanager.decisions import Policy
 from windowbox.secretsmanager.secrets import Stored
@@ -71,10 +71,18 @@ def test_the_rotation_of_a_secret(
     assert decisions.rotation_time(config, found, policy, now) == rotation
 
 
-CURRENT = lasting(1000, 9 * DAY, config="ca", name="ca-2", created=1000.0)
-OLD = lasting(0, 9 * DAY, config="ca", name="ca-1")
-OLDER = lasting(0, 9 * DAY, config="ca", name="ca-0", created=-5.0)
-EXPIRED = lasting(0, 1500, config="ca", name="ca-1")
+AUTHORITY = generation.authority(CA, "ca", datetime(1970, 1, 1, tzinfo=UTC))
+
+
+def authority(issued: int, until: int, **about: Any) -> Stored:
+    return replace(lasting(issued, until, config="ca", **about), data=AUTHORITY)
+
+
+CURRENT = authority(1000, 9 * DAY, name="ca-2", created=1000.0)
+OLD = authority(0, 9 * DAY, name="ca-1")
+OLDER = authority(0, 9 * DAY, name="ca-0", created=-5.0)
+EXPIRED = authority(0, 1500, name="ca-1")
+BROKEN = replace(OLD, data={**AUTHORITY, "ca.key": b""})
 
 
 @pytest.mark.parametrize(
@@ -84,6 +92,7 @@ EXPIRED = lasting(0, 1500, config="ca", name="ca-1")
         pytest.param([OLDER, CURRENT, OLD], Policy(), 2000, OLD, id="Z-5-the-last-one"),
         pytest.param([CURRENT, OLD], Policy(drop_old=True), 2000, None, id="Z-5-completing"),
         pytest.param([CURRENT, EXPIRED], Policy(), 2000, None, id="Z-5-expired"),
+        pytest.param([OLDER, CURRENT, BROKEN], Policy(), 2000, OLDER, id="Z-5-broken"),
         pytest.param([CURRENT, OLD], decisions.WEBHOOKS, 999 + DAY, OLD, id="WF-61-within-a-day"),
         pytest.param([CURRENT, OLD], decisions.WEBHOOKS, 1000 + DAY, None, id="WF-61-after-a-day"),
     ],

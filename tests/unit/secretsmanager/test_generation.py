@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import bcrypt
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.support.rules import rule
 from windowbox.secretsmanager import contents, generation
@@ -103,6 +104,17 @@ def test_a_key_that_belongs_to_another_certificate_is_not_complete(
     authority: dict[str, bytes], server: dict[str, bytes]
 ) -> None:
     assert not contents.complete(SERVER, server | {"tls.key": authority["ca.key"]})
+
+
+def test_only_authorities_need_an_rsa_key() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(days=1))
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    public = builder.sign(key, hashes.SHA256()).public_bytes(pem)
+    assert contents.complete(SERVER, {"tls.crt": public, "tls.key": private})
+    assert not contents.complete(CA, {"ca.crt": public, "ca.key": private})
 
 
 def test_a_password_and_its_hash_belong_together() -> None:
