@@ -55,7 +55,7 @@ def rotation_time(config: Config, found: Iterable[Stored], policy: Policy, now: 
         return str(policy.rotation)
     if last is None:
         return ""
-    if isinstance(config, Authority) and not policy.renew_authorities:
+    if not renewed_by_time(config, policy):
         return last.rotation
     due = renewal_time(last)
     return str(now) if due is not None and due <= now else last.rotation
@@ -65,17 +65,24 @@ def renewal_time(stored: Stored) -> int | None:
     """When the Secret has to be renewed: unix time. None if it lasts for ever."""
     if stored.issued is None or stored.valid_until is None:
         return None
-    validity = stored.valid_until - stored.issued
-    due = stored.issued + validity * RENEWAL_PERCENTAGE // 100
+    return renewal_of(stored.issued, stored.valid_until)
+
+
+def renewal_of(issued: int, valid_until: int) -> int:
+    """When a certificate with these times has to be renewed."""
+    validity = valid_until - issued
+    due = issued + validity * RENEWAL_PERCENTAGE // 100
     last = int(_LAST_DAYS.total_seconds())
-    return min(due, stored.valid_until - last) if validity > last else due
+    return min(due, valid_until - last) if validity > last else due
+
+
+def renewed_by_time(config: Config, policy: Policy) -> bool:
+    return policy.renew_authorities or not isinstance(config, Authority)
 
 
 def due_time(config: Config, current: Stored, policy: Policy) -> int | None:
     """When the next run has something to do about this Secret."""
-    if isinstance(config, Authority) and not policy.renew_authorities:
-        return None
-    return renewal_time(current)
+    return renewal_time(current) if renewed_by_time(config, policy) else None
 
 
 def chosen(config: Config, found: Iterable[Stored], rotation: str, signer: Stored | None) -> Stored | None:

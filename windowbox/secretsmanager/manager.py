@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
@@ -103,7 +103,7 @@ class SecretsManager:
             if not (more := page.more):
                 return found
 
-    async def _supplied(self, config: Config) -> Mapping[str, bytes] | None:
+    async def _supplied(self, config: Config, policy: Policy, now: int) -> Mapping[str, bytes] | None:
         """Data that somebody has put there for the Secret that is to be generated."""
         sources = decisions.supplied(config.name, await self._listed(self._sources))
         if len(sources) > 1:
@@ -114,6 +114,7 @@ class SecretsManager:
             )
         for source in sources:
             _require_complete(config, source)
+            _require_fresh(config, source, policy, now)
             return source.data
         return None
 
@@ -185,7 +186,7 @@ class _Run:
         name = decisions.secret_name(
             config.name, labels[secrets.CONFIG], labels.get(secrets.SIGNING, ""), labels[secrets.ROTATION]
         )
-        data = await self._manager._supplied(config)
+        data = await self._manager._supplied(config, self._policy, self._now)
         if data is None:
             act = functools.partial(_generated, config, name, signer, self._at)
             data = await asyncio.get_running_loop().run_in_executor(_GENERATING, act)
@@ -244,6 +245,19 @@ def _require_complete(config: Config, stored: Stored) -> None:
         of_rsa = ", with an RSA key" if isinstance(config, Authority) else ""
         raise Malformed(
             f"Secret {stored.name} does not hold {needed} that belong together{of_rsa}: delete it"
+        )
+
+
+def _require_fresh(config: Config, source: Stored, policy: Policy, now: int) -> None:
+    """What is due for renewal already would be taken for a new Secret again and again."""
+    times = contents.lifetime(source.data)
+    if times is None or not decisions.renewed_by_time(config, policy):
+        return
+    if decisions.renewal_of(*times) <= now:
+        until = datetime.fromtimestamp(times[1], UTC).isoformat()
+        raise Malformed(
+            f"Secret {source.name}, labelled {secrets.USE_DATA_FOR}: {config.name}, holds a certificate "
+            f"valid until {until}, which is due for renewal: put a newer one in, or take the label off"
         )
 
 

@@ -215,6 +215,22 @@ async def test_data_that_is_supplied_is_used(site: Site) -> None:
     assert await site.data(CA.name) == given
 
 
+@rule("Z-6")
+async def test_data_that_is_due_for_renewal_is_not_taken_as_new(site: Site) -> None:
+    """Each run would find it due, and take it again."""
+    made = await site.run()
+    source = (await site.api.get(SECRETS, site.namespace, made.names[SERVER.name])).raw
+    labels = {"secrets-manager-use-data-for-name": SERVER.name}
+    body = {**source, "metadata": {"name": "given", "labels": labels}}
+    await site.api.create(SECRETS, site.namespace, body)
+    before = set(await site.secrets())
+
+    with pytest.raises(Malformed, match=r"Secret given, .* valid until 2036-.* put a newer one in"):
+        await site.run(now=NOW + timedelta(days=3645))
+
+    assert {name for name in await site.secrets() if name.startswith(SERVER.name)} <= before
+
+
 async def test_runs_cut_short_at_any_point_lose_no_authority(site: Site) -> None:
     before = await site.run()
     policy = Policy(rotation=STARTED)
