@@ -7,6 +7,7 @@ import base64
 import hmac
 import logging
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,12 +35,13 @@ CLUSTERS = {Target.SEED: RUNTIME, Target.SHOOT: "shoot", Target.GARDEN: "garden"
 
 _LONGEST_QUEUE = 1024
 _LARGEST_QUEUE = 32 << 20
-"""Bytes of requests that wait to be noted."""
+"""Bytes of requests, and of what was looked up for them, that wait to be noted."""
 _BIG = 64 << 10
 """Bytes of a request that is packed in a thread."""
 _LARGEST = 512 << 10
 """Bytes of a packed request that is kept."""
 _PATIENCE = 2.0
+_CREDENTIALS = re.compile(rb'(https?://)[^/"\s\\]+@')
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _HIDING = os.urandom(32)
 """Hides the values of Secrets; the same values look the same, as long as we run."""
@@ -50,32 +52,51 @@ class Journal:
 
     def __init__(self, process: str) -> None:
         self._process = process
-        self._waiting: asyncio.Queue[Decision] = asyncio.Queue(_LONGEST_QUEUE)
+        self._waiting: asyncio.Queue[tuple[Decision, int]] = asyncio.Queue(_LONGEST_QUEUE)
         self._bytes = 0
+        self._writing = False
 
     def note(self, decision: Decision) -> None:
-        if self._waiting.full() or self._bytes + decision.size > _LARGEST_QUEUE:
+        size = decision.size + _found_size(decision)
+        if not self._writing or self._waiting.full() or self._bytes + size > _LARGEST_QUEUE:
             metrics.reviews_unnoted.inc()
             return
-        self._bytes += decision.size
-        self._waiting.put_nowait(decision)
+        self._bytes += size
+        self._waiting.put_nowait((decision, size))
 
     async def write(self, bus: Bus) -> None:
-        """Write to the bus, for ever."""
-        while True:
-            decision = await self._waiting.get()
-            self._bytes -= decision.size
-            try:
-                record = await self._record(decision)
-                await bus.publish(subjects.review(record.key), record.encoded(), timeout=_PATIENCE)
-            except WindowboxError as error:
-                metrics.reviews_unnoted.inc()
-                logger.debug("a decision is not noted: %s", error)
+        """Write to the bus, for ever. What is noted while nobody writes is lost, and held by nobody."""
+        self._writing = True
+        try:
+            while True:
+                await self._write(bus, *await self._waiting.get())
+        finally:
+            self._writing = False
 
-    async def _record(self, decision: Decision) -> ReviewRecord:
-        if decision.size > _BIG:
-            return await asyncio.to_thread(record, decision, self._process)
-        return record(decision, self._process)
+    async def _write(self, bus: Bus, decision: Decision, size: int) -> None:
+        self._bytes -= size
+        try:
+            if size > _BIG:
+                key, record = await asyncio.to_thread(_encoded, decision, self._process)
+            else:
+                key, record = _encoded(decision, self._process)
+            await bus.publish(subjects.review(key), record, timeout=_PATIENCE)
+        except WindowboxError as error:
+            metrics.reviews_unnoted.inc()
+            logger.debug("a decision is not noted: %s", error)
+
+
+def _encoded(decision: Decision, process: str) -> tuple[str, bytes]:
+    made = record(decision, process)
+    return made.key, made.encoded()
+
+
+def _found_size(decision: Decision) -> int:
+    """Bytes of the object that was looked up."""
+    try:
+        return len(orjson.dumps(decision.context.found)) if decision.context.found is not None else 0
+    except orjson.JSONEncodeError:  # nested too deep
+        return _BIG
 
 
 def record(decision: Decision, process: str) -> ReviewRecord:
@@ -94,7 +115,9 @@ def record(decision: Decision, process: str) -> ReviewRecord:
         process=process,
         outcome=outcome(decision.answer),
         message=decision.answer.message,
-        patch=[] if review.kind == "Secret" else orjson.loads(decision.answer.patch or b"[]"),
+        patch=[]
+        if review.kind == "Secret"
+        else orjson.loads(_without_credentials(decision.answer.patch) or b"[]"),
         request=_packed(decision),
     )
 
@@ -125,10 +148,15 @@ def _packed(decision: Decision) -> str:
         "prometheus": context.settings.prometheus.model_dump(),
     }
     try:
-        packed = zlib.compress(orjson.dumps(given), 1)
+        packed = zlib.compress(_without_credentials(orjson.dumps(given)), 1)
     except orjson.JSONEncodeError:  # nested too deep
         return ""
     return base64.b64encode(packed).decode() if len(packed) <= _LARGEST else ""
+
+
+def _without_credentials(text: bytes) -> bytes:
+    """JSON without the user and password of URLs, such as those that a Prometheus writes to."""
+    return _CREDENTIALS.sub(rb"\1hidden@", text)
 
 
 def harmless(object: Json, kind: str) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Server:
         if not host or not port.isdecimal():
             raise Malformed(f"setting webhooks.address {self._given.settings.address!r} is not host:port")
         runner = web.AppRunner(
-            self.application, access_log=None, keepalive_timeout=75, shutdown_timeout=_GRACE
+            self.application, access_log=None, keepalive_timeout=75, shutdown_timeout=_PATIENCE
         )
         await runner.setup()
         assert runner.server

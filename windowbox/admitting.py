@@ -64,10 +64,14 @@ class Admitting:
         settings = self._settings
         given = Context(settings.webhooks, images=_images(settings.kinds.images))
         server = Server(self._webhooks(), given, self._lookups.look, self._journal)
-        async with server.listening(self._certificates) as self._address, asyncio.TaskGroup() as group:
+        async with server.listening(self._certificates) as self._address:
             logger.info("webhooks at https://%s; metrics at http://%s/metrics", self._address, self.metrics)
-            group.create_task(self.keeping.follow(), name="certificates")
-            group.create_task(self._on_bus(), name="bus")
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self.keeping.follow(), name="certificates")
+                    group.create_task(self._on_bus(), name="bus")
+            finally:
+                self._address = ""  # not ready any more, while the last are answered
 
     def describe(self) -> dict[str, Any]:
         """What `windowbox status` shows of this process."""

@@ -17,9 +17,9 @@ import pytest
 
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
-from webhooks import connections, table
+from webhooks import connections, server, table
 from webhooks.review import Context, Found, Lookup, Review
-from webhooks.server import Certificates, Decision, Server
+from webhooks.server import Certificates, Decision, Look, Server
 from windowbox.models.webhooks import Target
 from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.sandbox import certificates
@@ -58,7 +58,10 @@ class Caller:
         self, path: str, body: bytes, content: str = "application/json", seconds: int = 5
     ) -> tuple[int, bytes]:
         async with self.session.post(
-            f"{self.url}{path}?timeout={seconds}s", data=body, headers={"Content-Type": content}
+            f"{self.url}{path}?timeout={seconds}s",
+            data=body,
+            headers={"Content-Type": content},
+            ssl=self.trust,
         ) as answer:
             return answer.status, await answer.read()
 
@@ -84,6 +87,13 @@ async def never(_: Lookup, seconds: float) -> Found:
 
 @pytest.fixture
 async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
+    async with asked(tmp_path, never) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def asked(tmp_path: Path, look: Look) -> AsyncIterator[Caller]:
+    """A server that looks objects up so, and a client."""
     ca = certificates.authority(tmp_path)
     pair = certificates.server(ca, tmp_path, "hook", ["127.0.0.1"])
     shown = Certificates()
@@ -96,13 +106,13 @@ async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
         released.wait()
 
     webhooks = {**table.WEBHOOKS, "shoot": replace(table.WEBHOOKS["shoot"], act=waits)}
-    server = Server(webhooks.values(), Context(settings), never, notes)
+    served = Server(webhooks.values(), Context(settings), look, notes)
     trust = ssl.create_default_context(cafile=ca.certificate)
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session,
-        server.listening(shown) as address,
+        served.listening(shown) as address,
     ):
-        made = Caller(f"https://{address}", session, notes, trust, server, released)
+        made = Caller(f"https://{address}", session, notes, trust, served, released)
         yield made
         for writer in made.begun:
             writer.transport.abort()
@@ -160,6 +170,11 @@ async def test_clients_without_tls_do_not_disturb_others(caller: Caller) -> None
     assert status == 200
 
 
+MANAGER = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "machine-controller-manager", "namespace": "shoot--local--one"},
+}
 NETWORK_POLICY = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
@@ -182,12 +197,7 @@ async def test_late_answers_leave_the_failure_policy_to_the_api_server(caller: C
 
 
 async def test_a_late_lookup_is_a_refusal_with_policy_fail(caller: Caller) -> None:
-    manager = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "machine-controller-manager", "namespace": "shoot--local--one"},
-    }
-    asked = orjson.dumps(admission_review(manager, "deployments"))
+    asked = orjson.dumps(admission_review(MANAGER, "deployments"))
     status, body = await caller.ask("/controlplane", asked, seconds=1)
     assert (status, response(body)["status"]["code"]) == (200, 500)
 
@@ -242,3 +252,25 @@ async def test_the_oldest_idle_connection_makes_room_for_another(
     assert status == 200
     with contextlib.suppress(ConnectionError):
         assert await idle.read() == b""
+
+
+async def test_a_lookup_under_way_is_answered_though_the_server_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_GRACE", 0.05)
+    began = asyncio.Event()
+
+    async def slow(_: Lookup, seconds: float) -> Found:
+        began.set()
+        # The server ends meanwhile.
+        await asyncio.sleep(1)
+        return Found(None, "it is gone")
+
+    body = orjson.dumps(admission_review(MANAGER, "deployments"))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector()) as session:
+        async with asked(tmp_path, slow) as caller:
+            mine = Caller(caller.url, session, caller.notes, caller.trust, caller.server, caller.released)
+            asking = asyncio.create_task(mine.ask("/controlplane", body))
+            await began.wait()
+        _, answer = await asking
+    assert "it is gone" in response(answer)["status"]["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from webhooks.answering import Asked
 from webhooks.review import Context
 from webhooks.server import Decision
 from webhooks.table import WEBHOOKS
+from windowbox.models.webhooksettings import PrometheusSettings, WebhookSettings
 from windowbox.telemetry import metrics
 
 SECRET: dict[str, Any] = {
@@ -28,11 +30,17 @@ SECRET: dict[str, Any] = {
 }
 
 
-def decision(object: dict[str, Any], webhook: str, resource: str, size: int = 100) -> Decision:
+NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
+
+
+def decision(
+    object: dict[str, Any], webhook: str, resource: str, size: int = 100, context: Context | None = None
+) -> Decision:
+    context = context or Context()
     asked = answering.read(WEBHOOKS[webhook], json.dumps(admission_review(object, resource)).encode())
     assert isinstance(asked, Asked)
-    answer = answering.decide(WEBHOOKS[webhook], asked.review, Context())
-    return Decision(WEBHOOKS[webhook], asked.review, Context(), answer, 0.001, size)
+    answer = answering.decide(WEBHOOKS[webhook], asked.review, context)
+    return Decision(WEBHOOKS[webhook], asked.review, context, answer, 0.001, size)
 
 
 def test_values_of_secrets_are_not_noted() -> None:
@@ -60,10 +68,43 @@ def test_a_decision_can_be_repeated_from_what_is_noted() -> None:
 def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
+    noting._writing = True
     one = decision({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}, "node", "nodes", size)
     for _ in range(count):
         noting.note(one)
-    assert metrics.reviews_unnoted._value.get() > before
+    assert before < metrics.reviews_unnoted._value.get() < before + count
+
+
+def test_nothing_waits_while_nobody_writes() -> None:
+    before = metrics.reviews_unnoted._value.get()
+    noting = journal.Journal("here")
+    noting.note(decision(NODE, "node", "nodes"))
+    assert (noting._waiting.qsize(), metrics.reviews_unnoted._value.get()) == (0, before + 1)
+
+
+def test_what_was_looked_up_counts_in_the_queue() -> None:
+    noting = journal.Journal("here")
+    noting._writing = True
+    large = replace(decision(NODE, "node", "nodes"), context=Context(found={"spec": "x" * (12 << 20)}))
+    for _ in range(3):
+        noting.note(large)
+    assert noting._waiting.qsize() == 2
+
+
+def test_credentials_of_remote_writes_are_not_noted() -> None:
+    settings = WebhookSettings(
+        prometheus=PrometheusSettings(remote_write_urls=("https://me:p@ss@write.example/api",))
+    )
+    seed = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "Prometheus",
+        "metadata": {"name": "seed", "namespace": "garden"},
+    }
+    noted = journal.record(decision(seed, "prometheus", "prometheuses", context=Context(settings)), "here")
+    _, context = journal.unpacked(noted.request)
+    assert context.settings.prometheus.remote_write_urls == ("https://hidden@write.example/api",)
+    assert "p@ss" not in noted.encoded().decode()
+    assert replay.replayed([noted]).differences == []
 
 
 def test_a_replay_finds_what_is_decided_otherwise_today() -> None:
