@@ -173,7 +173,7 @@ _PATCHER = [*_pool(PATCH), *_FULFILLING]
 _ADMIT = [
     subjects.review(">"),
     *_last(streams.OBJECTS, subjects.seen_kind(RUNTIME, CLUSTERS.id)),
-    *_leases("admit", "admission"),
+    *_leases("admit", "admit-runtime", "admission"),
     *_wishing("controlplane"),
 ]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from windowbox import webhookconfigurations
+from windowbox import webhookconfigurations as configurations
 from windowbox.kinds import READ, WATCH
 from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, CONTROL_PLANES, NAMESPACES, SECRETS, SERVICES
+from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.rights import Rights
 
 
 def admit() -> Rights:
     """Write the configurations, and read what webhooks need."""
-    yield from _configurations()
+    names = [configurations.names(WebhookSettings(runtime=runtime)) for runtime in (False, True)]
+    yield from _configurations(*names)
     yield CLUSTERS, "", READ
     yield CONTROL_PLANES, "", ("list",)  # they hand configurations over to Shoots
     yield SERVICES, "", READ  # that of the name server, for `dnsconfig`
@@ -18,7 +20,7 @@ def admit() -> Rights:
 
 def admission() -> Rights:
     """The same in a garden."""
-    yield from _configurations()
+    yield from _configurations(configurations.names(WebhookSettings(), garden=True))
     yield CLOUD_PROFILES, "", READ
 
 
@@ -27,7 +29,10 @@ def secrets() -> Rights:
     yield SECRETS, "", (*READ, *WATCH, "create", "patch", "delete")
 
 
-def _configurations() -> Rights:
-    for resource in webhookconfigurations.RESOURCES.values():
-        yield resource, "", (*READ, *WATCH, "create", "patch")
+def _configurations(*names: configurations.Names) -> Rights:
+    """The configurations of these names alone. RBAC cannot limit `create` to names."""
+    for resource in configurations.RESOURCES.values():
+        yield resource, "", ("create",)
+        for name in names:
+            yield resource._replace(named=name.prefixed), "", (*READ, *WATCH, "patch")
     yield NAMESPACES, "", READ

@@ -46,6 +46,7 @@ class Admitting:
         self._served = served
         self._bus: Bus | None = None
         self._role = "admission" if served.garden else "admit"
+        self._lease = configurations.lease(served.settings, garden=served.garden)
         self._certificates = Certificates()
         self._journal = Journal(PROCESS)
         self.keeping = Keeping(served, self._certificates, self._told)
@@ -119,7 +120,7 @@ class Admitting:
         async with asyncio.TaskGroup() as group:
             group.create_task(bus.watch(), name="bus")
             group.create_task(leases.run(), name="leases")
-            group.create_task(leases.while_held(self._role, self.keeping.keep), name="configurations")
+            group.create_task(leases.while_held(self._lease, self.keeping.keep), name="configurations")
             group.create_task(self._journal.write(bus), name="journal")
 
     async def _told(self) -> None:

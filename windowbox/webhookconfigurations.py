@@ -66,6 +66,13 @@ def names(settings: WebhookSettings, *, garden: bool = False) -> Names:
     return Names("provider-local-runtime" if settings.runtime else "provider-local")
 
 
+def lease(settings: WebhookSettings, *, garden: bool) -> str:
+    """Whose holder writes the configurations: those of other names have another one."""
+    if garden:
+        return "admission"
+    return "admit-runtime" if settings.runtime else "admit"
+
+
 def served(settings: WebhookSettings, *targets: Target) -> list[Registration]:
     """The webhooks of these targets that are not disabled, in the order of configurations."""
     disabled = {*settings.disabled}

@@ -273,3 +273,14 @@ async def test_a_certificate_of_a_lost_authority_is_replaced_at_once(
         await seed.kube.remove(SECRETS, NAMESPACE, found["metadata"]["name"])
     async with admitted(settings_for(plane, bus_server, spread=3600)):
         await seed.asked(where)
+
+
+async def test_a_runtime_cluster_has_a_lease_and_a_configuration_of_its_own(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    async with (
+        admitted(settings_for(plane, bus_server)),
+        admitted(settings_for(plane, bus_server, runtime=True)),
+    ):
+        for name in (NAME, f"{NAME}-runtime"):
+            assert (await seed.kube.get(CONFIGURATION, "", name)).raw["webhooks"]

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.rules import rule
+from windowbox import rbac
 from windowbox import webhookconfigurations as configurations
 from windowbox.models.webhooksettings import WebhookSettings
 
@@ -216,3 +217,11 @@ def test_the_configurations_of_a_garden() -> None:
 def test_hosts_of_the_certificate(settings: dict[str, Any], hosts: list[str]) -> None:
     changed = with_changes(**settings)
     assert configurations.hosts(changed, configurations.names(changed)) == hosts
+
+
+@pytest.mark.parametrize("role", ["admit", "admission"])
+def test_configurations_of_other_names_are_out_of_reach(role: str) -> None:
+    rules = [one for one in rbac.RULES[role] if one["apiGroups"] == ["admissionregistration.k8s.io"]]
+    assert rules
+    for granted in rules:
+        assert granted["verbs"] == ["create"] or granted["resourceNames"][0].startswith("gardener-extension-")
