@@ -56,6 +56,11 @@ class View(Generic[T]):
         for subject, entry in list(self._replica.entries.items()):
             yield _ref(subject), entry
 
+    def omitted(self) -> Iterator[ObjectRef]:
+        """Objects that are there, but too large for the bus: of those nothing else is known."""
+        for subject in list(self._replica.omitted):
+            yield _ref(subject)
+
     def refs(self, indexed: Hashable) -> list[ObjectRef]:
         """Those of which `index` makes `indexed`, or `indexes` makes it among others."""
         return [_ref(subject) for subject in self._replica.by_index.get(indexed, ())]
@@ -112,6 +117,8 @@ class View(Generic[T]):
                 ref = _ref(stored.subject)
                 entry = self._entry(ref, seen)
                 different = fresh.put(stored.subject, entry, self._indexes)
+                omitted = seen.omitted and not seen.gone
+                different = fresh.note_omitted(stored.subject, omitted) or different
             # Most versions of an object differ in what nobody here looks at.
             if self._replica is fresh and different:
                 self._changed()
@@ -135,11 +142,23 @@ class Replica(Generic[T]):
     def __init__(self) -> None:
         self.entries: dict[str, T] = {}
         self.by_index: dict[Hashable, set[str]] = {}
+        self.omitted: set[str] = set()
 
     def forget(self, prefix: str, indexes: Callable[[T], Collection[Hashable]]) -> None:
         """Leave out all whose subjects begin like this."""
         for subject in [one for one in self.entries if one.startswith(prefix)]:
             self.put(subject, None, indexes)
+        self.omitted = {one for one in self.omitted if not one.startswith(prefix)}
+
+    def note_omitted(self, subject: str, omitted: bool) -> bool:
+        """Whether the object is too large for the bus. False if that was known already."""
+        if omitted == (subject in self.omitted):
+            return False
+        if omitted:
+            self.omitted.add(subject)
+        else:
+            self.omitted.discard(subject)
+        return True
 
     def put(self, subject: str, entry: T | None, indexes: Callable[[T], Collection[Hashable]]) -> bool:
         """Take it in. False if the same was known already."""

@@ -81,6 +81,12 @@ class ControlPlanes:
         """Whether nothing is missing on the bus."""
         return all(RUNTIME in view.listed for view in (self._controlplanes, self._shoots))
 
+    @property
+    def unknown(self) -> set[str]:
+        """Shoots whose ControlPlane or Cluster is too large for the bus, by namespace."""
+        planes = {ref.namespace for ref in self._controlplanes.omitted() if ref.cluster == RUNTIME}
+        return planes | {ref.name for ref in self._shoots.omitted() if ref.cluster == RUNTIME}
+
     def members(self) -> dict[str, Member]:
         """The Shoots that are to take part, by namespace."""
         found = {}
@@ -93,12 +99,12 @@ class ControlPlanes:
     def put_to_sleep(self, member: Member, before: Member | None) -> Member:
         """The same member, asleep if its Shoot is; `before` is how it takes part so far.
 
-        While something may be missing on the bus, it sleeps as before.
+        While something may be missing on the bus, or is too large for it, it sleeps as before.
         """
         was_asleep = before is not None and before.asleep
         # Where no ControlPlanes are watched, API servers need not be, either.
         servers = member.origin != "controlplane" or RUNTIME in self._servers.listed
-        if not servers or RUNTIME not in self._shoots.listed:
+        if not servers or RUNTIME not in self._shoots.listed or member.id in self.unknown:
             return member.model_copy(update={"asleep": was_asleep})
         shoot = self._shoots.get(ObjectRef(RUNTIME, CLUSTERS.id, "", member.id))
         if shoot is None:

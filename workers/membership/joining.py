@@ -60,6 +60,17 @@ def changes(
     return [change for change in kept + leaving if change.cluster not in left_alone]
 
 
+def undecided(
+    members: Mapping[str, Member], marked: Collection[str], unknown: Mapping[str, Collection[str]]
+) -> set[str]:
+    """Members about which nothing can be told: the bus does not hold what has let them join.
+
+    `unknown` are the clusters of which it does not hold that, by origin.
+    """
+    found = members.items()
+    return {name for name, one in found if name not in marked and name in unknown.get(one.origin, ())}
+
+
 @dataclass
 class Joining:
     """Follows the Namespaces. For the holder of the lease `join`."""
@@ -116,8 +127,13 @@ class Joining:
         unusable = {name for name, requested in found.items() if isinstance(requested, Unusable)}
         listed = {"namespace": RUNTIME in view.listed, "controlplane": controlplanes.all_known}
         all_known = [origin for origin in _OURS if listed[origin]]
+        unknown = {
+            "namespace": {ref.name for ref in view.omitted() if ref.cluster == RUNTIME},
+            "controlplane": controlplanes.unknown,
+        }
+        left_alone = unusable | undecided(members, marked, unknown)
         failed: list[WindowboxError] = []
-        for change in changes(wanted, members, all_known=all_known, left_alone=unusable):
+        for change in changes(wanted, members, all_known=all_known, left_alone=left_alone):
             try:
                 await self.registry.exchange(change.cluster, change.before, change.after)
                 logger.info("cluster %s %s", change.cluster, _described(change))

@@ -8,7 +8,7 @@ import pytest
 
 from bus import consumers, intents, streams, subjects
 from bus.connection import Access, Bus, WrongSequence, connected
-from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
+from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
 from bus.views import View
 from tests.servers.bus.handlers import key
 from tests.support.natsserver import NatsServer, ensured, made_anew
@@ -82,6 +82,23 @@ async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
         await announce(bus, "two", "blue", "DELETED")
         await eventually(lambda: became(view, "two", None))
         assert view.refs("blue") == [space("one")]
+
+
+async def test_a_view_tells_which_objects_are_too_large_for_the_bus(bus: Bus) -> None:
+    changed = asyncio.Event()
+    view = View(bus, NAMESPACES.id, color_of, changed=changed.set)
+    await announce(bus, "one", "red")
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        assert list(view.omitted()) == []
+        large = {OPERATION: "MODIFIED", UID: "one", VERSION: "2", PREDECESSOR: "1", BODY: "omitted"}
+        await bus.publish(subjects.seen(space("one")), b"", large)
+        await eventually(lambda: became(view, "one", None))
+        assert list(view.omitted()) == [space("one")]
+        changed.clear()
+        await announce(bus, "one", "red", "DELETED")
+        await soon(changed.wait())
+        assert list(view.omitted()) == []
 
 
 async def test_a_view_starts_afresh_after_a_gap(nats: NatsServer) -> None:

@@ -11,7 +11,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
 from workers.membership import joinannotations
 from workers.membership.joinannotations import Unusable
-from workers.membership.joining import Change, changes
+from workers.membership.joining import Change, changes, undecided
 
 NAME = "shoot--local--a"
 KUBECONFIG, MACHINES, JOIN = (
@@ -132,3 +132,18 @@ def test_clusters_that_are_left_alone_neither_join_nor_leave(
     everything = ["namespace", "controlplane"]
     assert changes(asked, there, all_known=everything)
     assert changes(asked, there, all_known=everything, left_alone={NAME}) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "marked", "unknown", "stays"),
+    [
+        pytest.param(OURS, [], {"namespace": [NAME]}, True, id="large-namespace"),
+        pytest.param(OURS, [], {"controlplane": [NAME]}, False, id="without-its-mark"),
+        pytest.param(BY_CONTROLPLANE, [], {"controlplane": [NAME]}, True, id="large-control-plane"),
+        pytest.param(BY_CONTROLPLANE, [NAME], {"controlplane": [NAME]}, False, id="with-a-mark"),
+    ],
+)
+def test_no_cluster_leaves_because_an_object_is_too_large_for_the_bus(
+    found: Member, marked: list[str], unknown: dict[str, list[str]], stays: bool
+) -> None:
+    assert undecided({NAME: found}, marked, unknown) == ({NAME} if stays else set())
