@@ -28,9 +28,10 @@ class Connections:
     The oldest idle connection makes room for a new one; if none is idle the new one is refused.
     """
 
-    def __init__(self, server: web.Server, most: int = 0) -> None:
+    def __init__(self, server: web.Server) -> None:
         self._server = server
-        self._most = most or min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = _MOST if files == resource.RLIM_INFINITY else min(_MOST, files // 2)
         self._busy: set[RequestHandler] = set()
 
     def __call__(self) -> asyncio.Protocol:
