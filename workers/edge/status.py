@@ -10,6 +10,7 @@ from bus.connection import Bus
 from bus.messages import Message
 from windowbox.clients.envoy.admin import Health, Traffic
 from windowbox.clients.envoy.edge import Edge
+from windowbox.errors import TransientError
 from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam.index import Usage
@@ -117,7 +118,10 @@ async def answer(
     key = (Query.model_validate_json(request) if request else Query()).key
     envoys, health, traffic = [], dict[str, tuple[Health, ...]](), dict[str, Traffic]()
     for edge in edges:
-        about, healths, counted = await asyncio.gather(edge.about(), edge.health(), edge.traffic())
+        try:
+            about, healths, counted = await asyncio.gather(edge.about(), edge.health(), edge.traffic())
+        except TransientError:  # it starts, or has just ended
+            continue
         envoys.append(EnvoyStatus(name=edge.name, **about._asdict()))
         health |= healths
         traffic |= counted
