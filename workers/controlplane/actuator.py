@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from windowbox import webhookconfigurations
-from windowbox.errors import PermanentError, TransientError
+from windowbox.errors import PermanentError
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
-from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
+from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
 from windowbox.secretsmanager.manager import Ensured
 from workers import clock
 from workers.controlplane import (
@@ -59,7 +59,7 @@ class ControlPlaneActuator(Actuator):
     async def reconcile(self, run: Run) -> Status:
         if _is_exposure(run.object):
             return {}
-        cluster = await self._cluster(run)
+        cluster = await self._targets.shoot_cluster(run)
         site, image = sites.site(cluster), sites.balancer_image(cluster)
         target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
         await self._ensure_webhooks(run, target, site)
@@ -189,7 +189,7 @@ class ControlPlaneActuator(Actuator):
         if former is not None and former.deleting:
             return
         try:
-            cluster = await self._cluster(run)
+            cluster = await self._targets.shoot_cluster(run)
             await managedresources.ensure(
                 target, _configuration(sites.site(cluster), sites.balancer_image(cluster))
             )
@@ -206,15 +206,6 @@ class ControlPlaneActuator(Actuator):
             await _remove_secrets(target, namespace, (one for one in held if bundles.is_data_of(one, name)))
             return None
         return await managedresources.begin_removal(target, namespace, name, name, keep=keep)
-
-    async def _cluster(self, run: Run) -> Object:
-        """The Cluster as the API has it: gardenlet changes it just before it asks for a run."""
-        name, target = run.ref.namespace, self._targets.own_cluster(run)
-        known = await target.cached(CLUSTERS, "", name)
-        newer = await target.newer(CLUSTERS, "", name, than=known)
-        if newer is None:
-            raise TransientError(f"the Cluster {name} is not there yet")
-        return newer
 
 
 def _is_exposure(controlplane: Object) -> bool:

@@ -14,7 +14,7 @@ from windowbox.clients.kube import Kube
 from windowbox.clients.providers import Providers
 from windowbox.errors import Conflict, Missing, TransientError, Waiting
 from windowbox.models.objects import Object
-from windowbox.models.refs import SECRETS, ObjectRef, Resource
+from windowbox.models.refs import CLUSTERS, SECRETS, ObjectRef, Resource
 from workers.lifecycle.kinds import Run
 from workers.owned import manifests
 from workers.owned.manifests import Manifest
@@ -38,6 +38,16 @@ class TargetClusters:
     def member(self, cluster: str, recorder: Recorder) -> TargetCluster:
         """A cluster that takes part, such as that of a Shoot."""
         return TargetCluster(cluster, recorder, _LazyApi(self._clusters, cluster))
+
+    async def shoot_cluster(self, run: Run) -> Object:
+        """The Cluster of the run's object, as the API has it. gardenlet changes it just before it asks for a
+        run: what the bus has may be a moment old, and a Shoot would fall asleep again that has just woken."""
+        name, target = run.ref.namespace, self.own_cluster(run)
+        known = await target.cached(CLUSTERS, "", name)
+        newer = await target.newer(CLUSTERS, "", name, than=known)
+        if newer is None:
+            raise TransientError(f"the Cluster {name} is not there yet")
+        return newer
 
     @contextlib.asynccontextmanager
     async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[TargetCluster]:

@@ -13,7 +13,6 @@ from windowbox.models.cloudprofile import CloudProfileSpec
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
-    CLUSTERS,
     MACHINE_CLASSES,
     MACHINE_DEPLOYMENTS,
     MANAGED_RESOURCES,
@@ -127,7 +126,7 @@ class WorkerActuator(Actuator):
         return await observed.observe(self._bus, run.recorder, run.ref.cluster, run.ref.namespace)
 
     async def _plan(self, run: Run) -> Plan:
-        cluster = await self._cluster(run)
+        cluster = await self._targets.shoot_cluster(run)
         shoot = shoots.facts(cluster)
         if not shoot.technical_id:
             shoot = shoot_of(run)
@@ -136,16 +135,6 @@ class WorkerActuator(Actuator):
         at = wanted.site(run.object, spec, shoot, with_resources=self._settings.resources)
         groups = wanted.groups(run.object, spec, at, profile, cluster.spec.get("shoot") or {})
         return Plan(at, profile, groups, shoot.hibernation_enabled)
-
-    async def _cluster(self, run: Run) -> Object:
-        """The Cluster as the API has it. gardenlet changes it just before it asks for a run: what the bus has
-        may be a moment old, and a Shoot would fall asleep again that has just been woken up."""
-        name, target = run.ref.namespace, self._targets.own_cluster(run)
-        known = await target.cached(CLUSTERS, "", name)
-        newer = await target.newer(CLUSTERS, "", name, than=known)
-        if newer is None:
-            raise TransientError(f"the Cluster {name} is not there yet")
-        return newer
 
     async def _ensure(
         self, run: Run, plan: Plan, before: Observed, restoration: Restoration | None
