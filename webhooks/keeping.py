@@ -164,7 +164,7 @@ class Keeping:
     async def _spread(self, now: datetime) -> float:
         """Seconds until the newest authority may sign our certificate: not all may trust it yet."""
         authority = await self._manager.read(self._authority.name)
-        if not authority or not await self._manager.read(self._certificate.name):
+        if not authority:
             return 0.0
         lifetime = contents.lifetime(authority[1])
         assert lifetime

@@ -38,6 +38,7 @@ def _lower_priority() -> None:
 
 _GENERATING = ThreadPoolExecutor(os.cpu_count() or 1, "keys", _lower_priority)
 """Keys are generated on all processors, as far as event loops leave them."""
+_SOURCES = SECRETS._replace(selector=secrets.USE_DATA_FOR)
 
 
 class Ensured(BaseModel, frozen=True):
@@ -64,7 +65,6 @@ class SecretsManager:
         self._identity = identity
         selector = f"{secrets.MANAGED_BY}={secrets.MANAGER},{secrets.IDENTITY}={identity}"
         self._ours = SECRETS._replace(selector=selector)
-        self._sources = SECRETS._replace(selector=secrets.USE_DATA_FOR)
 
     async def ensure(self, wanted: Sequence[Config], policy: Policy, now: datetime) -> Ensured:
         """Have a valid Secret for each config. Those that are no longer needed stay until `clean_up`."""
@@ -103,21 +103,6 @@ class SecretsManager:
             if not (more := page.more):
                 return found
 
-    async def _supplied(self, config: Config, policy: Policy, now: int) -> Mapping[str, bytes] | None:
-        """Data that somebody has put there for the Secret that is to be generated."""
-        sources = decisions.supplied(config.name, await self._listed(self._sources))
-        if len(sources) > 1:
-            names = ", ".join(sorted(one.name for one in sources))
-            raise Malformed(
-                f"Secrets {names} are all labelled {secrets.USE_DATA_FOR}: {config.name}; "
-                "take the label off all but one"
-            )
-        for source in sources:
-            _require_complete(config, source)
-            _require_fresh(config, source, policy, now)
-            return source.data
-        return None
-
     async def _create(self, name: str, labels: Mapping[str, str], data: Mapping[str, bytes]) -> Stored:
         body = secrets.manifest(self._namespace, name, labels, data)
         try:
@@ -153,6 +138,8 @@ class _Run:
         self._due: list[int] = []
         self._bundles: dict[str, str] = {}
         self._changed = False
+        self._sources: list[Stored] | None = None
+        """Secrets whose data is to be used for others, once they are listed."""
 
     async def ensure(self, config: Config) -> None:
         signer = self._signer(config) if isinstance(config, Certificate) else None
@@ -182,11 +169,28 @@ class _Run:
         current = self._current[config.authority]
         return decisions.signer(config, current, self._old[config.authority], self._policy)
 
+    async def _supplied(self, config: Config) -> Mapping[str, bytes] | None:
+        """Data that somebody has put there for the Secret that is to be generated."""
+        if self._sources is None:
+            self._sources = await self._manager._listed(_SOURCES)
+        sources = decisions.supplied(config.name, self._sources)
+        if len(sources) > 1:
+            names = ", ".join(sorted(one.name for one in sources))
+            raise Malformed(
+                f"Secrets {names} are all labelled {secrets.USE_DATA_FOR}: {config.name}; "
+                "take the label off all but one"
+            )
+        for source in sources:
+            _require_complete(config, source)
+            _require_fresh(config, source, self._policy, self._now)
+            return source.data
+        return None
+
     async def _generate(self, config: Config, labels: dict[str, str], signer: Stored | None) -> Stored:
         name = decisions.secret_name(
             config.name, labels[secrets.CONFIG], labels.get(secrets.SIGNING, ""), labels[secrets.ROTATION]
         )
-        data = await self._manager._supplied(config, self._policy, self._now)
+        data = await self._supplied(config)
         if data is None:
             act = functools.partial(_generated, config, name, signer, self._at)
             data = await asyncio.get_running_loop().run_in_executor(_GENERATING, act)
