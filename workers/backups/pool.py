@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import NamedTuple
 
 from bus.views import View
@@ -48,23 +49,21 @@ def _entries(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_ENTRIES)
     kept = BackupFolders(common.kinds.backup.root)
     actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
-    if not common.work.ignore_operation_annotation:
-        return Serving(
-            entries.KIND,
-            actuator,
-            tasks={"sharers": sharers.run},
-            waiters=sharers.waiters,
-            last_user=sharers.last_user,
-        )
-    owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
-    return Serving(
+    serving = Serving(
         entries.KIND,
         actuator,
-        owners=lambda namespace: owner_index.refs(_NamespaceKey(namespace.cluster, namespace.name)),
-        known=owner_index.complete.wait,
-        tasks={"sharers": sharers.run, "owner index": owner_index.run},
+        tasks={"sharers": sharers.run},
         waiters=sharers.waiters,
         last_user=sharers.last_user,
+    )
+    if not common.work.ignore_operation_annotation:
+        return serving
+    owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
+    return replace(
+        serving,
+        owners=lambda namespace: owner_index.refs(_NamespaceKey(namespace.cluster, namespace.name)),
+        known=owner_index.complete.wait,
+        tasks={**serving.tasks, "owner index": owner_index.run},
     )
 
 
