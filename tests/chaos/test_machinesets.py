@@ -6,12 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.support import servers
@@ -28,14 +27,6 @@ _LONG = os.environ.get("CHAOS") == "long"
 _MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (20, 3, 2)
 _PATIENCE = 300.0
 _POOLS = ("machinedeployment", "machineset")
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
-        pytest.skip(reason)
-    with servers.control_plane(tmp_path / "plane", controllers=True) as made:
-        yield made
 
 
 @dataclass

@@ -7,7 +7,7 @@ import base64
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,14 +31,6 @@ _LONG = os.environ.get("CHAOS") == "long"
 _SHOOTS, _KILLS = (50, 20) if _LONG else (10, 4)
 _PATIENCE = 600.0 if _LONG else 240.0
 _AUTHORITY, _SERVER = "ca-provider-local-controlplane", "provider-local-dummy-server"
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
-        pytest.skip(reason)
-    with servers.control_plane(tmp_path / "plane", controllers=True) as made:
-        yield made
 
 
 @dataclass

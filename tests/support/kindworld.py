@@ -9,7 +9,8 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -286,6 +287,30 @@ async def kind_world(
 
             async with world_of(world, "worker", working):
                 yield world
+
+
+class Seeds(NamedTuple):
+    """Two seeds, each with an API server and a bus of its own."""
+
+    source: KindWorld
+    destination: KindWorld
+
+
+@contextlib.asynccontextmanager
+async def two_seeds(
+    plane: ControlPlane, other: ControlPlane, nats: NatsServer, folder: Path, *served: str
+) -> AsyncIterator[Seeds]:
+    """Seeds in which workers serve these pools."""
+    other_nats = NatsServer(folder / "other-nats")
+    other_nats.start()
+    try:
+        async with (
+            kind_world(plane, nats, *served) as source,
+            kind_world(other, other_nats, *served) as destination,
+        ):
+            yield Seeds(source, destination)
+    finally:
+        other_nats.stop()
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest_asyncio
 
@@ -17,7 +16,7 @@ from tests.api.controlplane.controlplanes import (
     shoot_of,
     until_ready,
 )
-from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.kindworld import Client, Seeds, two_seeds
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -27,25 +26,12 @@ from windowbox.models.refs import CONTROL_PLANES, SECRETS
 AUTHORITY = "ca-provider-local-controlplane"
 
 
-class Seeds(NamedTuple):
-    source: KindWorld
-    destination: KindWorld
-
-
 @pytest_asyncio.fixture
 async def seeds(
     plane: ControlPlane, other: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> AsyncIterator[Seeds]:
-    other_nats = NatsServer(tmp_path / "other-nats")
-    other_nats.start()
-    try:
-        async with (
-            kind_world(plane, nats, "controlplane") as source,
-            kind_world(other, other_nats, "controlplane") as destination,
-        ):
-            yield Seeds(source, destination)
-    finally:
-        other_nats.stop()
+    async with two_seeds(plane, other, nats, tmp_path, "controlplane") as made:
+        yield made
 
 
 @rule("A.13", "O-1", "O-5", "N-2", "F-2", "B.22", "Z-2")

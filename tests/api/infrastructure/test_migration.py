@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest_asyncio
 
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import DENY, behind, says
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
+from tests.support.kindworld import CLOUDPROVIDER, Client, Seeds, two_seeds
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -21,27 +20,12 @@ from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES
 STATE = {"apiVersion": "example.com/v1", "kind": "State", "machines": [{"name": "a", "id": 1}], "empty": {}}
 
 
-class Seeds(NamedTuple):
-    """Machines live in the cluster of the source."""
-
-    source: KindWorld
-    destination: KindWorld
-
-
 @pytest_asyncio.fixture
 async def seeds(
     plane: ControlPlane, other: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> AsyncIterator[Seeds]:
-    other_nats = NatsServer(tmp_path / "other-nats")
-    other_nats.start()
-    try:
-        async with (
-            kind_world(plane, nats, "infrastructure") as source,
-            kind_world(other, other_nats, "infrastructure") as destination,
-        ):
-            yield Seeds(source, destination)
-    finally:
-        other_nats.stop()
+    async with two_seeds(plane, other, nats, tmp_path, "infrastructure") as made:
+        yield made
 
 
 async def moved(seeds: Seeds) -> tuple[Client, Client]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus import consumers, streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
 from bus.registry import Registry
-from tests.support import loopback
+from tests.support import loopback, servers
 from tests.support.balancerworld import BalancerWorld, address, balancer_world
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
@@ -204,3 +206,20 @@ async def _health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
             await writer.drain()
     writer.close()
+
+
+@contextlib.asynccontextmanager
+async def lone_shoots(
+    nats: NatsServer, folder: Path, patch: pytest.MonkeyPatch, count: int, size: int, prefix: str
+) -> AsyncIterator[ManyShoots]:
+    """The same with an API server of its own: the others' tests would see all the Services."""
+    if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
+        pytest.skip(reason)
+    with servers.control_plane(folder) as plane:
+        # The simulator speaks plain HTTP. Where no authority is named, all those of the world are read,
+        # which takes longer than all the rest of opening a cluster.
+        patch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
+        patch.setenv("SSL_CERT_DIR", str(folder / "none"))
+        ranges = [{"prefixes": [prefix]}]
+        async with many_shoots(plane, nats, folder, count, size, ranges=ranges) as made:
+            yield made

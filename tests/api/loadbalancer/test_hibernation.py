@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.api.loadbalancer.manyshoots import ManyShoots, Shoot, many_shoots
-from tests.support import servers
+from tests.api.loadbalancer.manyshoots import ManyShoots, Shoot, lone_shoots
 from tests.support.balancerworld import greeting
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -22,15 +21,8 @@ from windowbox.models.refs import CLUSTERS, SERVICES
 async def many(
     nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ManyShoots]:
-    if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
-        pytest.skip(reason)
-    # The other tests would see its Services.
-    with servers.control_plane(tmp_path) as plane:
-        monkeypatch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
-        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
-        ranges = [{"prefixes": ["127.70.8.0/29"]}]
-        async with many_shoots(plane, nats, tmp_path, 2, 2, ranges=ranges) as made:
-            yield made
+    async with lone_shoots(nats, tmp_path, monkeypatch, 2, 2, "127.70.8.0/29") as made:
+        yield made
 
 
 @rule("C-7", "C-10")

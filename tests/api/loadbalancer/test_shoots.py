@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.api.loadbalancer.manyshoots import Addresses, ManyShoots, Shoot, many_shoots
-from tests.support import servers
+from tests.api.loadbalancer.manyshoots import Addresses, ManyShoots, Shoot, lone_shoots
 from tests.support.balancerworld import greeting
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -27,17 +26,8 @@ PATIENCE = 120.0
 async def many(
     nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ManyShoots]:
-    if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
-        pytest.skip(reason)
-    # An API server of its own: the others' tests would see five hundred Services.
-    with servers.control_plane(tmp_path) as plane:
-        # The simulator speaks plain HTTP. Where no authority is named, all those of the world are read,
-        # which takes longer than all the rest of opening a cluster.
-        monkeypatch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
-        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
-        ranges = [{"prefixes": ["127.70.0.0/22"]}]
-        async with many_shoots(plane, nats, tmp_path, COUNT, SIZE, ranges=ranges) as made:
-            yield made
+    async with lone_shoots(nats, tmp_path, monkeypatch, COUNT, SIZE, "127.70.0.0/22") as made:
+        yield made
 
 
 @pytest.mark.timeout(900)

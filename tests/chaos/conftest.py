@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from tests.support.servers import ControlPlane
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
+        pytest.skip(reason)
+    with servers.control_plane(tmp_path / "plane", controllers=True) as made:
+        yield made
