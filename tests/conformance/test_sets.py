@@ -7,6 +7,7 @@ here, and stay there.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +22,7 @@ from tests.support.machinecontrollermanager import manager
 from tests.support.machines import MachineClient, conditions, deployment, machine_client
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
-from tests.support.running import eventually
+from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
@@ -271,14 +272,16 @@ async def test_a_paused_deployment_does_not_roll(both: Both) -> None:
 async def test_too_many_machines_freeze(both: Both) -> None:
     await _complete(both, 1)
     # Gardener's own looks at intervals, when the surplus may be deleted again.
-    await _intrude(both.ours)
-    await both.ours.until_frozen(True)
+    async with running(_intrude(both.ours)):
+        await both.ours.until_frozen(True)
 
 
 async def _intrude(client: MachineClient) -> None:
-    """Many more machines than there ought to be, at once: those that are surplus are soon deleted."""
+    """Many more machines than there ought to be, again and again: those that are surplus are soon deleted."""
     [owner] = await client.sets()
-    await asyncio.gather(*(client.intrude(owner, f"intruder-{number}") for number in range(12)))
+    for attempt in itertools.count():
+        names = [f"intruder-{attempt}-{number}" for number in range(12)]
+        await asyncio.gather(*(client.intrude(owner, name) for name in names))
 
 
 @rule("C15-R4")

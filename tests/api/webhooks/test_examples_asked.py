@@ -138,15 +138,26 @@ async def asked(kube: Kube) -> None:
     for name in ("WA-5", "WA-16", "WA-19"):
         kind, namespace, of = place(EXAMPLES[name])
 
-        async def known(example: Example = EXAMPLES[name], where: Any = (kind, namespace, of)) -> bool:
+        answers: list[object] = []
+
+        async def known(
+            example: Example = EXAMPLES[name],
+            where: Any = (kind, namespace, of),
+            answers: list[object] = answers,
+        ) -> bool:
             try:
                 made = await kube.create(where[0], where[1], given(example.object))
             except WindowboxError as error:
+                answers.append(error)
                 return example.denied != "" and example.denied in str(error)
+            answers.append(made.raw)
             await kube.remove(*where)
             return not example.denied and contains(made.raw, wanted(example))
 
-        await eventually(known, 60)
+        try:
+            await eventually(known, 60)
+        except TimeoutError:
+            pytest.fail(f"{name}: the API server answered {answers[-1:]} after {len(answers)} requests")
 
 
 async def check(kube: Kube, example: Example, servers: list[str]) -> None:
