@@ -7,6 +7,7 @@ import contextlib
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ import orjson
 
 from windowbox.clients import apiresponses
 from windowbox.errors import Refused, Unreachable
-from windowbox.models.extensions import OPERATION
+from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, Resource
 from windowbox.sandbox.apiserver import ApiServer
@@ -187,7 +188,14 @@ def done(found: Object) -> bool:
         found.last_operation.get("state") == "Succeeded"
         and found.status.get("observedGeneration") == found.generation
         and OPERATION not in found.annotations
+        and found.annotations.get(TIMESTAMP, "")[:19] <= str(found.last_operation.get("lastUpdateTime"))
     )
+
+
+def reconcile_request() -> dict[str, Any]:
+    """A patch that requests a reconcile, and tells when: reports of before do not count."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"metadata": {"annotations": {OPERATION: "reconcile", TIMESTAMP: now}}}
 
 
 def name(number: int) -> str:

@@ -12,6 +12,7 @@ from bench.world import World
 
 async def measured(here: World, objects: int) -> Restart:
     """Restart all processes of windowbox, and measure what they do with unchanged objects."""
+    await here.drained()
     await here.quiet()
     names = [name for name in here.sandbox.names if is_ours(name)]
     await asyncio.gather(*(here.sandbox.stop(name) for name in names))

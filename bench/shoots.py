@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from bench.client import Client
+from bench.client import Client, reconcile_request
 from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import (
     BASTIONS,
@@ -44,7 +44,7 @@ class Shoots:
 
     async def again(self, number: int) -> None:
         """Request a reconcile without changes."""
-        patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
+        patch = reconcile_request()
         await self.client.request("PATCH", INFRASTRUCTURES.path(namespace(number), named(number)), patch)
 
     async def controlplane(self, number: int) -> None:
@@ -53,7 +53,7 @@ class Shoots:
 
     async def controlplane_again(self, number: int) -> None:
         """Request a reconcile of a ControlPlane without changes."""
-        patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
+        patch = reconcile_request()
         await self.client.request("PATCH", CONTROL_PLANES.path(namespace(number), named(number)), patch)
 
     async def rotation(self, number: int) -> None:

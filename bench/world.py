@@ -16,7 +16,7 @@ from bench.audit import AuditLog
 from bench.client import Client, Observer
 from bench.figures import Phase, Spread, is_ours
 from bench.usage import Usage, machine, usage
-from bus import presence
+from bus import presence, streams
 from bus.connection import Access, Bus, connected
 from windowbox.sandbox import state
 from windowbox.sandbox.options import Options
@@ -98,6 +98,13 @@ class World:
                 since = time.perf_counter()
             busy = used
         return since
+
+    async def drained(self) -> None:
+        """Wait until no wish is queued: on a loaded machine, idle processes may only lack CPU."""
+        async with asyncio.timeout(120):
+            for stream in (streams.TRIGGERS, streams.WORK):
+                while (await self.bus.api(f"STREAM.INFO.{stream}"))["state"]["messages"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)  # a stream sends no event when it is empty
 
     def _busy(self) -> Mapping[str, float]:
         return {name: used.cpu for name, used in self.usage().items() if is_ours(name)}
