@@ -87,7 +87,7 @@ class World:
         """No namespace is left by an Infrastructure that is gone: nobody but the bus knows of it."""
         async with self.hasty.without_infrastructures():
             with contextlib.suppress(TimeoutError):
-                await eventually(self._without_orphans, patience=30)
+                await eventually(self._without_orphans, patience=60)
             yield
 
     async def _without_orphans(self) -> bool:

@@ -72,7 +72,7 @@ class SmallWorld:
         ref = ObjectRef(RUNTIME, DNSRECORDS.id, record.namespace, record.name)
         subject = subjects.run("dnsrecord", subjects.key(ref))
         found: list[RunRecord] = []
-        async with connected(Access(self.nats, name="test")) as bus, asyncio.timeout(30):
+        async with connected(Access(self.nats, name="test")) as bus, asyncio.timeout(60):
             reading = consumers.follow(bus, streams.JOURNAL, [subject], history=True)
             async with contextlib.aclosing(reading):  # type: ignore[type-var]
                 async for stored in reading:

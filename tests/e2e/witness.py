@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 Condition = Callable[[Object | None], bool]
 """About the object as it is now; None if it is gone."""
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Version(NamedTuple):

@@ -56,7 +56,7 @@ class Speaker:
 
     async def refusal(self) -> str:
         """The next permission error. Permitted requests cause none."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self._refusals.get()
 
 

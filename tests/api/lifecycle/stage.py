@@ -105,7 +105,7 @@ class Stage:
     async def announced(self, ref: ObjectRef) -> None:
         """Wait until the bus knows what the API has now."""
         version = (await self.live(ref)).resource_version
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             following = consumers.follow(self.bus, streams.OBJECTS, [subjects.seen(ref)])
             async with contextlib.aclosing(following):  # type: ignore[type-var]
                 async for seen in following:

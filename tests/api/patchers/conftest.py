@@ -99,7 +99,7 @@ class Desk:
     async def versions(self, about: Object, until: Callable[[Object], bool]) -> list[Object]:
         """The versions of an object after `about`, up to the first for which `until` holds."""
         seen: list[Object] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             watching = self.api.watch(DNSRECORDS, about.resource_version, only=about.name)
             async with contextlib.aclosing(watching):  # type: ignore[type-var]
                 async for events in watching:
@@ -111,7 +111,7 @@ class Desk:
     async def outcome(self, about: Object, word: str) -> RunRecord:
         """The first run of the pool `patch` that ends with `word`."""
         subject = subjects.run(intents.PATCH, self.key(about))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             following = consumers.follow(self.bus, streams.JOURNAL, [subject], history=True)
             async with contextlib.aclosing(following):  # type: ignore[type-var]
                 async for stored in following:

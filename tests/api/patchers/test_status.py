@@ -249,7 +249,7 @@ async def test_a_status_that_is_shown_already_is_not_written_again(desk: Desk) -
 async def _told(desk: Desk, record: Object, times: int) -> int:
     """How often something was told about the object, once it is `times`."""
     counts: dict[str, int] = {}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         watching = desk.api.watch(EVENTS, "0")
         async with contextlib.aclosing(watching):  # type: ignore[type-var]
             async for events in watching:

@@ -23,7 +23,7 @@ from windowbox.sandbox.apiserver import ApiServer
 Manifest = dict[str, Any]
 
 SERVICES = "/api/v1/namespaces/default/services"
-_PATIENCE = 30
+_PATIENCE = 60
 
 _names = itertools.count(1)
 

@@ -124,7 +124,7 @@ class Story:
 
     async def until_so(self, is_so: Callable[[], bool], what: str) -> None:
         try:
-            async with asyncio.timeout(40), self._more:
+            async with asyncio.timeout(60), self._more:
                 await self._more.wait_for(is_so)
         except TimeoutError:
             raise AssertionError(f"never said: {what}; said was {[s.short for s in self.all]}") from None

@@ -40,7 +40,7 @@ async def test_a_snapshot_ends_although_messages_are_deleted_meanwhile(bus: Bus)
         await bus.client.publish(subjects.wish("test", key(f"web-{number}")), bytes(10_000))
     await bus.client.flush()
     read: list[str] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for stored in consumers.snapshot(bus, streams.TRIGGERS, ["trigger.test.>"]):
             if not read:
                 await bus.purge(streams.TRIGGERS, "trigger.test.>")
@@ -154,7 +154,7 @@ async def test_a_write_that_expects_something_else_is_refused(bus: Bus) -> None:
 async def test_a_bus_that_is_not_there_is_given_up(nats: NatsServer) -> None:
     nats.stop()
     with pytest.raises(Unreachable, match="cannot be reached"):
-        async with asyncio.timeout(20), connected(Access(nats.url), patience=0.5):
+        async with asyncio.timeout(60), connected(Access(nats.url), patience=0.5):
             pass
 
 

@@ -179,7 +179,7 @@ async def test_an_envoy_that_does_not_start_is_tried_again(
             assert told[0].problems == {"8080/TCP": "Envoy is being started"}
             broken.unlink()
             broken.symlink_to(tmp_path / "envoy")
-            assert [s.problems async for s in edge.wait_applied([one], patience=20)] == [{}]
+            assert [s.problems async for s in edge.wait_applied([one], patience=60)] == [{}]
     finally:
         await end_all(attachment)
 

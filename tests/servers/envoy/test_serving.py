@@ -298,7 +298,7 @@ async def test_without_nodes_clients_do_not_hang(world: World) -> None:
 async def test_three_hundred_ports_of_one_load_balancer(world: World) -> None:
     nodes, address = await world.nodes(2), world.address()
 
-    problems = await world.serve(*(listener(address, nodes, port=7000 + i) for i in range(300)), patience=20)
+    problems = await world.serve(*(listener(address, nodes, port=7000 + i) for i in range(300)), patience=60)
 
     assert problems == {}
     assert all([await greeting(address, 7000 + i) for i in range(300)])

@@ -70,7 +70,7 @@ async def announce(
 
 async def until_decided(decide: Callable[[], Awaitable[Any]]) -> Any:
     """What is decided as soon as anything is."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(TransientError):
                 return await decide()
@@ -83,7 +83,7 @@ async def made(bus: Bus) -> AsyncIterator[Bus]:
     yield bus
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, named: NameServer) -> None:
     assert named.key
     zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
@@ -157,7 +157,7 @@ async def _is_true(said: bool) -> bool:
     return said
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_the_sharers_of_a_secret_are_only_told_of_listed_clusters(made: Bus) -> None:
     sharers, secret = Sharers(made, BACKUP_BUCKETS), SecretName("garden", "credentials")
     spec = {"type": "local", "secretRef": secret._asdict()}
