@@ -14,7 +14,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from windowbox.secretsmanager import certificatehead
 
 _YEARS = datetime.timedelta(days=3650)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
@@ -43,7 +45,7 @@ def authority(folder: Path) -> Pair:
     pair = Pair(folder / "ca.crt", folder / "ca.key")
     if not pair.exists():
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("windowbox-sandbox", ())
+        name = certificatehead.name("windowbox-sandbox")
         builder = (
             _builder(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -58,7 +60,7 @@ def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> 
     """A client certificate for `user` as a member of `groups`."""
     pair = Pair(folder / f"{_file_name(user)}.crt", folder / f"{_file_name(user)}.key")
     if not pair.exists():
-        _issue(ca, pair, _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        _issue(ca, pair, certificatehead.name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
     return pair
 
 
@@ -66,7 +68,13 @@ def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str]) -> Pair:
     """A server certificate for `hosts`."""
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     if not pair.exists():
-        _issue(ca, pair, _name(name, ()), ExtendedKeyUsageOID.SERVER_AUTH, [_host(host) for host in hosts])
+        _issue(
+            ca,
+            pair,
+            certificatehead.name(name),
+            ExtendedKeyUsageOID.SERVER_AUTH,
+            [_host(host) for host in hosts],
+        )
     return pair
 
 
@@ -111,24 +119,7 @@ def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + _YEARS)
-    )
-
-
-def _name(user: str, groups: Sequence[str]) -> x509.Name:
-    return x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
-            x509.NameAttribute(NameOID.COMMON_NAME, user),
-        ]
-    )
+    return certificatehead.head(subject, issuer, key.public_key(), now - _CLOCK_SKEW, now + _YEARS)
 
 
 def _host(host: str) -> x509.GeneralName:

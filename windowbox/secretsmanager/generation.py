@@ -12,9 +12,9 @@ import bcrypt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from windowbox.secretsmanager import contents
+from windowbox.secretsmanager import certificatehead, contents
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Usage
 
 _BITS = 3072
@@ -28,7 +28,7 @@ _ALPHABET = string.ascii_letters + string.digits
 def authority(config: Authority, secret_name: str, now: datetime) -> dict[str, bytes]:
     """The data of a Secret with a new CA."""
     key = _key()
-    name = _subject(config.common_name or secret_name, ())
+    name = certificatehead.name(config.common_name or secret_name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = (
         _builder(name, name, key, now, config.validity)
@@ -47,7 +47,7 @@ def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime)
     if not isinstance(issuer_key, rsa.RSAPrivateKey):
         raise ValueError("the CA's key is no RSA key")
     key = _key()
-    subject = _subject(config.common_name, config.organizations)
+    subject = certificatehead.name(config.common_name, config.organizations)
     purpose = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
     builder = (
         _builder(subject, issuer.subject, key, now, config.validity)
@@ -99,24 +99,7 @@ def _key() -> rsa.RSAPrivateKey:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: rsa.RSAPrivateKey, now: datetime, validity: timedelta
 ) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BEFORE)
-        .not_valid_after(now + validity)
-    )
-
-
-def _subject(common_name: str, organizations: tuple[str, ...]) -> x509.Name:
-    return x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
-        ]
-    )
+    return certificatehead.head(subject, issuer, key.public_key(), now - BEFORE, now + validity)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
