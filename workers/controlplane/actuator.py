@@ -39,6 +39,7 @@ KIND = Kind(
     descriptions=statuses.descriptions_for("ControlPlane"),
     classes=frozenset({"shoot"}),
     deadline=180.0,
+    deletes_without_shoot=True,
 )
 
 _IN_SHOOT = (bundles.STORAGE, bundles.SHOOT)
@@ -188,8 +189,10 @@ class ControlPlaneActuator(Actuator):
         former = await target.live(MANAGED_RESOURCES, namespace, bundles.CONFIGURATION)
         if former is not None and former.deleting:
             return
+        cluster = await self._targets.find_shoot_cluster(run)
+        if cluster is None:
+            return
         try:
-            cluster = await self._targets.shoot_cluster(run)
             await managedresources.ensure(
                 target, _configuration(sites.site(cluster), sites.balancer_image(cluster))
             )

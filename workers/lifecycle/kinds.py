@@ -50,6 +50,8 @@ class Kind:
     """It can be handed over to another seed, and taken over from one."""
     migrates_only_with_finalizer: bool = False
     """Of what was never held on to, nothing is handed over, nor is that said."""
+    deletes_without_shoot: bool = False
+    """A deletion does not wait for a Cluster that is gone: it needs nothing from it."""
     strips_all_finalizers: bool = True
     """Handed over, an object loses the finalizers of all, not only ours."""
     resync: float | None = None

@@ -130,7 +130,7 @@ class LifeCycle:
                 requeue.same_wish(wish, PermanentError(blocked), self._world.jitter()) if wish.drift else None
             )
             return Outcome(Result.BLOCKED, again, blocked)
-        if blocked is Blocked.UNKNOWN:
+        if blocked is Blocked.UNKNOWN and not (flow is Flow.DELETE and self.kind.deletes_without_shoot):
             return Outcome(
                 Result.WAITING, requeue.retry(wish, TransientError(blocked), self._world.jitter()), blocked
             )

@@ -42,12 +42,16 @@ class TargetClusters:
     async def shoot_cluster(self, run: Run) -> Object:
         """The Cluster of the run's object, as the API has it. gardenlet changes it just before it asks for a
         run: what the bus has may be a moment old, and a Shoot would fall asleep again that has just woken."""
+        found = await self.find_shoot_cluster(run)
+        if found is None:
+            raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
+        return found
+
+    async def find_shoot_cluster(self, run: Run) -> Object | None:
+        """The same; None if there is no Cluster."""
         name, target = run.ref.namespace, self.own_cluster(run)
         known = await target.cached(CLUSTERS, "", name)
-        newer = await target.newer(CLUSTERS, "", name, than=known)
-        if newer is None:
-            raise TransientError(f"the Cluster {name} is not there yet")
-        return newer
+        return await target.newer(CLUSTERS, "", name, than=known)
 
     @contextlib.asynccontextmanager
     async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[TargetCluster]:

@@ -34,7 +34,7 @@ from tests.support.servers import ControlPlane
 from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.images import BUILT_IN, ImageSource
 from windowbox.models.kindsettings import KindSettings
-from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
+from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
 
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
 GENERIC = {
@@ -174,10 +174,7 @@ async def test_a_deletion_waits_for_what_is_in_the_shoot(world: KindWorld) -> No
         await at_work.behave(slow=True)
         await shoot.delete(CONTROL_PLANES, "local")
 
-        def waits(found: Any) -> bool:
-            return "to be gone" in str(found.last_operation.get("description"))
-
-        await shoot.until(CONTROL_PLANES, "local", waits)
+        await shoot.until(CONTROL_PLANES, "local", _waits_for_the_shoot)
         found = await bundles(shoot)
         assert not found[CONFIGURATION].deleting
         assert found[SHOOT].deleting
@@ -202,6 +199,27 @@ async def test_a_forced_deletion_waits_for_nothing(world: KindWorld) -> None:
         await shoot.delete(CONTROL_PLANES, "local")
         await shoot.until_gone(CONTROL_PLANES, "local")
         assert all(one.deleting for one in (await bundles(shoot)).values())
+        await at_work.behave()
+        for name in (SHOOT, STORAGE, CONFIGURATION):
+            await shoot.until_gone(MANAGED_RESOURCES, name)
+
+
+@rule("C-3", "V-11")
+async def test_a_deletion_goes_on_without_its_cluster_and_can_still_be_forced(world: KindWorld) -> None:
+    shoot = await shoot_of(world)
+    async with manager(shoot).at_work() as at_work:
+        await controlplane(shoot)
+        await until_ready(shoot)
+        for name in (SHOOT, STORAGE, CONFIGURATION):
+            await shoot.until(MANAGED_RESOURCES, name, _applied)
+        await at_work.behave(slow=True)
+        await shoot.delete(CLUSTERS, shoot.namespace)
+        await shoot.delete(CONTROL_PLANES, "local")
+        await shoot.until(CONTROL_PLANES, "local", _waits_for_the_shoot)
+        assert (await bundles(shoot))[SHOOT].deleting
+        await shoot.cluster(cloudProfile={}, metadata=FORCED)
+        await shoot.ask(CONTROL_PLANES, "local")
+        await shoot.until_gone(CONTROL_PLANES, "local")
         await at_work.behave()
         for name in (SHOOT, STORAGE, CONFIGURATION):
             await shoot.until_gone(MANAGED_RESOURCES, name)
@@ -259,6 +277,10 @@ def _image(deployment: dict[str, Any]) -> str:
 async def _ccm(shoot: Any) -> dict[str, Any]:
     _, found = await held(shoot, SEED)
     return found["Deployment cloud-controller-manager"]
+
+
+def _waits_for_the_shoot(found: Any) -> bool:
+    return "to be gone" in str(found.last_operation.get("description"))
 
 
 def _applied(found: Any) -> bool:

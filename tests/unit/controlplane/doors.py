@@ -36,6 +36,7 @@ class Doors:
     def __init__(self, bundles: Mapping[str, Mapping[str, Any]], **answers: Any) -> None:
         """`answers` are those of other doors, by name."""
         self._answers = answers
+        self.cluster: dict[str, Any] | None = CLUSTER
         self.written: list[str] = []
         """The names of objects."""
         self._found = {
@@ -52,7 +53,7 @@ class Doors:
         self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
     ) -> Any:
         if request == str(ObjectRef(RUNTIME, CLUSTERS.id, "", NAMESPACE)):
-            return {"object": CLUSTER}
+            return {"object": self.cluster}
         if door == "apply":
             self.written.append(request["object"]["metadata"]["name"])
         return self._found.get(request) if door == "look" else self._answers.get(door, [])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rules import rule
 from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Waiting
@@ -35,3 +36,11 @@ async def test_a_deletion_renews_the_configuration_only_for_who_stays(
     with contextlib.suppress(Waiting):
         await (actuator.force_delete(run) if forced else actuator.delete(run))
     assert (bundles.CONFIGURATION in world.written) is renews
+
+
+@rule("C-3", "V-11")
+async def test_a_deletion_goes_on_without_its_cluster() -> None:
+    world = Doors({bundles.SEED: LIVE, bundles.CONFIGURATION: LIVE})
+    world.cluster = None
+    await doors.actuator().delete(doors.run(world))
+    assert world.written == []
