@@ -285,7 +285,9 @@ class LifeCycle:
             # Never cancelled: of a report half sent nobody could tell whether the next has to expect it.
             over.set()
             await asyncio.wait([announcing])
-        if isinstance(error := announcing.exception(), Superseded):
+            # Looked at whatever became of the run: what nobody looks at is logged as a bug.
+            error = None if announcing.cancelled() else announcing.exception()
+        if isinstance(error, Superseded):
             raise error
 
     async def _wait(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,34 @@ async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest
     reported = (await intents.last(stage.bus, subjects.key(ref))).intent
     assert reported
     assert reported.patch["lastOperation"]["state"] == "Succeeded"
+
+
+async def test_a_failed_run_whose_progress_could_not_be_told_leaves_no_exception_behind(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_behind: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: left_behind.append(context["message"]))
+    refused = asyncio.Event()
+    report = World.report
+
+    async def lost(world: World, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+        if not refused.is_set():
+            refused.set()
+            raise Unreachable("the bus is away")
+        return await report(world, ref, intent, expected)
+
+    monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(World, "report", lost)
+    ref = await stage.record()
+    stage.crew.task = refused.wait  # type: ignore[assignment]
+    stage.crew.error = Refused("not like this")
+    try:
+        assert await stage.run(ref) == "error"
+        gc.collect()
+    finally:
+        loop.set_exception_handler(None)
+    assert left_behind == []
 
 
 @rule("V-4", "N-1", "O-6")
