@@ -276,7 +276,7 @@ async def _reviews(bus: Bus, header: Header) -> list[ReviewRecord]:
     """What webhooks decided in the period, without the names of machines."""
     found = []
     place = [subjects.review(">")]
-    async for stored in consumers.snapshot(bus, streams.JOURNAL, place, history=True, since=header.since):
+    async for stored in consumers.snapshot(bus, streams.REVIEWS, place, history=True, since=header.since):
         if _seconds(stored) <= header.until.timestamp():
             review = ReviewRecord.model_validate_json(stored.data)
             found.append(review.model_copy(update={"process": ""}))

@@ -10,13 +10,14 @@ from windowbox.errors import Refused
 
 logger = logging.getLogger(__name__)
 
-OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL = (
+OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL, REVIEWS = (
     "OBJECTS",
     "TRIGGERS",
     "WORK",
     "LATER",
     "INTENTS",
     "JOURNAL",
+    "REVIEWS",
 )
 LEASES, CLUSTERS, ADDRESSES, EDGES = "leases", "clusters", "addresses", "edges"
 
@@ -69,11 +70,20 @@ def streams(replicas: int) -> list[dict[str, Any]]:
         {
             **kept,
             "name": JOURNAL,
-            "subjects": ["run.>", "start.>", "settings.>", "review.>"],
+            "subjects": ["run.>", "start.>", "settings.>"],
             "max_msgs_per_subject": 256,
             "max_age": 24 * _HOUR,
             "discard": "old",
             "max_bytes": _GIB,
+        },
+        {  # after JOURNAL, whose older versions have this subject
+            **kept,
+            "name": REVIEWS,
+            "subjects": ["review.>"],
+            "max_msgs_per_subject": 64,
+            "max_age": 24 * _HOUR,
+            "discard": "old",
+            "max_bytes": _GIB // 4,
         },
         _bucket(kept, LEASES, max_age=int(LEASE_SECONDS * 1e9), duplicate_window=int(LEASE_SECONDS * 1e9)),
         _bucket(kept, CLUSTERS),

@@ -122,7 +122,7 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
         noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
         runs = [RunRecord.model_validate_json(stored.data) async for stored in noted]
         runs.sort(key=lambda run: run.started)
-        asked = consumers.snapshot(bus, streams.JOURNAL, [subjects.review(key)], history=True)
+        asked = consumers.snapshot(bus, streams.REVIEWS, [subjects.review(key)], history=True)
         reviews = [ReviewRecord.model_validate_json(stored.data) async for stored in asked]
         processes = await presence.processes(bus)
         pending = [await _pending(bus, pool, key, processes) for pool in pools]

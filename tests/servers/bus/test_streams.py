@@ -10,7 +10,7 @@ from tests.support.natsserver import ensured
 from windowbox.errors import Refused
 
 NAMES = [
-    *("OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL"),
+    *("OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL", "REVIEWS"),
     *("KV_leases", "KV_clusters", "KV_addresses", "KV_edges"),
 ]
 
@@ -36,6 +36,18 @@ async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
     kept = await bus.last("OBJECTS", "object.c.k.n.web")
     assert kept is not None
     assert kept.data == b"kept"
+
+
+async def test_reviews_move_out_of_the_journal_of_an_older_version(bus: Bus) -> None:
+    await bus.api("STREAM.DELETE.REVIEWS")
+    journal = await config(bus, "JOURNAL")
+    await bus.api("STREAM.UPDATE.JOURNAL", {**journal, "subjects": [*journal["subjects"], "review.>"]})
+    await bus.publish("run.pool.one", b"kept")
+
+    assert await ensured(bus) == ["updated stream JOURNAL: subjects", "created stream REVIEWS"]
+    await bus.publish("review.one", b"new")
+    assert await bus.last("REVIEWS", "review.one")
+    assert await bus.last("JOURNAL", "run.pool.one")
 
 
 async def test_what_an_operator_added_is_left_alone(bus: Bus) -> None:
