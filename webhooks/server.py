@@ -103,11 +103,17 @@ class Server:
         self._connections: Connections
         self._closing = False
         self.application = web.Application()
-        self.application.add_routes(
-            [web.post(webhook.registration.url_path, self._handler(webhook)) for webhook in webhooks]
-        )
+        for webhook in webhooks:
+            registration = webhook.registration
+            self.application.router.add_post(registration.url_path, self._handler(webhook))
+            if registration.called_twice:
+                self.application.router.add_post(registration.second_path, self._handler(webhook, last=True))
 
-    def _handler(self, webhook: Webhook) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _handler(
+        self, webhook: Webhook, *, last: bool = False
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """`last`: the connection is closed after the answer. Those that are kept may be to a dead process."""
+
         async def handle(request: web.Request) -> web.Response:
             started = time.perf_counter()
             try:
@@ -116,10 +122,11 @@ class Server:
                         answered = await self._answered(webhook, request, body, started)
                 response = web.Response(body=answered, content_type="application/json")
             except TimeoutError:
-                response = _failed(webhook, "the webhook could not answer in time")
+                response = _failed(webhook, 504, "the webhook could not answer in time")
             except Crowded:
-                response = _failed(webhook, "the webhook has too many large requests")
-            if self._closing:
+                response = _failed(webhook, 429, "the webhook has too many large requests")
+                response.headers["Retry-After"] = "1"  # API servers ask again until their time is over
+            if self._closing or last:
                 response.force_close()
             return response
 
@@ -222,12 +229,10 @@ def _begun(
     return asked, None, answering.decide(webhook, asked.review, given)
 
 
-def _failed(webhook: Webhook, why: str) -> web.Response:
-    """No decision. API servers apply policy `Ignore` to failed calls, not to denials."""
+def _failed(webhook: Webhook, status: int, why: str) -> web.Response:
+    """No decision: a failed call, to which API servers apply the failure policy."""
     metrics.reviews.labels(webhook.registration.name, "late").inc()
-    if webhook.registration.policy == "Ignore":
-        return web.Response(status=504, text=why)
-    return web.Response(body=answering.refused(500, why).encoded(), content_type="application/json")
+    return web.Response(status=status, text=why)
 
 
 def _patience(request: web.Request) -> float:

@@ -140,10 +140,20 @@ def server_port(settings: WebhookSettings) -> int:
 def _entries(
     settings: WebhookSettings, known: Names, targets: Iterable[Target], mode: Mode, bundle: bytes
 ) -> list[tuple[Registration, Manifest]]:
-    return [
-        (one, _entry(one, known, _client(settings, known, mode, one.url_path, bundle)))
-        for one in served(settings, *targets)
-    ]
+    made = []
+    for one in served(settings, *targets):
+        entry = _entry(one, known, _client(settings, known, mode, one.url_path, bundle))
+        if settings.second_calls and one.called_twice:
+            # API servers keep connections by authorities: the second call is not to take one of the first.
+            client = _client(settings, known, mode, one.second_path, bundle + b"\n" if bundle else b"")
+            again = _entry(one, known, client) | {"name": f"{one.name}-again.{known.domain}"}
+            conditions: Manifest = {}
+            if one.matters:
+                conditions = {"matchConditions": [{"name": "matters", "expression": one.matters}]}
+            made += [(one, entry | conditions | {"failurePolicy": "Ignore"}), (one, again | conditions)]
+        else:
+            made.append((one, entry))
+    return made
 
 
 def _entry(registration: Registration, known: Names, client: Manifest) -> Manifest:

@@ -49,10 +49,22 @@ class Registration:
     path: str = ""
     """Below the server's root; empty if it is the name."""
     validating: bool = False
+    matters: str = ""
+    """In CEL: whether the webhook has something to do. Objects that it has changed may be told by it."""
 
     @property
     def url_path(self) -> str:
         return f"/{self.path or self.name}"
+
+    @property
+    def second_path(self) -> str:
+        """Where it is called again after a failed call."""
+        return f"/again{self.url_path}"
+
+    @property
+    def called_twice(self) -> bool:
+        """Whether a failed call may be made up for by a second one: API servers call mutators one by one."""
+        return self.policy == "Fail" and not self.validating
 
     @property
     def policy(self) -> Literal["Fail", "Ignore"]:
@@ -92,12 +104,22 @@ CONTROL_PLANE = Registration(
     ),
     namespaces=_expressions(_in("shoot.gardener.cloud/provider", "local")),
     objects={"matchLabels": {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}},
+    matters="""\
+request.kind.kind == 'OperatingSystemConfig' ?
+has(object.spec.purpose) && object.spec.purpose == 'reconcile' :
+!has(object.metadata.name) ? false :
+request.kind.kind == 'VerticalPodAutoscaler' ? object.metadata.name == 'machine-controller-manager-vpa' :
+object.metadata.name == 'kube-scheduler' ?
+!has(object.spec.template.metadata.labels) || !('injected-by' in object.spec.template.metadata.labels) ||
+object.spec.template.metadata.labels['injected-by'] != 'provider-local' :
+object.metadata.name == 'machine-controller-manager'""",
 )
 NETWORK_POLICY = Registration(
     "networkpolicy",
     Target.SEED,
     (Rule("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),),
     namespaces=_expressions(_in("seed.gardener.cloud/provider", "local")),
+    matters="has(object.metadata.name) && object.metadata.name == 'allow-to-private-networks'",
 )
 PROMETHEUS = Registration(
     "prometheus",
@@ -122,6 +144,7 @@ SHOOT = Registration(
     namespaces=_expressions(_in("gardener.cloud/purpose", "kube-system")),
     objects=_labelled(app="kubernetes", role="proxy"),
     failure_policy="Fail",  # kube-proxy must not be created unmutated
+    matters="has(object.metadata.name) && object.metadata.name.startsWith('kube-proxy-config')",
 )
 CALICO_SELF_HOSTED_SHOOT = Registration(
     "calico-self-hosted-shoot",
@@ -148,6 +171,9 @@ MUTATOR = Registration(
     ),
     objects=_PROVIDER_LABEL,
     path="webhooks/mutate",
+    matters="""\
+request.kind.kind != 'Shoot' || !has(object.metadata.annotations) ||
+!('extensions.gardener.cloud/processed-by' in object.metadata.annotations)""",
 )
 VALIDATOR = Registration(
     "validator",

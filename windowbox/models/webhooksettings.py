@@ -55,6 +55,11 @@ class WebhookSettings(BaseModel):
         False, description="Secrets of Shoots have to be empty, for Gardener before v1.148."
     )
     disabled: tuple[str, ...] = Field((), description="Webhooks that are not served; `*` for all.")
+    second_calls: bool = Field(
+        False,
+        description="API servers call mutating webhooks of policy Fail again after a failed call: with two "
+        "processes, one that dies fails no request. Gardener's extension has no such second entries.",
+    )
     spread: float = Field(
         120.0,
         ge=0,

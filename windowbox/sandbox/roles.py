@@ -48,6 +48,8 @@ class Surroundings:
     dns_ownership: str = ""
     webhooks: int = 0
     """The port of webhooks."""
+    second_calls: bool = False
+    """Whether they are called again after a failed call."""
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -96,6 +98,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         "mode": "url",
         "url": f"127.0.0.1:{around.webhooks}",
         "namespace": manifests.SYSTEM_NAMESPACE,
+        "second_calls": around.second_calls,
     }
     if role in ("worker", "operator"):
         settings["dns"] = {"zones": [_zone(around)]}

@@ -87,6 +87,7 @@ def stages(
         prefixes=options.addresses or _addresses(ports, network),
         plan=resources.plan if resources else None,
         webhooks=ports["webhooks"],
+        second_calls=options.admits > 1,
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     roles.write_kubeconfigs(folder, api)

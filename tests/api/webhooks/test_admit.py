@@ -21,7 +21,15 @@ from webhooks.journal import unpacked
 from windowbox import webhookconfigurations
 from windowbox.admitting import admitting
 from windowbox.errors import WindowboxError
-from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, NAMESPACES, RUNTIME, SECRETS, ObjectRef
+from windowbox.models.refs import (
+    CONTROL_PLANES,
+    DEPLOYMENTS,
+    NAMESPACES,
+    OPERATING_SYSTEM_CONFIGS,
+    RUNTIME,
+    SECRETS,
+    ObjectRef,
+)
 
 CONFIGURATION = webhookconfigurations.RESOURCES["MutatingWebhookConfiguration"]
 NAME = "gardener-extension-provider-local"
@@ -103,7 +111,7 @@ async def test_decisions_are_noted_in_the_journal(
 
         async def noted() -> list[ReviewRecord]:
             place = [subjects.review(subjects.key(ref))]
-            found = consumers.snapshot(bus, streams.JOURNAL, place, history=True)
+            found = consumers.snapshot(bus, streams.REVIEWS, place, history=True)
             return [ReviewRecord.model_validate_json(one.data) async for one in found]
 
         record = (await eventually(noted))[-1]
@@ -111,6 +119,32 @@ async def test_decisions_are_noted_in_the_journal(
     assert [one["op"] for one in record.patch] == ["add"]
     given, _ = unpacked(record.request)
     assert given.object["metadata"]["annotations"] == {"kept": "this"}
+
+
+async def test_second_calls_are_made_only_for_what_still_matters(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    where = await seed.shoot("shoot--hooks--again")
+    settings = settings_for(plane, bus_server, second_calls=True, self_hosted=True)
+    async with admitted(settings), connected(bus_server.access("operator")) as bus:
+        await seed.asked(where)
+        assert injected(await seed.scheduler(where))
+        await seed.kube.create(DEPLOYMENTS, where, deployment("kube-apiserver"))
+        made = await seed.create_config(where, "one", KUBELET)
+        assert "failSwapOn: false" in made.spec["files"][0]["content"]["inline"]["data"]
+
+        async def outcomes(resource: str, name: str) -> list[str]:
+            place = [subjects.review(subjects.key(ObjectRef(RUNTIME, resource, where, name)))]
+            found = consumers.snapshot(bus, streams.REVIEWS, place, history=True)
+            return [ReviewRecord.model_validate_json(one.data).outcome async for one in found]
+
+        async def noted() -> bool:
+            return await outcomes(OPERATING_SYSTEM_CONFIGS.id, "one") == ["patched", "allowed"]
+
+        await eventually(noted)
+        # Those of before, too, that showed that the API server asks.
+        assert set(await outcomes(DEPLOYMENTS.id, "kube-scheduler")) == {"patched"}
+        assert await outcomes(DEPLOYMENTS.id, "kube-apiserver") == []
 
 
 async def test_reviews_are_answered_while_the_bus_is_away(

@@ -130,6 +130,25 @@ def test_the_configuration_of_a_shoot() -> None:
     assert shoot["objectSelector"] == {"matchLabels": {"app": "kubernetes", "role": "proxy"}}
 
 
+def test_mutators_that_must_not_fail_are_called_again() -> None:
+    (made,) = configurations.for_seed(with_changes(self_hosted=True, second_calls=True), b"PEM")
+    entries = {entry["name"].partition(".")[0]: entry for entry in made["webhooks"]}
+    again = [f"{name}-again" for name in ("controlplane", "networkpolicy", "prometheus", "shoot")]
+    assert set(entries) == {*ALL, *again, "rollout-speedup-again"}
+    first, second = entries["controlplane"], entries["controlplane-again"]
+    assert (first["failurePolicy"], second["failurePolicy"]) == ("Ignore", "Fail")
+    assert first["matchConditions"] == second["matchConditions"]
+    assert second["clientConfig"]["service"]["path"] == "/again/controlplane"
+    # Connections are shared by clients with the same authorities.
+    assert base64.b64decode(second["clientConfig"]["caBundle"]) == b"PEM\n"
+    assert entries["node"]["failurePolicy"] == "Ignore"
+
+
+def test_validators_are_called_once() -> None:
+    _, validating = configurations.for_garden(with_changes(second_calls=True), b"")
+    assert [entry["failurePolicy"] for entry in validating["webhooks"]] == ["Fail", "Fail"]
+
+
 @rule("WF-1")
 def test_the_names_in_the_runtime_cluster_of_a_garden() -> None:
     (made,) = configurations.for_seed(with_changes(runtime=True), b"")
