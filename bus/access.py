@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import nats.errors
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import PING_PROTO, Client
 from nats.aio.transport import TcpTransport
 
@@ -85,6 +84,9 @@ class Access:
 
     def sign(self, nonce: str) -> bytes:
         """The proof that we have the seed of the JWT."""
+        # Imported where it is needed: this library takes 8 MB.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         try:
             seed = base64.b32decode(self._padded(self._credentials()[1]))[_SEED]
         except binascii.Error:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cryptography import x509
 from pydantic import ValidationError
 
 from windowbox.errors import Malformed
@@ -73,6 +72,8 @@ def _check_authorities(where: str, bundle: Any) -> None:
     inline = bundle.get("inline") if isinstance(bundle, Mapping) else None
     if not isinstance(inline, str):
         raise Malformed(f"{where}: caBundle.inline: {inline!r:.80} is no text; put certificates in PEM there")
+    from cryptography import x509  # 8 MB of memory, which most processes do not need
+
     try:
         certificates = x509.load_pem_x509_certificates(inline.encode())
     except ValueError as error:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bus import presence
 from bus.connection import Bus, connected
@@ -26,7 +26,9 @@ from windowbox.errors import WindowboxError
 from windowbox.settings import Settings
 from windowbox.telemetry import http, logs, metrics, stalls, tracing
 from workers import ccmconfig
-from workers.serving import Background, Parts
+
+if TYPE_CHECKING:
+    from workers.serving import Background, Parts
 
 logger = logging.getLogger(__name__)
 

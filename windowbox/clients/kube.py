@@ -14,12 +14,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import aiohttp
 import orjson
 import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config
 
 from windowbox.clients import apireading, apiresponses, apisessions, kubeconfigs
 from windowbox.clients.apireading import Limit
 from windowbox.clients.egress import Egress
+from windowbox.clients.kubelibrary import ConfigException, Configuration, kube_config, load_incluster_config
 from windowbox.errors import Conflict, Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource

@@ -53,13 +53,14 @@ def run(**flags: Any) -> None:
     Example:
       windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
-    from windowbox import processes, roles
+    from windowbox import processes
     from windowbox.kinds import POOLS
+    from windowbox.roles import patching, watching, working
 
     async def assemble(made: processes.Process) -> None:
-        await roles.watch(made)
-        await roles.work(made, POOLS)
-        await roles.patch(made)
+        await watching.watch(made)
+        await working.work(made, POOLS)
+        await patching.patch(made)
 
     processes.main(_loaded(flags), "run", assemble)
 
@@ -73,9 +74,10 @@ def watch(**flags: Any) -> None:
     Example:
       windowbox watch --settings watch.yaml
     """
-    from windowbox import processes, roles
+    from windowbox import processes
+    from windowbox.roles import watching
 
-    processes.main(_loaded(flags), "watch", roles.watch)
+    processes.main(_loaded(flags), "watch", watching.watch)
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -88,14 +90,15 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
     Example:
       windowbox work --pool dnsrecord --settings work.yaml
     """
-    from windowbox import processes, roles
+    from windowbox import processes
     from windowbox.kinds import POOLS
+    from windowbox.roles import working
 
     for pool in pools:
         if pool not in POOLS:
             raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
 
-    processes.main(_loaded(flags), "work", lambda made: roles.work(made, pools or POOLS))
+    processes.main(_loaded(flags), "work", lambda made: working.work(made, pools or POOLS))
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -111,9 +114,10 @@ def edge(**flags: Any) -> None:
     Example:
       windowbox edge --settings edge.yaml
     """
-    from windowbox import processes, roles
+    from windowbox import processes
+    from windowbox.roles import edging
 
-    processes.main(_loaded(flags), "edge", roles.edge)
+    processes.main(_loaded(flags), "edge", edging.edge)
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -125,9 +129,10 @@ def patch(**flags: Any) -> None:
     Example:
       windowbox patch --settings patch.yaml
     """
-    from windowbox import processes, roles
+    from windowbox import processes
+    from windowbox.roles import patching
 
-    processes.main(_loaded(flags), "patch", roles.patch)
+    processes.main(_loaded(flags), "patch", patching.patch)
 
 
 @click.command(epilog=_SETTINGS_HELP)

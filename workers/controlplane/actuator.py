@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from windowbox import webhookconfigurations
 from windowbox.errors import PermanentError
 from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
-from windowbox.secretsmanager.manager import Ensured
 from workers import clock
 from workers.controlplane import (
     access,
@@ -29,6 +29,9 @@ from workers.lifecycle import statuses
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status
 from workers.owned import managedresources
 from workers.owned.targets import TargetCluster, TargetClusters, concurrently
+
+if TYPE_CHECKING:
+    from windowbox.secretsmanager.manager import Ensured
 
 logger = logging.getLogger(__name__)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
-from windowbox.secretsmanager.decisions import Policy
-from windowbox.secretsmanager.manager import Ensured, SecretsManager
 from workers.controlplane.cloudcontroller import SERVER_SECRET
 from workers.controlplane.sites import Site
 from workers.owned.targets import TargetCluster
+
+if TYPE_CHECKING:
+    from windowbox.secretsmanager.manager import Ensured, SecretsManager
 
 IDENTITY = "provider-local-controlplane"
 
@@ -38,6 +39,10 @@ def configs(namespace: str, *, ccm: bool) -> list[Config]:
 
 async def ensure(target: TargetCluster, site: Site, now: datetime, *, ccm: bool) -> Ensured:
     """Have all of them, in lock-step with the rotation of the Shoot's authorities."""
+    # With the first ControlPlane, since their library takes 10 MB.
+    from windowbox.secretsmanager.decisions import Policy
+    from windowbox.secretsmanager.manager import Ensured
+
     wanted = configs(site.namespace, ccm=ccm)
     policy = Policy.of_shoot(site.raw_shoot.raw)
 
@@ -82,4 +87,6 @@ def _request(namespace: str) -> dict[str, Any]:
 
 
 async def _manager(target: TargetCluster, namespace: str) -> SecretsManager:
+    from windowbox.secretsmanager.manager import SecretsManager
+
     return SecretsManager(await target.connection.api(), namespace, IDENTITY)

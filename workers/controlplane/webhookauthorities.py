@@ -5,7 +5,6 @@ from __future__ import annotations
 from windowbox import webhookconfigurations
 from windowbox.errors import TransientError
 from windowbox.models.webhooksettings import WebhookSettings
-from windowbox.secretsmanager.manager import SecretsManager
 from workers.owned.targets import TargetCluster
 
 _KEY = "bundle.crt"
@@ -14,6 +13,8 @@ _LOOK_AGAIN = 5.0
 
 async def read(target: TargetCluster, settings: WebhookSettings) -> bytes:
     """The bundle that `windowbox admit` keeps, which changes while its authority is rotated."""
+    from windowbox.secretsmanager.manager import SecretsManager  # takes 10 MB
+
     known, namespace = webhookconfigurations.names(settings), settings.namespace
     config = f"{known.authority}-bundle"
 

@@ -1,0 +1,60 @@
+"""What we use of kubernetes_asyncio, kubeconfigs and credentials, without the classes of all API objects.
+
+Any import from the library runs its `__init__`, which imports 850 modules of those classes: 36 MB of memory
+and a quarter of a second in each process, for code that nobody here calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+_LIBRARY = "kubernetes_asyncio"
+_CLIENT = f"{_LIBRARY}.client"
+_CONFIG = f"{_LIBRARY}.config"
+_CONFIGURATION = f"{_CLIENT}.configuration"
+
+
+@contextlib.contextmanager
+def _empty_packages(*names: str) -> Iterator[None]:
+    """Let modules of these packages be imported while the packages themselves are empty.
+
+    Afterwards the packages can be imported as a whole, by whoever needs more of the library.
+    """
+    library = importlib.util.find_spec(_LIBRARY)
+    folders = (library and library.submodule_search_locations) or []
+    for name in names:
+        sys.modules[name] = package = ModuleType(name)
+        vars(package).update(__path__=[str(Path(folder, *name.split(".")[1:])) for folder in folders])
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
+def _import_without_models() -> None:
+    with _empty_packages(_LIBRARY, _CLIENT):
+        configuration = importlib.import_module(_CONFIGURATION).Configuration
+        # ApiClient is what functions return that we do not call.
+        vars(sys.modules[_CLIENT]).update(Configuration=configuration, ApiClient=object)
+        importlib.import_module(_CONFIG)
+
+
+if _LIBRARY not in sys.modules:
+    try:
+        _import_without_models()
+    except ImportError:
+        # This version needs more of its packages: they are imported as a whole.
+        for loaded in [name for name in sys.modules if name.startswith(f"{_LIBRARY}.")]:
+            del sys.modules[loaded]
+
+from kubernetes_asyncio.client.configuration import Configuration  # noqa: E402
+from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config  # noqa: E402
+
+__all__ = ["ConfigException", "Configuration", "kube_config", "load_incluster_config"]

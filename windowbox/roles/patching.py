@@ -1,0 +1,33 @@
+"""`windowbox patch`: writes status back to the clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from bus import intents
+from bus.pool import Pool
+from bus.queue import Queue
+from bus.routing import run_due
+from patchers.status import StatusPatcher
+from windowbox.clients.clustershares import ClusterShares
+from windowbox.errors import WindowboxError
+from windowbox.processes import Process
+
+
+async def patch(made: Process) -> None:
+    """Write status back to the clusters."""
+    settings, queue = made.settings.patch, Queue(made.bus, intents.PATCH)
+    handler = StatusPatcher(made.bus, await made.clusters(), settings.rate)
+    shares = ClusterShares(handler, settings.concurrency)
+    ack_wait = made.settings.work.ack_wait
+    made.add_pool(Pool(made.bus, intents.PATCH, shares, concurrency=settings.concurrency, ack_wait=ack_wait))
+    made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
+    made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
+
+
+async def _sweep(queue: Queue, interval: float) -> None:
+    while True:
+        with contextlib.suppress(WindowboxError):
+            await queue.sweep(interval)
+        await asyncio.sleep(interval)

@@ -1,0 +1,46 @@
+"""`windowbox watch`: mirrors clusters to the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bus import streams
+from watchers.watching import Watching
+from windowbox.errors import WindowboxError
+from windowbox.processes import Process
+
+logger = logging.getLogger(__name__)
+
+_STREAMS_RETRY = 1.0
+
+
+async def watch(made: Process) -> None:
+    """Mirror clusters to the bus. Watchers also create the streams: they notice first when those are gone."""
+    settings = made.settings
+    await streams.ensure(made.bus, settings.nats.replicas)
+    watching = Watching(
+        made.bus,
+        made.leases,
+        await made.clusters(),
+        made.registry,
+        settings.watch.kinds,
+        settings.watch.page,
+    )
+    made.details["watches"] = lambda: dict(watching.states)
+    made.tasks |= {"watch": watching.run, "streams": lambda: _keep_streams(made)}
+
+
+async def _keep_streams(made: Process) -> None:
+    """Create the streams again after every interruption: the server may have lost its store."""
+    back = asyncio.Event()
+    with made.bus.on_reconnect(back.set):
+        while True:
+            await back.wait()
+            back.clear()
+            try:
+                await streams.ensure(made.bus, made.settings.nats.replicas)
+            except WindowboxError as error:
+                logger.warning("streams: %s; again in %.0f s", error, _STREAMS_RETRY)
+                await asyncio.sleep(_STREAMS_RETRY)
+                back.set()
