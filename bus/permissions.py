@@ -136,6 +136,9 @@ _WATCHER = [
     *_api(f"STREAM.PURGE.{streams.OBJECTS}"),
     "object.>",
     *_reading(streams.OBJECTS),
+    # After an interruption watchers look whether the stream still holds what they know.
+    *_last(streams.OBJECTS, "object.>"),
+    *_api(f"DIRECT.GET.{streams.OBJECTS}"),
     *_leases("watch.>"),
 ]
 

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 
-from bus import consumers, streams, subjects
-from bus.connection import Bus, WrongSequence
+from bus import streams, subjects
+from bus.connection import Bus, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
+from watchers.continuity import Witness
+from watchers.shared import Known, KnownObjects, Shared
+from watchers.terms import Permit
 from windowbox.clients import apiresponses
 from windowbox.clients.kube import Event, Kube, Page
-from windowbox.errors import Superseded, TooLarge, Unreachable, WatchExpired
+from windowbox.errors import (
+    Superseded,
+    TooLarge,
+    TransientError,
+    Unreachable,
+    WatchExpired,
+    WindowboxError,
+)
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, Resource
 from windowbox.telemetry import metrics, tracing
@@ -27,16 +38,11 @@ _UNFINISHED = 256
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 TOMBSTONE_SECONDS = 3600.0
 """How long the end of an object is remembered on the bus."""
+_LONGEST_PAUSE = 5.0
 
 
-class Known(NamedTuple):
-    """What the bus holds of an object."""
-
-    uid: str
-    version: str
-    sequence: int
-    gone: bool
-    at: float
+Before = asyncio.Task[None] | None
+"""What was begun for the same object before."""
 
 
 class Change(NamedTuple):
@@ -56,16 +62,27 @@ class Mirror:
     kube: Kube
     cluster: str
     resource: Resource
+    shared: Shared
+    permit: Permit = field(default_factory=Permit)
     page: int = 500
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the bus knows everything that there is."""
 
     def __post_init__(self) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: KnownObjects = {}
         self._tail: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
         self._version = ""
+        self._forgetting: asyncio.Task[None] | None = None
+
+    @property
+    def newest(self) -> Witness | None:
+        """The newest message of this kind that we know."""
+        if not self._known:
+            return None
+        subject, known = max(self._known.items(), key=lambda one: one[1].sequence)
+        return Witness(known.sequence, subject, known.uid, known.version)
 
     @property
     def _secret(self) -> bool:
@@ -81,12 +98,14 @@ class Mirror:
             (self._failed if self._failed.done() else mirroring).result()
         finally:
             unfinished = [mirroring, self._failed, *self._tail.values()]
+            unfinished += [self._forgetting] if self._forgetting else []
             for work in unfinished:
                 work.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
 
     async def _mirror(self) -> None:
-        await self._read_known()
+        await self.permit.wait()
+        self._known = await self.shared.known(self.cluster, self.resource.id)
         self._version = await self._list()
         self.listed.set()
         breaks = 0
@@ -94,7 +113,7 @@ class Mirror:
             before = self._version
             try:
                 await self._watch()
-                await self._forget_tombstones()
+                self._begin_to_forget()
             except WatchExpired:
                 logger.info("%s %s: watch expired; listing again", self.cluster, self.resource.id)
                 await self._flush()
@@ -103,27 +122,25 @@ class Mirror:
                 if self.kube.stale:
                     raise  # trying again as we are is no use
                 breaks = breaks + 1 if self._version == before else 1
-                pause = min(5.0, 0.1 * 2**breaks)
+                pause = min(_LONGEST_PAUSE, 0.1 * 2**breaks) * random.uniform(0.7, 1.3)
                 logger.info("%s %s: %s; again in %.1f s", self.cluster, self.resource.id, error, pause)
                 await self._flush()
                 await asyncio.sleep(pause)
 
-    async def _read_known(self) -> None:
-        """Learn from the bus what it knows already."""
-        self._known = {}
-        kind = subjects.seen_kind(self.cluster, self.resource.id)
-        async for stored in consumers.snapshot(self.bus, streams.OBJECTS, [kind], headers_only=True):
-            headers = stored.headers
-            self._known[stored.subject] = Known(
-                headers[UID],
-                headers[VERSION],
-                stored.sequence,
-                headers[OPERATION] == "DELETED",
-                int(stored.time) / 1e9,
-            )
-
     async def _list(self) -> str:
         """Announce what has changed since the bus last heard of it. Returns where a watch may begin."""
+        async with self.shared.listing(self.cluster):
+            listed, version = await self._announce_listing()
+        for subject, known in list(self._known.items()):
+            if subject not in listed and not known.gone:
+                await self._enqueue(subject, Change("DELETED", known.uid, known.version))
+        await self._flush()
+        # Whoever reads the stream from its beginning knows here that nothing is missing.
+        await self._store(subjects.listed(self.cluster, self.resource.id), b"", {}, None)
+        return version
+
+    async def _announce_listing(self) -> tuple[set[str], str]:
+        """Announce what a listing shows. Returns its subjects, and where a watch may begin."""
         listed: set[str] = set()
         more = version = ""
         count = 0
@@ -137,14 +154,7 @@ class Mirror:
                 listed.add(await self._announce("LISTED", raw))
             more = page.more
             if not more:
-                break
-        for subject, known in list(self._known.items()):
-            if subject not in listed and not known.gone:
-                await self._enqueue(subject, Change("DELETED", known.uid, known.version))
-        await self._flush()
-        # Whoever reads the stream from its beginning knows here that nothing is missing.
-        await self.bus.publish(subjects.listed(self.cluster, self.resource.id), b"")
-        return version
+                return listed, version
 
     async def _page(self, more: str) -> Page:
         """The next page; from now on with fewer objects if these are too much at once."""
@@ -192,16 +202,17 @@ class Mirror:
         return subject
 
     async def _enqueue(self, subject: str, change: Change) -> None:
-        """Publish after the object's former message, beside those of other objects."""
-        await self._room.acquire()
-        before = self._tail.get(subject)
-        task = asyncio.create_task(self._publish(before, subject, change, time.perf_counter()), name=subject)
-        self._tail[subject] = task
-        task.add_done_callback(lambda done: self._published(subject, done))
+        """Publish after what was begun for the object before, beside other objects."""
+        seen = time.perf_counter()
+        await self._begin(subject, lambda before: self._publish(before, subject, change, seen))
 
-    async def _publish(
-        self, before: asyncio.Task[None] | None, subject: str, change: Change, seen: float
-    ) -> None:
+    async def _begin(self, subject: str, act: Callable[[Before], Coroutine[Any, Any, None]]) -> None:
+        await self._room.acquire()
+        task = asyncio.create_task(act(self._tail.get(subject)), name=subject)
+        self._tail[subject] = task
+        task.add_done_callback(lambda done: self._ended(subject, done))
+
+    async def _publish(self, before: Before, subject: str, change: Change, seen: float) -> None:
         if before:
             await before
         known = self._known.get(subject)
@@ -216,18 +227,40 @@ class Mirror:
         body = change.body
         if len(body) + 4096 > self.bus.max_payload:
             headers[BODY], body = "omitted", b""
-        try:
-            sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
-        except WrongSequence as error:
-            # Somebody else is at work on this kind, or the bus has forgotten something.
-            raise Superseded(f"{subject} is not as we left it") from error
-        assert sequence is not None  # no message id, so never a duplicate
+        sequence = await self._store(subject, body, headers, predecessor)
         gone = change.operation == "DELETED"
         self._known[subject] = Known(change.uid, change.version, sequence, gone, time.time())
         metrics.events_seen.labels(self.cluster, self.resource.id, change.operation).inc()
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)
 
-    def _published(self, subject: str, task: asyncio.Task[None]) -> None:
+    async def _store(self, subject: str, body: bytes, headers: Headers, predecessor: int | None) -> int:
+        """Publish as soon as we may, again and again while the bus is away. Returns the sequence."""
+        attempts = 0
+        while True:
+            await self.permit.wait()
+            try:
+                sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
+            except WrongSequence as error:
+                if attempts and (sequence := await self._stored_before(subject, headers)):
+                    return sequence
+                # Somebody else is at work on this kind, or the bus has forgotten something.
+                raise Superseded(f"{subject} is not as we left it") from error
+            except TransientError as error:
+                logger.debug("%s: again: %s", subject, error)
+                self.shared.doubt()
+                attempts += 1
+                pause = min(_LONGEST_PAUSE, 0.05 * 2 ** min(attempts, 9))
+                await asyncio.sleep(pause * random.uniform(0.5, 1))
+            else:
+                assert sequence is not None  # no message id, so never a duplicate
+                return sequence
+
+    async def _stored_before(self, subject: str, headers: Headers) -> int:
+        """Where an attempt has stored the message whose answer was lost; 0 if none has."""
+        last = await self.bus.last(streams.OBJECTS, subject)
+        return last.sequence if last and last.headers.get(TRACE) == headers[TRACE] else 0
+
+    def _ended(self, subject: str, task: asyncio.Task[None]) -> None:
         self._room.release()
         if self._tail.get(subject) is task:
             del self._tail[subject]
@@ -241,13 +274,30 @@ class Mirror:
         if self._failed.done():
             self._failed.result()
 
-    async def _forget_tombstones(self) -> None:
-        """Take out of the stream what ended long ago."""
+    def _begin_to_forget(self) -> None:
+        """Take out of the stream what ended long ago, beside the watch: there may be many of them."""
         horizon = time.time() - TOMBSTONE_SECONDS
-        for subject, known in list(self._known.items()):
-            if known.gone and known.at < horizon:
-                await self.bus.purge(streams.OBJECTS, subject, known.sequence + 1)
-                del self._known[subject]
+        old = [subject for subject, known in self._known.items() if known.gone and known.at < horizon]
+        if old and (self._forgetting is None or self._forgetting.done()):
+            self._forgetting = asyncio.create_task(self._forget(old), name=f"{self.cluster}: forget")
+
+    async def _forget(self, old: list[str]) -> None:
+        for subject in old:
+            await self.permit.wait()
+            await self._begin(subject, lambda before, subject=subject: self._purge(before, subject))  # type: ignore[misc]
+
+    async def _purge(self, before: Before, subject: str) -> None:
+        if before:
+            await before
+        known = self._known.get(subject)
+        if known is None or not known.gone:
+            return  # there is one again
+        try:
+            await self.bus.purge(streams.OBJECTS, subject, known.sequence + 1)
+        except WindowboxError as error:
+            logger.info("%s: not forgotten yet: %s", subject, error)
+        else:
+            del self._known[subject]
 
 
 def redacted(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:

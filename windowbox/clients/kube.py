@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -28,7 +29,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 15.0
 """Seconds for one request."""
 
-_WATCH_SECONDS = 300
+_WATCH_SECONDS = (240, 360)
+"""At least and at most: else the watches of a thousand clusters that began together end together."""
 _SILENCE = 90.0
 """Seconds of silence after which a watch ends. API servers send a bookmark about once a minute, so that the
 connection may be lost where none comes."""
@@ -118,7 +120,7 @@ class Kube:
                 "watch": "1",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": resource_version,
-                "timeoutSeconds": str(_WATCH_SECONDS),
+                "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
             }
             | ({"fieldSelector": f"metadata.name={only}"} if only else {})
             | _selection(resource)

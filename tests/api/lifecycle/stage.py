@@ -18,6 +18,7 @@ from bus.registry import Registry
 from tests.support import loopback
 from tests.support.servers import ControlPlane
 from watchers.mirror import Mirror
+from watchers.shared import Shared
 from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
@@ -150,7 +151,7 @@ async def staged(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[St
         crew, world = Crew(), World(bus, opened)
         life = LifeCycle(KIND, crew, Scope(frozenset({type_}), frozenset({"shoot"})), world)
         async with asyncio.TaskGroup() as group:
-            mirror = Mirror(bus, api, RUNTIME, DNSRECORDS)
+            mirror = Mirror(bus, api, RUNTIME, DNSRECORDS, Shared(bus))
             tasks = [group.create_task(mirror.run()), group.create_task(world.run())]
             await world.complete()
             yield Stage(bus, api, crew, life, opened, type_)

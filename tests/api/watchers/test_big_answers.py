@@ -25,6 +25,7 @@ from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
 from watchers.mirror import Mirror
+from watchers.shared import Shared
 from windowbox.clients import apireading, kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import TooLarge, Unreachable
@@ -175,7 +176,7 @@ async def test_too_large_pages_are_listed_in_smaller_ones(bus: Bus) -> None:
         return web.Response(body=listing(*there[first : first + limit], more=more))
 
     async with tenant(answer) as client:
-        live = Mirror(bus, client, "tenant", DNSRECORDS, 80)
+        live = Mirror(bus, client, "tenant", DNSRECORDS, Shared(bus), page=80)
         async with running(live.run()):
             await soon(live.listed.wait())
             assert len(live._known) == 20
@@ -190,7 +191,7 @@ async def test_a_listing_that_never_ends_is_given_up(bus: Bus, monkeypatch: pyte
 
     async with tenant(answer) as client:
         with pytest.raises(TooLarge, match="tenant has more than 10 dnsrecords"):
-            await soon(Mirror(bus, client, "tenant", DNSRECORDS).run())
+            await soon(Mirror(bus, client, "tenant", DNSRECORDS, Shared(bus)).run())
 
 
 async def test_a_watch_that_brings_ever_more_is_given_up(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +204,7 @@ async def test_a_watch_that_brings_ever_more_is_given_up(bus: Bus, monkeypatch: 
 
     async with tenant(answer) as client:
         with pytest.raises(TooLarge, match="tenant has more than 10"):
-            await soon(Mirror(bus, client, "tenant", DNSRECORDS).run())
+            await soon(Mirror(bus, client, "tenant", DNSRECORDS, Shared(bus)).run())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.support.proxy import Proxy, proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from watchers.mirror import Mirror
+from watchers.shared import Shared
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Superseded
@@ -26,7 +27,7 @@ from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, SECRETS, Obje
 
 
 def mirror(bus: Bus, of: Kube, resource: Resource = DNSRECORDS, page: int = 500) -> Mirror:
-    return Mirror(bus, of, RUNTIME, resource, page)
+    return Mirror(bus, of, RUNTIME, resource, Shared(bus), page=page)
 
 
 async def mirrored_once(bus: Bus, of: Kube, resource: Resource = DNSRECORDS, page: int = 500) -> None:

@@ -1,0 +1,185 @@
+"""Simulated API servers of many clusters, in one process: lists and watches of objects in memory.
+
+What is asked at `/<cluster>/…` is answered for that cluster. Everybody may read everything, there is no TLS,
+a listing comes in one page, and an event that is older than the last hundred of a kind makes a watch expire.
+Objects are changed by `put` and `delete`, or by `POST /<cluster>/-/fill?kind=…&count=…`; `GET /-/counts`
+tells what was asked. Run as a program it prints its URL, and serves until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+import yaml
+from aiohttp import web
+
+from windowbox.kinds import RESOURCES
+from windowbox.models.refs import Resource
+
+_REMEMBERED = 100
+
+Raw = dict[str, Any]
+
+
+class _Kind(NamedTuple):
+    """A kind of a cluster."""
+
+    cluster: str
+    path: str
+
+
+@dataclass
+class _Store:
+    """The objects of a kind of a cluster, and its last events."""
+
+    objects: dict[tuple[str, str], Raw] = field(default_factory=dict)
+    events: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    forgotten: int = 0
+    """The version of the newest event that is not among them any more."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ApiServers:
+    """Clusters exist as soon as somebody asks for them."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.listings: Counter[str] = Counter()
+        """By cluster."""
+        self.watches: Counter[str] = Counter()
+        """Those that are open, by cluster."""
+        self.away: set[str] = set()
+        """Clusters that answer 503 to everything."""
+        self._version = 1
+        self._stores: dict[_Kind, _Store] = defaultdict(_Store)
+
+    def kubeconfig(self, cluster: str) -> str:
+        """The way to a cluster, as text."""
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": cluster,
+                "clusters": [{"name": cluster, "cluster": {"server": f"{self.url}/{cluster}"}}],
+                "users": [{"name": cluster, "user": {"token": "nobody-looks-at-it"}}],
+                "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+            }
+        )
+
+    def put(self, cluster: str, resource: Resource, body: Mapping[str, Any]) -> Raw:
+        """Create or change an object."""
+        store = self._stores[_Kind(cluster, resource.path())]
+        metadata = dict(body["metadata"])
+        key = (metadata.get("namespace", ""), metadata["name"])
+        before = store.objects.get(key)
+        self._version += 1
+        metadata["resourceVersion"] = str(self._version)
+        metadata["uid"] = before["metadata"]["uid"] if before else f"uid-{self._version}"
+        version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+        made = {"apiVersion": version, "kind": resource.kind, **body, "metadata": metadata}
+        store.objects[key] = made
+        self._record(store, "MODIFIED" if before else "ADDED", made)
+        return made
+
+    def delete(self, cluster: str, resource: Resource, namespace: str, name: str) -> None:
+        store = self._stores[_Kind(cluster, resource.path())]
+        gone = store.objects.pop((namespace, name))
+        self._version += 1
+        metadata = {**gone["metadata"], "resourceVersion": str(self._version)}
+        self._record(store, "DELETED", {**gone, "metadata": metadata})
+
+    def fill(self, cluster: str, resource: Resource, count: int) -> None:
+        """So many objects as a Shoot has them: some hundred bytes each."""
+        for number in range(count):
+            name = f"{resource.plural}-{number}"
+            metadata = {"name": name, **({"namespace": "default"} if resource.namespaced else {})}
+            labels = {"app": name, "shoot.gardener.cloud/name": cluster}
+            spec = {"filler": "x" * 400, "selector": labels}
+            self.put(cluster, resource, {"metadata": {**metadata, "labels": labels}, "spec": spec})
+
+    def _record(self, store: _Store, type: str, object: Raw) -> None:
+        if len(store.events) == _REMEMBERED:
+            store.forgotten = store.events[0][0]
+        store.events.append((self._version, orjson.dumps({"type": type, "object": object}) + b"\n"))
+        store.changed.set()
+        store.changed = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """One request to one cluster."""
+        cluster, path = request.match_info["cluster"], "/" + request.match_info["path"]
+        if cluster in self.away:
+            return web.Response(status=503)
+        if path == "/version":
+            return web.json_response({"gitVersion": "v1.0.0-simulated"})
+        store = self._stores[_Kind(cluster, path)]
+        if request.query.get("watch"):
+            return await self._watch(request, cluster, store)
+        self.listings[cluster] += 1
+        listing = {"metadata": {"resourceVersion": str(self._version)}, "items": [*store.objects.values()]}
+        return web.Response(body=orjson.dumps(listing), content_type="application/json")
+
+    async def _watch(self, request: web.Request, cluster: str, store: _Store) -> web.StreamResponse:
+        seen = int(request.query["resourceVersion"])
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if seen < store.forgotten:
+            return web.json_response({"code": 410, "reason": "Expired"}, status=410)
+        await response.prepare(request)
+        self.watches[cluster] += 1
+        try:
+            while cluster not in self.away:
+                changed = store.changed
+                for version, line in list(store.events):
+                    if version > seen:
+                        seen = version
+                        await response.write(line)
+                await changed.wait()
+        finally:
+            self.watches[cluster] -= 1
+        return response
+
+    async def answer_fill(self, request: web.Request) -> web.Response:
+        resource = RESOURCES[request.query["kind"]]
+        self.fill(request.match_info["cluster"], resource, int(request.query["count"]))
+        return web.Response()
+
+    async def answer_counts(self, request: web.Request) -> web.Response:
+        counts = {"listings": self.listings.total(), "watches": self.watches.total()}
+        return web.json_response(counts)
+
+
+@contextlib.asynccontextmanager
+async def api_servers() -> AsyncIterator[ApiServers]:
+    """The simulator, on a port of 127.0.0.1 that the system chose."""
+    servers = ApiServers()
+    application = web.Application()
+    application.router.add_get("/-/counts", servers.answer_counts)
+    application.router.add_post("/{cluster}/-/fill", servers.answer_fill)
+    application.router.add_route("*", "/{cluster}/{path:.*}", servers.answer)
+    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
+        await site.start()
+        servers.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield servers
+    finally:
+        await runner.cleanup()
+
+
+async def _main() -> None:
+    async with api_servers() as servers:
+        print(servers.url, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(_main())

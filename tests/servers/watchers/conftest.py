@@ -1,0 +1,93 @@
+"""A watcher of many simulated clusters, and what the bus has heard of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest_asyncio
+
+from bench.apiservers import ApiServers, api_servers
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.leases import Leases
+from bus.messages import Announcement
+from bus.registry import Member, Registry
+from tests.support import loopback
+from tests.support.running import eventually, running
+from watchers.watching import Watching
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.errors import Unreachable
+from windowbox.models.refs import DNSRECORDS, NODES, RUNTIME, SERVICES, ObjectRef
+from windowbox.sandbox import files
+
+KINDS = (DNSRECORDS, NODES, SERVICES)
+PATIENCE = 90.0
+
+
+@dataclass
+class Watched:
+    """A process that watches clusters, each with a Service `web`."""
+
+    apis: ApiServers
+    bus: Bus
+    watching: Watching
+    members: list[str]
+
+    @property
+    def everywhere(self) -> list[str]:
+        return [RUNTIME, *self.members]
+
+    async def watches(self) -> None:
+        """Wait until every kind of every cluster is watched."""
+
+        async def look() -> bool:
+            states = self.watching.states
+            there = (f"{cluster}/{kind.id}" for cluster in self.everywhere for kind in KINDS)
+            return all(states.get(one) == "watching" for one in there)
+
+        await eventually(look, PATIENCE)
+
+    async def tells(self, cluster: str, name: str, *operations: str) -> None:
+        """Wait until the last that the bus has heard of the Service is one of these."""
+        subject = subjects.seen(ObjectRef(cluster, SERVICES.id, "default", name))
+
+        async def look() -> bool:
+            try:
+                stored = await self.bus.last(streams.OBJECTS, subject)
+            except Unreachable:
+                return False
+            return stored is not None and Announcement(stored).operation in operations
+
+        await eventually(look, PATIENCE)
+
+
+@pytest_asyncio.fixture
+async def apis() -> AsyncIterator[ApiServers]:
+    async with api_servers() as servers:
+        yield servers
+
+
+@contextlib.asynccontextmanager
+async def watched(bus: Bus, apis: ApiServers, folder: Path, members: int) -> AsyncIterator[Watched]:
+    """Watch the runtime cluster and so many others as long as the body lasts."""
+    names = [f"shoot--{number}" for number in range(members)]
+    paths = {name: folder / f"{name}.kubeconfig" for name in [RUNTIME, *names]}
+    for name, path in paths.items():
+        files.write_private(path, apis.kubeconfig(name))
+        apis.put(name, SERVICES, {"metadata": {"namespace": "default", "name": "web"}})
+    registry, leases = Registry(bus), Leases(bus, "one")
+    async with (
+        kube.from_file(paths[RUNTIME]) as runtime,
+        clusters(runtime, registry, loopback.SETTINGS, paths) as opened,
+    ):
+        watching = Watching(bus, leases, opened, registry, tuple(kind.id for kind in KINDS))
+        async with running(leases.run(), registry.run(), registry.keep(), watching.run()):
+            for name in names:
+                await registry.join(Member(id=name, file=str(paths[name])))
+            made = Watched(apis, bus, watching, names)
+            await made.watches()
+            yield made

@@ -1,0 +1,88 @@
+"""Whether the bus still holds what it held before an interruption: then nobody has to list anything."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bus import streams
+from bus.connection import Bus
+from bus.messages import UID, VERSION
+from windowbox.errors import WindowboxError
+
+logger = logging.getLogger(__name__)
+
+_AGAIN = 1.0
+
+
+class Witness(NamedTuple):
+    """A message of OBJECTS that this process knows."""
+
+    sequence: int
+    subject: str
+    uid: str
+    version: str
+
+
+class Continuity:
+    """Checks, once per interruption and for all mirrors of the process, that OBJECTS has lost nothing.
+
+    The stream is a log: if it is the one that we know, and still holds the newest message that we know, it
+    holds all before. A stream made anew has another creation time. One that was rolled back to an older copy
+    ends before that message, or has another in its place.
+    """
+
+    def __init__(self, bus: Bus, newest: Callable[[], Witness | None], lost: Callable[[], None]) -> None:
+        """`newest` tells the newest message that the mirrors know; `lost` makes them begin anew."""
+        self._bus = bus
+        self._newest = newest
+        self._lost = lost
+        self._created = ""
+        self._witness: Witness | None = None
+        self._doubted = asyncio.Event()
+        self._doubted.set()
+        self.intact = asyncio.Event()
+        """Set while there is no doubt. Nothing is published before: it would hide what was lost."""
+
+    def doubt(self) -> None:
+        """Something has failed that a loss of the stream may have caused."""
+        if self.intact.is_set():
+            self.intact.clear()
+            self._witness = self._newest()
+        self._doubted.set()
+
+    async def run(self) -> None:
+        """Check whenever there is doubt, for ever."""
+        with self._bus.on_disconnect(self.doubt), self._bus.on_reconnect(self.doubt):
+            while True:
+                await self._doubted.wait()
+                self._doubted.clear()
+                try:
+                    intact = await self._is_intact()
+                except WindowboxError as error:
+                    logger.debug("whether the bus has lost anything is not known yet: %s", error)
+                    await asyncio.sleep(random.uniform(0.1, _AGAIN))
+                    self._doubted.set()
+                    continue
+                if self._doubted.is_set():
+                    continue
+                if not intact:
+                    logger.warning("the bus has lost objects: all clusters are listed again")
+                    self._lost()
+                self.intact.set()
+
+    async def _is_intact(self) -> bool:
+        created = str((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True))["created"])
+        before, self._created = self._created, created
+        if not before:
+            return True  # there was nothing to lose
+        return created == before and (self._witness is None or await self._is_there(self._witness))
+
+    async def _is_there(self, witness: Witness) -> bool:
+        found = await self._bus.at(streams.OBJECTS, witness.sequence)
+        if found is None or found.subject != witness.subject:
+            return False
+        return (found.headers.get(UID), found.headers.get(VERSION)) == (witness.uid, witness.version)

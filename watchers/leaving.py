@@ -1,0 +1,43 @@
+"""Takes out of the bus what clusters have left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.messages import OPERATION
+from windowbox.errors import WindowboxError
+
+logger = logging.getLogger(__name__)
+
+_PROPAGATION_SECONDS = 2.0
+"""Seconds after which all who read along have heard what was said."""
+
+
+async def kinds_of(bus: Bus, cluster: str) -> set[str]:
+    """The kinds of which the bus holds something of the cluster."""
+    while True:
+        try:
+            request = {"subjects_filter": subjects.seen_cluster(cluster)}
+            info = await bus.api(f"STREAM.INFO.{streams.OBJECTS}", request)
+            return {subjects.seen_of_kind(one) for one in info["state"].get("subjects") or ()}
+        except WindowboxError as error:
+            logger.warning("%s: what it left on the bus is not known: %s", cluster, error)
+            await asyncio.sleep(1)
+
+
+async def purge(bus: Bus, cluster: str, kind: str) -> None:
+    """Take out a kind that nobody keeps up to date any more."""
+    listed = subjects.listed(cluster, kind)
+    while True:
+        try:
+            # Nobody who reads along is told of a purge.
+            end = await bus.publish(listed, b"", {OPERATION: "DELETED"})
+            await bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+            await asyncio.sleep(_PROPAGATION_SECONDS)
+            return await bus.purge(streams.OBJECTS, listed, (end or 0) + 1)
+        except WindowboxError as error:
+            logger.warning("%s %s: still on the bus: %s", cluster, kind, error)
+            await asyncio.sleep(1)
