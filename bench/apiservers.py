@@ -60,17 +60,7 @@ class ApiServers:
         self._stores: dict[_Kind, _Store] = defaultdict(_Store)
 
     def kubeconfig(self, cluster: str) -> str:
-        """The way to a cluster, as text."""
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": cluster,
-                "clusters": [{"name": cluster, "cluster": {"server": f"{self.url}/{cluster}"}}],
-                "users": [{"name": cluster, "user": {"token": "nobody-looks-at-it"}}],
-                "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
-            }
-        )
+        return kubeconfig(self.url, cluster)
 
     def put(self, cluster: str, resource: Resource, body: Mapping[str, Any]) -> Raw:
         """Create or change an object."""
@@ -151,6 +141,20 @@ class ApiServers:
     async def answer_counts(self, request: web.Request) -> web.Response:
         counts = {"listings": self.listings.total(), "watches": self.watches.total()}
         return web.json_response(counts)
+
+
+def kubeconfig(url: str, cluster: str) -> str:
+    """The way to a cluster, as text."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": cluster,
+            "clusters": [{"name": cluster, "cluster": {"server": f"{url}/{cluster}"}}],
+            "users": [{"name": cluster, "user": {"token": "nobody-looks-at-it"}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+        }
+    )
 
 
 @contextlib.asynccontextmanager

@@ -24,6 +24,7 @@ _T = TypeVar("_T")
     "  windowbox bench                          all of them\n"
     "  windowbox bench dnsrecords -n 10000      many records\n"
     "  windowbox bench loadbalancer --scale     a thousand Services on one Envoy\n"
+    "  windowbox bench scale --clusters 1000    a thousand clusters\n"
     "  windowbox bench extensions -n 50         fifty Infrastructures at once\n"
     "  windowbox bench fairness                 beside a provider that answers late\n"
     "  windowbox bench bus -o json | jq .items_per_second",
@@ -83,11 +84,50 @@ def bus(items: int, workers: int, output: str) -> None:
     "--workers", type=click.IntRange(1), multiple=True, default=(2, 4, 8), show_default=True,
     help="How many processes; repeatable.",
 )  # fmt: skip
+@click.option("--clusters", type=click.IntRange(0), default=0, help="So many clusters instead, simulated.")
+@click.option(
+    "--objects",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="With --clusters: objects of each.",
+)
+@click.option(
+    "--nats-servers",
+    type=click.Choice(["1", "3"]),
+    default="1",
+    show_default=True,
+    help="With --clusters: three are restarted one after the other, too.",
+)
+@click.option(
+    "--idle",
+    type=click.FloatRange(0.1),
+    default=30.0,
+    show_default=True,
+    help="With --clusters: seconds to measure idleness.",
+)
 @output_option
-def scale(count: int, workers: tuple[int, ...], output: str) -> None:
-    """DNSRecords with more and more worker processes: throughput, and the share of each."""
+def scale(
+    count: int,
+    workers: tuple[int, ...],
+    clusters: int,
+    objects: int,
+    nats_servers: str,
+    idle: float,
+    output: str,
+) -> None:
+    """DNSRecords with more and more worker processes: throughput, and the share of each.
+
+    With --clusters, so many clusters join, are idle, get objects, and are there when all processes restart.
+    Their API servers are simulated.
+    """
+    from bench import clusters as many
     from bench import scale, tables
 
+    if clusters:
+        figures = _run(many.run(clusters, objects, idle, int(nats_servers), _say))
+        _show(output, figures, *many.shown(figures))
+        return
     found = _run(scale.run(count, workers, _say))
     _show(output, found, tables.scale(found))
 

@@ -171,7 +171,7 @@ READ_AS_A_WHOLE: dict[Role, set[str]] = {
     "admit": {"KV_clusters", "KV_leases"},
 }
 """By consumers. Of other streams, a role reads only the subjects that are its part."""
-BY_SEQUENCE = {("worker", "OBJECTS"), ("worker", "TRIGGERS"), ("patcher", "TRIGGERS")}
+BY_SEQUENCE = {("watcher", "OBJECTS"), ("worker", "OBJECTS"), ("worker", "TRIGGERS"), ("patcher", "TRIGGERS")}
 """Who gets single messages by sequence, which names no subject: parts of what the role reads as a whole."""
 
 
