@@ -14,6 +14,7 @@ from tests.support.balancerworld import BalancerWorld, balancer_world, greeting,
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from windowbox.clients.envoy import bootstrap
 from windowbox.clients.envoy.process import Process, Processes
 
 PLACE = f"127.67.{os.getpid() % 250}"
@@ -65,5 +66,5 @@ async def envoys(world: BalancerWorld) -> list[Process]:
 async def carries(envoy: Process, address: str) -> bool:
     """Whether it is told to listen there."""
     with contextlib.suppress(FileNotFoundError):
-        return address.encode() in (await envoy.read("lds.json") or b"")
+        return address.encode() in (await envoy.read(bootstrap.LISTENERS) or b"")
     return False

@@ -8,12 +8,11 @@ import signal
 from functools import partial
 from pathlib import Path
 
-import orjson
-
 from tests.host.traffic import clients
 from tests.host.traffic.world import SERVICES, World, ingress, shows, tcp, udp
 from tests.support import echoclient
 from tests.support.rules import rule
+from windowbox.clients.envoy import bootstrap, protobuf
 
 
 @rule("LB-11-5", "LB-11-9", "LB-1-resync", "LB-5-vanished")
@@ -87,7 +86,8 @@ def _place(traffic: World) -> Path:
 
 
 def _listeners(traffic: World, address: str) -> list[str]:
-    found = orjson.loads((_place(traffic) / "lds.json").read_bytes())["resources"]
+    entries = protobuf.entries((_place(traffic) / bootstrap.LISTENERS).read_bytes())
+    found = map(protobuf.resource, entries)
     return [one["name"] for one in found if one["address"]["socket_address"]["address"] == address]
 
 

@@ -16,7 +16,7 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import World, balancer
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import bootstrap, replacing
+from windowbox.clients.envoy import bootstrap, protobuf, replacing
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.process import Process, Processes
@@ -236,7 +236,7 @@ async def test_files_are_replaced_whole(attachment: Processes, edge: Edge, tmp_p
     place = tmp_path / "envoys" / "edge" / "1"
     before = (place / bootstrap.LISTENERS).stat().st_ino
 
-    await envoy.write({bootstrap.LISTENERS: b'{"version_info":"x","resources":[]}'})
+    await envoy.write({bootstrap.LISTENERS: protobuf.response("x", b"")})
 
     assert (place / bootstrap.LISTENERS).stat().st_ino != before
     assert sorted(f.name for f in place.iterdir() if f.name.startswith(".")) == []

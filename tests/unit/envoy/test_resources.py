@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.servers.envoy.world import balancer
 from tests.support.rules import rule
-from windowbox.clients.envoy import inotify, resources
+from windowbox.clients.envoy import inotify, protobuf, resources
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.models.loadbalancers import Endpoint, Listener
 
@@ -24,9 +23,11 @@ def made(*listeners: Listener, eds: tuple[str, ...] = ()) -> Configuration:
 
 
 def cluster(one: Listener) -> dict[str, Any]:
-    found = orjson.loads(made(one).clusters[one.name])
-    assert isinstance(found, dict)
-    return found
+    return protobuf.resource(made(one).clusters[one.name])
+
+
+def names(file: bytes) -> list[str]:
+    return [protobuf.name_of(entry) for entry in protobuf.entries(file)]
 
 
 def test_the_order_of_what_is_wanted_does_not_matter() -> None:
@@ -52,14 +53,12 @@ def test_one_more_changes_nothing_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "written"),
     [
-        pytest.param((), (WEB,), [["cds.json", "lds.json"]], id="LB-15-3-added"),
-        pytest.param((WEB,), (), [["lds.json"], ["cds.json"]], id="LB-15-3-removed"),
-        pytest.param(
-            (WEB,), (DNS,), [["cds.json", "lds.json"], ["cds.json"]], id="LB-15-3-added-and-removed"
-        ),
+        pytest.param((), (WEB,), [["cds.pb", "lds.pb"]], id="LB-15-3-added"),
+        pytest.param((WEB,), (), [["lds.pb"], ["cds.pb"]], id="LB-15-3-removed"),
+        pytest.param((WEB,), (DNS,), [["cds.pb", "lds.pb"], ["cds.pb"]], id="LB-15-3-added-and-removed"),
         pytest.param((WEB,), (WEB,), [], id="LB-2-idempotent"),
-        pytest.param((WEB,), (replace(WEB, endpoints=NODES[:1]),), [["cds.json"]], id="LB-15-4-nodes"),
-        pytest.param((WEB,), (replace(WEB, allowed=("::/0",)),), [["lds.json"]], id="LB-15-4-ranges"),
+        pytest.param((WEB,), (replace(WEB, endpoints=NODES[:1]),), [["cds.pb"]], id="LB-15-4-nodes"),
+        pytest.param((WEB,), (replace(WEB, allowed=("::/0",)),), [["lds.pb"]], id="LB-15-4-ranges"),
     ],
 )
 def test_no_listener_ever_lacks_its_cluster(
@@ -68,16 +67,15 @@ def test_no_listener_ever_lacks_its_cluster(
     steps = resources.steps(made(*before), made(*after))
 
     assert [list(step) for step in steps] == written
-    assert all(step.get("cds.json") != b"" for step in steps)
+    assert all(step.get("cds.pb") != b"" for step in steps)
 
 
 @rule("LB-15-3")
 def test_between_two_steps_there_are_clusters_for_old_and_new() -> None:
     first, last = resources.steps(made(WEB), made(DNS))
 
-    names = [c["name"] for c in orjson.loads(first["cds.json"])["resources"]]
-    assert names == ["tcp_10.9.0.1_80", "udp_10.9.0.1_53"]
-    assert [c["name"] for c in orjson.loads(last["cds.json"])["resources"]] == ["udp_10.9.0.1_53"]
+    assert names(first["cds.pb"]) == ["tcp_10.9.0.1_80", "udp_10.9.0.1_53"]
+    assert names(last["cds.pb"]) == ["udp_10.9.0.1_53"]
 
 
 @rule("LB-15-5")
@@ -85,7 +83,7 @@ def test_nodes_of_udp_are_in_a_file_of_their_own() -> None:
     before = made(DNS, eds=(DNS.name,))
     after = made(replace(DNS, endpoints=NODES[:1]), eds=(DNS.name,))
 
-    assert [list(step) for step in resources.steps(before, after)] == [["eds_udp_10.9.0.1_53.json"]]
+    assert [list(step) for step in resources.steps(before, after)] == [["eds_udp_10.9.0.1_53.pb"]]
 
 
 @rule("LB-11-8")
@@ -142,7 +140,7 @@ def test_nodes_are_asked_for_their_health_at_another_port() -> None:
     ],
 )
 def test_ranges_become_prefixes(allowed: tuple[str, ...], prefixes: list[str]) -> None:
-    listener = orjson.loads(made(replace(WEB, allowed=allowed)).listeners[WEB.name])
+    listener = protobuf.resource(made(replace(WEB, allowed=allowed)).listeners[WEB.name])
 
     match = listener["filter_chains"][0]["filter_chain_match"]["source_prefix_ranges"]
     assert [f"{p['address_prefix']}/{p['prefix_len']}" for p in match] == prefixes

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 BOOTSTRAP = "envoy.json"
-CLUSTERS = "cds.json"
-LISTENERS = "lds.json"
+CLUSTERS = "cds.pb"
+LISTENERS = "lds.pb"
 RUNTIME = "runtime.json"
 OWNERS = "owners.json"
 """Whose the addresses are. Envoy does not read it; a bus that has forgotten it can be told again."""
@@ -88,7 +88,7 @@ def bootstrap(folder: str) -> bytes:
 
 def endpoints_file(name: str) -> str:
     """Where a cluster's endpoints are, if they have a file of their own."""
-    return f"eds_{name.replace(':', '-')}.json"
+    return f"eds_{name.replace(':', '-')}.pb"
 
 
 def _file(folder: str, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from windowbox.clients.envoy import admin, bootstrap, inotify, replacing, resources
+from windowbox.clients.envoy import admin, bootstrap, earlier, inotify, replacing, resources
 from windowbox.clients.envoy.admin import Health, Traffic
 from windowbox.clients.envoy.attachments import Attachment, HasPid, Order, Running
 from windowbox.clients.envoy.readiness import Applied, ApplyTracker
@@ -357,6 +357,8 @@ async def _drained(old: Running) -> None:
 async def _read(running: Running) -> Configuration:
     """The configuration that was written last for an Envoy."""
     clusters = await running.read(bootstrap.CLUSTERS)
+    if clusters is None:
+        return resources.parsed(await earlier.read(running))
     found = {name: await running.read(name) for name in resources.file_names(clusters)}
     return resources.parsed({name: content for name, content in found.items() if content is not None})
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from bus import leases
-from windowbox.clients.envoy import bootstrap, folders, hostnetwork, unixhttp
+from windowbox.clients.envoy import bootstrap, earlier, folders, hostnetwork, unixhttp
 from windowbox.clients.envoy.attachments import Order, Running
 from windowbox.errors import Missing, Unreachable
 
@@ -53,8 +53,9 @@ class Processes:
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
         for generation in reversed(self._generations(name)):
-            files = {f.name: f.read_bytes() for f in self._place(name, generation).glob("*.json")}
-            if files.keys() >= {bootstrap.CLUSTERS, bootstrap.LISTENERS}:
+            place = self._place(name, generation)
+            files = {f.name: f.read_bytes() for kind in ("*.pb", "*.json") for f in place.glob(kind)}
+            if earlier.are_whole(files):
                 return files
         return {}
 

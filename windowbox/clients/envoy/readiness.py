@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from windowbox.clients.envoy import admin, bootstrap, hostnetwork, resources
+from windowbox.clients.envoy import admin, bootstrap, hostnetwork, protobuf, resources
 from windowbox.clients.envoy.attachments import Running
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import TransientError
@@ -73,7 +73,7 @@ class ApplyTracker:
         self._unprobed &= new.keys()
         self._unprobed |= {name for name, listener in new.items() if old.get(name) != listener}
         self._endpoints = {
-            name: resources.version(after.files[bootstrap.endpoints_file(name)])
+            name: protobuf.version(after.files[bootstrap.endpoints_file(name)])
             for name, endpoints in after.endpoints.items()
             if before.endpoints.get(name) != endpoints
         }
@@ -162,7 +162,7 @@ class ApplyTracker:
 
     async def _has_read(self, running: Running) -> bool:
         files = (self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
-        return await admin.versions(running) == tuple(map(resources.version, files))
+        return await admin.versions(running) == tuple(map(protobuf.version, files))
 
     async def _look(
         self, running: Running | None, listeners: Collection[Listener], probes: _Probes, *, thorough: bool
@@ -202,10 +202,10 @@ class ApplyTracker:
         return late, warming
 
     async def _not_accepted(self, running: Running, standing: admin.Standing) -> str | None:
-        if standing.clusters != resources.version(self._expected.files[bootstrap.CLUSTERS]):
+        if standing.clusters != protobuf.version(self._expected.files[bootstrap.CLUSTERS]):
             rejected = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
             return f"Envoy has not taken its endpoints{rejected}"
-        wanted = resources.version(self._expected.files[bootstrap.LISTENERS])
+        wanted = protobuf.version(self._expected.files[bootstrap.LISTENERS])
         if standing.listeners == wanted:
             self._judged_version, self.refused = wanted, {}
         elif standing.listeners_rejected != self._rejections:

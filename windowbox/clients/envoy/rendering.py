@@ -1,17 +1,13 @@
-"""Envoy's listeners and clusters as Envoy spells them, each made from a listener of ours."""
+"""Envoy's listeners and clusters as they stand in its files, each made from a listener of ours."""
 
 from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
-from typing import Any
 
-import orjson
-
-from windowbox.clients.envoy import bootstrap
+from windowbox.clients.envoy import bootstrap, protobuf
+from windowbox.clients.envoy.protobuf import Resource
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, family
-
-Resource = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy"
 _CLUSTER = f"{_TYPES}.config.cluster.v3.Cluster"
@@ -59,7 +55,7 @@ def listener(listener: Listener) -> bytes:
         "freebind": True,
         **(_tcp(listener) if listener.protocol == "TCP" else _udp(listener)),
     }
-    return dumped(resource)
+    return protobuf.entry(resource)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -87,17 +83,12 @@ def cluster(listener: Listener, folder: str | None) -> bytes:
         resource |= _announcing_clients(listener.proxy_protocol)
         for check in resource.get("health_checks", []):
             check["transport_socket_match_criteria"] = {"check": True}
-    return dumped(resource)
+    return protobuf.entry(resource)
 
 
 def endpoints(listener: Listener) -> bytes:
     """What is in the file of a cluster that reads its endpoints from one."""
-    return dumped({"@type": _ASSIGNMENT, **_assignment(listener)})
-
-
-def dumped(resource: Resource) -> bytes:
-    """Always the same bytes for the same resource."""
-    return orjson.dumps(resource, option=orjson.OPT_SORT_KEYS)
+    return protobuf.entry({"@type": _ASSIGNMENT, **_assignment(listener)})
 
 
 def _tcp(listener: Listener) -> Resource:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from windowbox.clients.envoy import admin, bootstrap, resources
+from windowbox.clients.envoy import admin, bootstrap, earlier, protobuf, resources
 from windowbox.clients.envoy.attachments import Running
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import TransientError, Unreachable
@@ -34,6 +34,7 @@ async def prepare(new: Running, old: Running | None, written: Configuration) -> 
 async def retire(old: Running) -> None:
     """Have it take no more clients. It reads what it is told when it gets to it: until then it goes on."""
     await old.write(NO_LISTENERS)
+    await earlier.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
     await _happens(lambda: _listens(old, resources.NOTHING), _START)
 
 
@@ -55,7 +56,7 @@ async def _as_healthy(new: Running, old: Running) -> bool:
 async def _listens(new: Running, written: Configuration) -> bool:
     standing = await admin.standing(new)
     # Listeners that are refused were refused to the other, too.
-    wanted = resources.version(written.files[bootstrap.LISTENERS])
+    wanted = protobuf.version(written.files[bootstrap.LISTENERS])
     return standing.listeners == wanted or standing.listeners_rejected > 0
 
 

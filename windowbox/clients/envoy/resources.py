@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import orjson
 
-from windowbox.clients.envoy import bootstrap, rendering
+from windowbox.clients.envoy import bootstrap, earlier, protobuf, rendering
 from windowbox.clients.envoy.attachments import Published
-from windowbox.clients.envoy.rendering import Resource
+from windowbox.clients.envoy.protobuf import Resource
 from windowbox.models.loadbalancers import LoadBalancer
 
 _RUNTIME = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
@@ -21,7 +21,6 @@ _CHECKS_PER_SECOND = 100
 _INTERVALS = (500, 1500, 3000)
 _INTERVAL_STEP = 5000
 
-_HEAD = b'{"version_info":"'
 _DIGEST = 16
 
 
@@ -51,11 +50,11 @@ class Configuration:
     def files(self) -> dict[str, bytes]:
         """In the order in which they can be written when nothing was removed."""
         return {
-            bootstrap.RUNTIME: _file([_runtime(self.interval)]),
+            bootstrap.RUNTIME: _json([_runtime(self.interval)]),
             **{bootstrap.endpoints_file(name): _file([e]) for name, e in self.endpoints.items()},
             bootstrap.CLUSTERS: _file(self.clusters.values()),
             bootstrap.LISTENERS: _file(self.listeners.values()),
-            bootstrap.OWNERS: _file(rendering.dumped(owner._asdict()) for owner in self.owners),
+            bootstrap.OWNERS: _json([owner._asdict() for owner in self.owners]),
         }
 
     @property
@@ -92,19 +91,20 @@ def configuration(
 
 def parsed(files: Mapping[str, bytes]) -> Configuration:
     """What is in such files. What is missing is empty."""
-    clusters = _resources(files, bootstrap.CLUSTERS)
-    apart = [one["name"] for one in clusters if one["type"] == "EDS"]
-    endpoints = {name: one for name in apart for one in _resources(files, bootstrap.endpoints_file(name))}
-    runtime = _resources(files, bootstrap.RUNTIME) or [{"layer": {}}]
+    files = earlier.binary(files)
+    clusters = _entries(files, bootstrap.CLUSTERS)
+    apart = [name for name, one in clusters.items() if _reads_endpoints(one)]
+    own_files = (_entries(files, bootstrap.endpoints_file(name)) for name in apart)
+    endpoints = {name: one for found in own_files for name, one in found.items()}
+    runtime = _values(files, bootstrap.RUNTIME) or [{"layer": {}}]
     interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0)
     return Configuration(
-        listeners={one["name"]: rendering.dumped(one) for one in _resources(files, bootstrap.LISTENERS)},
-        clusters={one["name"]: rendering.dumped(one) for one in clusters},
-        endpoints={name: rendering.dumped(one) for name, one in endpoints.items()},
+        listeners=_entries(files, bootstrap.LISTENERS),
+        clusters=clusters,
+        endpoints=endpoints,
         interval=interval or _INTERVALS[0],
         owners=tuple(
-            Owner(**{**one, "addresses": tuple(one["addresses"])})
-            for one in _resources(files, bootstrap.OWNERS)
+            Owner(**{**one, "addresses": tuple(one["addresses"])}) for one in _values(files, bootstrap.OWNERS)
         ),
     )
 
@@ -113,11 +113,11 @@ def in_one_file(found: Configuration) -> Configuration:
     """The same, with all endpoints where their clusters are."""
     clusters = dict(found.clusters)
     for name, endpoints in found.endpoints.items():
-        cluster, assignment = orjson.loads(clusters[name]), orjson.loads(endpoints)
+        cluster, assignment = protobuf.resource(clusters[name]), protobuf.resource(endpoints)
         for key in ("eds_cluster_config", "ignore_health_on_host_removal"):
             del cluster[key]
         del assignment["@type"]
-        clusters[name] = rendering.dumped({**cluster, "type": "STATIC", "load_assignment": assignment})
+        clusters[name] = protobuf.entry({**cluster, "type": "STATIC", "load_assignment": assignment})
     return replace(found, clusters=clusters, endpoints={})
 
 
@@ -138,7 +138,7 @@ def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]
 
 def asking_often() -> dict[str, bytes]:
     """What makes Envoy look again soon at endpoints that did not answer, for as long as it stands there."""
-    return {bootstrap.RUNTIME: _file([_runtime(_INTERVALS[0])])}
+    return {bootstrap.RUNTIME: _json([_runtime(_INTERVALS[0])])}
 
 
 def check_interval(checks: int) -> int:
@@ -153,30 +153,43 @@ def check_interval(checks: int) -> int:
 
 def file_names(clusters: bytes | None) -> list[str]:
     """The files that belong to this file of clusters, itself among them."""
-    files = {bootstrap.CLUSTERS: clusters} if clusters else {}
-    apart = [one["name"] for one in _resources(files, bootstrap.CLUSTERS) if one["type"] == "EDS"]
-    apart = [bootstrap.endpoints_file(name) for name in apart]
+    found = _entries({bootstrap.CLUSTERS: clusters} if clusters else {}, bootstrap.CLUSTERS)
+    apart = [bootstrap.endpoints_file(name) for name, one in found.items() if _reads_endpoints(one)]
     return [bootstrap.RUNTIME, *apart, bootstrap.CLUSTERS, bootstrap.LISTENERS, bootstrap.OWNERS]
 
 
-def version(file: bytes) -> str:
-    """What Envoy calls a file's content once it has taken it."""
-    return file[len(_HEAD) : len(_HEAD) + _DIGEST].decode()
+def _file(entries: Iterable[bytes]) -> bytes:
+    body = b"".join(entries)
+    return protobuf.response(_digest(body), body)
 
 
-def _file(found: Iterable[bytes]) -> bytes:
-    body = b",".join(found)
-    digest = hashlib.sha256(body).hexdigest()[:_DIGEST].encode()
-    return b'%s%s","resources":[%s]}' % (_HEAD, digest, body)
+def _json(found: Iterable[Resource]) -> bytes:
+    """What is small, or not for Envoy, people can read."""
+    body = b",".join(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in found)
+    return b'{"version_info":"%s","resources":[%s]}' % (_digest(body).encode(), body)
 
 
-def _resources(files: Mapping[str, bytes], name: str) -> list[Resource]:
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:_DIGEST]
+
+
+def _entries(files: Mapping[str, bytes], name: str) -> dict[str, bytes]:
+    """By the names of their resources."""
+    return {protobuf.name_of(one): one for one in protobuf.entries(files.get(name, b""))}
+
+
+def _values(files: Mapping[str, bytes], name: str) -> list[Resource]:
     return list(orjson.loads(files[name]).get("resources", [])) if name in files else []
 
 
-def _runtime(interval: int) -> bytes:
+def _reads_endpoints(cluster: bytes) -> bool:
+    """Whether its endpoints are in a file of their own."""
+    return protobuf.holds(cluster, "eds_cluster_config")
+
+
+def _runtime(interval: int) -> Resource:
     layer = {"health_check": {"min_interval": interval}}
-    return rendering.dumped({"@type": _RUNTIME, "name": bootstrap.LAYER, "layer": layer})
+    return {"@type": _RUNTIME, "name": bootstrap.LAYER, "layer": layer}
 
 
 def _published(name: str) -> Published:

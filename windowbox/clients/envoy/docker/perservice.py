@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import bootstrap
+from windowbox.clients.envoy import bootstrap, earlier, protobuf
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.docker import boxes
 from windowbox.clients.envoy.docker.boxes import FOLDER, Household
@@ -18,6 +15,7 @@ from windowbox.clients.envoy.docker.envoys import DockerEnvoy, DockerEnvoys
 from windowbox.clients.envoy.docker.files import Files
 from windowbox.clients.envoy.docker.host import Aliases
 from windowbox.clients.envoy.docker.routes import SCRIPT, Inside
+from windowbox.clients.envoy.protobuf import Resource
 
 _ASKED = "asked-"
 # The script is there only if there are routes; where it fails, Envoy serves what needs none.
@@ -106,7 +104,8 @@ class Inward:
         await self.files.write(inward(files))
 
     async def read(self, file: str) -> bytes | None:
-        return await self.files.read(_ASKED + file if file == bootstrap.LISTENERS else file)
+        listeners = (bootstrap.LISTENERS, earlier.LISTENERS)
+        return await self.files.read(_ASKED + file if file in listeners else file)
 
     async def all(self) -> Mapping[str, bytes]:
         return asked(await self.files.all())
@@ -133,8 +132,11 @@ def asked(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _on_all_addresses(listeners: bytes) -> bytes:
-    content: dict[str, Any] = orjson.loads(listeners)
-    for listener in content.get("resources") or ():
-        place = listener["address"]["socket_address"]
-        place["address"] = "::" if ":" in place["address"] else "0.0.0.0"
-    return orjson.dumps(content)
+    entries = b"".join(_on_all(protobuf.resource(entry)) for entry in protobuf.entries(listeners))
+    return protobuf.response(protobuf.version(listeners), entries)
+
+
+def _on_all(listener: Resource) -> bytes:
+    place = listener["address"]["socket_address"]
+    place["address"] = "::" if ":" in place["address"] else "0.0.0.0"
+    return protobuf.entry(listener)

@@ -1,0 +1,167 @@
+"""Files in Protobuf's binary form: Envoy reads in them what was meant."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from tests.servers.envoy.clients import datagram, greeting, talk
+from tests.servers.envoy.conftest import end_all
+from tests.servers.envoy.nodes import Node
+from tests.servers.envoy.test_serving import PORT, listener
+from tests.servers.envoy.world import World, balancer
+from tests.support.rules import rule
+from tests.support.running import eventually, running, soon
+from windowbox.clients.envoy import bootstrap, protobuf, resources
+from windowbox.clients.envoy.attachments import Order
+from windowbox.clients.envoy.edge import Edge
+from windowbox.clients.envoy.process import Processes
+from windowbox.models.loadbalancers import Endpoint, Listener, Protocol
+
+ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1", unhealthy=True), Endpoint("127.0.0.3", 65535, "n2"))
+PROTOCOLS: tuple[Protocol, ...] = ("TCP", "UDP")
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"check": 10256, "proxy_protocol": 1},
+    {"affinity": True},
+    {"allowed": ("10.0.0.0/8", "127.0.0.1/32")},
+    {"allowed": ()},
+    {"proxy_protocol": 2, "check": 10256, "affinity": True},
+    {"idle_timeout": 90.5, "max_connections": 300},
+    {"vacant": True, "idle_timeout": 0.25},
+)
+
+_DEFAULTS = ("TCP", "V1", 0)
+"""Zeros, also those of enums, which Envoy does not show."""
+
+
+@rule("LB-15-1")
+async def test_envoy_reads_what_was_written(world: World, attachment: Processes) -> None:
+    ports = itertools.count(1000)
+    address = world.address()
+    all = [
+        replace(Listener(address, next(ports), protocol, ENDPOINTS), **changes)
+        for protocol in PROTOCOLS
+        for changes in VARIANTS
+    ]
+    await world.serve(*all)
+    (envoy,) = await attachment.found("edge")
+
+    dump = orjson.loads(await envoy.ask("/config_dump?include_eds"))
+
+    written = await attachment.kept("edge")
+    for file, found in ((bootstrap.LISTENERS, _listeners(dump)), (bootstrap.CLUSTERS, _clusters(dump))):
+        meant = [protobuf.resource(entry) for entry in protobuf.entries(written[file])]
+        assert len(meant) == len(all)
+        assert {one["name"]: _normal(one) for one in meant} == found
+
+
+def test_what_is_encoded_can_be_decoded() -> None:
+    many = [
+        replace(Listener("10.9.0.1", 80, protocol, ENDPOINTS), **changes)
+        for protocol in PROTOCOLS
+        for changes in VARIANTS
+    ]
+    for one in many:
+        made = resources.configuration([balancer(one)], folder="/f", eds=(one.name,))
+        for entry in (made.listeners[one.name], made.clusters[one.name], made.endpoints[one.name]):
+            assert protobuf.entry(protobuf.resource(entry)) == entry
+            assert protobuf.entries(protobuf.response("x", entry)) == [entry]
+            assert protobuf.name_of(entry) == one.name
+
+
+@rule("LB-15-12")
+async def test_an_envoy_with_json_files_is_replaced(
+    attachment: Processes, address: Callable[[], str]
+) -> None:
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+    try:
+        await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
+        edge = Edge(attachment)
+        async with running(edge.keep()):
+            await soon(edge.running.wait())
+            assert not await edge.write([one])
+            assert await edge.outdated()
+            await eventually(lambda: _greets(place))
+            async with talk(place, PORT) as before:
+                await edge.replace()
+                assert await greeting(place, PORT) == "n1"
+                assert await before.echo()
+            await eventually(lambda: _generations(attachment, [2]))
+            assert await greeting(place, PORT) == "n1"
+    finally:
+        await node.stop()
+        await end_all(attachment)
+
+
+async def test_json_files_of_an_ended_envoy_are_served(
+    attachment: Processes, address: Callable[[], str]
+) -> None:
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+    try:
+        ended = await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
+        await ended.end()
+        edge = Edge(attachment)
+        async with running(edge.keep()):
+            await soon(edge.running.wait())
+            assert not await edge.outdated()
+            await eventually(lambda: _greets(place))
+    finally:
+        await node.stop()
+        await end_all(attachment)
+
+
+def _json_files(attachment: Processes, one: Any) -> dict[str, bytes]:
+    udp = one.listeners[1].name
+    made = resources.configuration([one], folder=attachment.folder, eds=(udp,)).files
+    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **made}
+    return {
+        name.replace(".pb", ".json"): _json(file) if name.endswith(".pb") else file.replace(b".pb", b".json")
+        for name, file in files.items()
+    }
+
+
+def _json(file: bytes) -> bytes:
+    found = [protobuf.resource(entry) for entry in protobuf.entries(file)]
+    return orjson.dumps({"version_info": "1", "resources": found}).replace(b".pb", b".json")
+
+
+async def _greets(address: str) -> bool:
+    try:
+        return await greeting(address, PORT) == "n1" and bool(await datagram(address, PORT))
+    except (OSError, EOFError):
+        return False
+
+
+async def _generations(attachment: Processes, wanted: list[int]) -> bool:
+    return [one.generation for one in await attachment.found("edge")] == wanted
+
+
+def _listeners(dump: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (one for one in dump["configs"] if one["@type"].endswith("ListenersConfigDump"))
+    all = (one["active_state"]["listener"] for one in found["dynamic_listeners"])
+    return {one["name"]: _normal(one) for one in all}
+
+
+def _clusters(dump: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (one for one in dump["configs"] if one["@type"].endswith("ClustersConfigDump"))
+    all = (one["cluster"] for one in found["dynamic_active_clusters"])
+    return {one["name"]: _normal(one) for one in all}
+
+
+def _normal(value: Any) -> Any:
+    """Without what JSON can say in two ways."""
+    if isinstance(value, dict):
+        return {key: _normal(one) for key, one in value.items() if one not in _DEFAULTS}
+    if isinstance(value, list):
+        return [_normal(one) for one in value]
+    if isinstance(value, str) and re.fullmatch(r"[0-9.]+s?", value):
+        return float(value.removesuffix("s")) if value.count(".") < 2 else value
+    return value

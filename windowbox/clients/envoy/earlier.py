@@ -1,0 +1,61 @@
+"""Files as windowbox wrote them before they were binary: JSON, read until their Envoy has been replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from windowbox.clients.envoy import bootstrap, protobuf
+from windowbox.clients.envoy.attachments import Running
+
+CLUSTERS = "cds.json"
+LISTENERS = "lds.json"
+
+
+def binary(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files, with those that are binary today in that form."""
+    if bootstrap.CLUSTERS in files:
+        return dict(files)
+    made = {_today(name): _converted(file) for name, file in files.items() if name != _today(name)}
+    return {**files, **made}
+
+
+def are_whole(files: Mapping[str, bytes]) -> bool:
+    """Whether an Envoy can be started with these files."""
+    today, before = {bootstrap.CLUSTERS, bootstrap.LISTENERS}, {CLUSTERS, LISTENERS}
+    return files.keys() >= today or files.keys() >= before
+
+
+async def read(running: Running) -> dict[str, bytes]:
+    """The files of an Envoy that has such files."""
+    names = [CLUSTERS, LISTENERS, bootstrap.RUNTIME, bootstrap.OWNERS]
+    clusters = orjson.loads(await running.read(CLUSTERS) or b"{}").get("resources", ())
+    names += [_before(bootstrap.endpoints_file(one["name"])) for one in clusters if one["type"] == "EDS"]
+    found = {name: await running.read(name) for name in names}
+    return {name: content for name, content in found.items() if content is not None}
+
+
+async def retire(running: Running, no_listeners: bytes) -> None:
+    """Tell an Envoy that has such files to listen no more."""
+    if await running.read(LISTENERS) is not None:
+        empty = {"version_info": protobuf.version(no_listeners), "resources": []}
+        await running.write({LISTENERS: orjson.dumps(empty)})
+
+
+def _converted(file: bytes) -> bytes:
+    found = orjson.loads(file)
+    for one in found["resources"]:
+        if "eds_cluster_config" in one:
+            source = one["eds_cluster_config"]["eds_config"]["path_config_source"]
+            source["path"] = source["path"].removesuffix(".json") + ".pb"
+    return protobuf.response(found["version_info"], b"".join(map(protobuf.entry, found["resources"])))
+
+
+def _today(name: str) -> str:
+    is_binary = name in (CLUSTERS, LISTENERS) or name.startswith("eds_")
+    return name.removesuffix(".json") + ".pb" if is_binary and name.endswith(".json") else name
+
+
+def _before(name: str) -> str:
+    return name.removesuffix(".pb") + ".json"
