@@ -72,6 +72,8 @@ class ScaleResult:
     """To the API, for each load balancer created; without Events."""
     requests: Mapping[str, float]
     one_more: Measured | None = None
+    one_more_cpu_ms: Mapping[str, float] = field(default_factory=dict)
+    """CPU of each process for one more, created and deleted, without what it uses when idle."""
     elsewhere_percent: float = 0.0
     """How much of the machine other processes used during the idle time."""
 
@@ -115,7 +117,7 @@ def scale_tables(found: Sequence[ScaleResult]) -> list[RenderableType]:
         )  # fmt: skip
     more = [one.one_more for one in found if one.one_more]
     unserved = [Text(f"does not serve: {reason}") for one in found for reason in one.unserved]
-    parts: list[RenderableType] = [table, *unserved, *_idle(found)]
+    parts: list[RenderableType] = [table, *unserved, *_idle(found), *_one_more_cpu(found)]
     return (
         [*parts, _measured("One more of them; milliseconds, aims for p50", more), *_failures(more)]
         if more
@@ -130,6 +132,17 @@ def _idle(found: Sequence[ScaleResult]) -> list[RenderableType]:
             + ", ".join(f"{name} {used:.2f}" for name, used in sorted(one.idle_percent.items()))
         )
         for one in found
+    ]
+
+
+def _one_more_cpu(found: Sequence[ScaleResult]) -> list[RenderableType]:
+    return [
+        Text(
+            f"one more beside {one.services}, created and deleted, CPU in ms: "
+            + ", ".join(f"{name} {used:.1f}" for name, used in sorted(one.one_more_cpu_ms.items()))
+        )
+        for one in found
+        if one.one_more_cpu_ms
     ]
 
 

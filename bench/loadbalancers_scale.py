@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from bench import audit, loadbalancers_nodes
 from bench.client import NAMESPACE
@@ -51,13 +51,15 @@ async def _measure(
     if len(unserved) > _SHOWN:
         unserved = [f"{len(unserved)} do not serve; among them:", *unserved[:_SHOWN]]
     say(f"{size} Services: one more, {times} times")
+    first, begun = await _usage(bench), time.perf_counter()
     one_more = await _one_more(bench, size, times)
+    busy, busy_for = _cpu(first, await _usage(bench)), time.perf_counter() - begun
     await bench.here.quiet(patience=60)
     say(f"{size} Services: idle for {idle_seconds:.0f} s")
     before, others, started = await _usage(bench), machine(), time.perf_counter()
     await asyncio.sleep(idle_seconds)
     after, took = await _usage(bench), time.perf_counter() - started
-    used = {name: after[name].cpu - before[name].cpu for name in after.keys() & before.keys()}
+    used = _cpu(before, after)
     elsewhere = machine() - others - sum(used.values())
     pids = await _pids(bench)
     memory = {name: round(private(pid), 1) for name, pid in pids.items()}
@@ -72,6 +74,10 @@ async def _measure(
         writes=round(audit.writes(audit.without_events(requests)) / len(numbers), 2),
         requests=_per(requests, len(numbers)),
         one_more=one_more,
+        one_more_cpu_ms={
+            name: round(1000 * max(0.0, busy[name] - used[name] * busy_for / took) / times, 1)
+            for name in busy.keys() & used.keys()
+        },
         elsewhere_percent=round(100 * elsewhere / took / (os.cpu_count() or 1), 1),
     )
 
@@ -103,7 +109,7 @@ async def _one_more(bench: Balancers, size: int, times: int) -> Measured:
             took.append(seconds)
             await bench.deleted(name, address)
         await asyncio.sleep(0.5)
-    return summed(f"create, beside {size}", took, 500, failed, early=bench.early())
+    return summed(f"create, beside {size}", took, 200, failed, early=bench.early())
 
 
 async def _unserved(addresses: Iterable[str]) -> list[str]:
@@ -143,6 +149,11 @@ async def _usage(bench: Balancers) -> dict[str, Usage]:
     return {name: usage(pid) for name, pid in {**pids, "bench": os.getpid()}.items()}
 
 
+def _cpu(before: Mapping[str, Usage], after: Mapping[str, Usage]) -> dict[str, float]:
+    """Seconds that each process has used meanwhile."""
+    return {name: after[name].cpu - before[name].cpu for name in after.keys() & before.keys()}
+
+
 def _per(requests: Counter[str], count: int) -> dict[str, float]:
     return {what: round(n / count, 2) for what, n in sorted(requests.items())}
 
@@ -152,6 +163,6 @@ def _name(number: int) -> str:
 
 
 def _prefix() -> str:
-    """A prefix for two thousand addresses, which other sandboxes of this machine hardly use."""
+    """A prefix for eight thousand addresses, which other sandboxes of this machine hardly use."""
     pid = os.getpid()
-    return f"127.{96 + (pid >> 5 & 31)}.{(pid & 31) * 8}.0/21"
+    return f"127.{96 + (pid >> 3 & 31)}.{(pid & 7) * 32}.0/19"
