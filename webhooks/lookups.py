@@ -17,6 +17,7 @@ from windowbox.models.refs import RUNTIME, ObjectRef
 
 _BUS_PATIENCE = 0.5
 """Seconds for the bus to answer before the API is asked."""
+_API_PATIENCE = 10.0
 _AT_ONCE = 32
 """Requests to the API at once: anybody who reaches the server can cause them."""
 
@@ -30,6 +31,7 @@ class Lookups:
         self._bus = bus
         self._mirrored = mirrored
         self._room = asyncio.Semaphore(_AT_ONCE)
+        self._asking: dict[Lookup, asyncio.Task[Found]] = {}
 
     async def look(self, wanted: Lookup, seconds: float) -> Found:
         """The object, or why there is none, within so many seconds."""
@@ -38,14 +40,29 @@ class Lookups:
         if found is not None:
             return Found(found)
         try:
-            async with asyncio.timeout(end - time.monotonic()), self._room:
+            async with asyncio.timeout(end - time.monotonic()):
+                return await asyncio.shield(self._from_api(wanted))
+        except TimeoutError:
+            return _too_slow(wanted)
+
+    def _from_api(self, wanted: Lookup) -> asyncio.Task[Found]:
+        """The request that asks for this object: one for all, so that no Shoot takes the places of others."""
+        asking = self._asking.get(wanted)
+        if asking is None:
+            asking = self._asking[wanted] = asyncio.create_task(self._ask(wanted), name=f"look {wanted.name}")
+            asking.add_done_callback(lambda _: self._asking.pop(wanted))
+        return asking
+
+    async def _ask(self, wanted: Lookup) -> Found:
+        try:
+            async with asyncio.timeout(_API_PATIENCE), self._room:
                 object = await self._kube.get(wanted.resource, wanted.namespace, wanted.name)
         except Missing:
             return Found(None, f'{wanted.resource.id} "{wanted.name}" not found')
         except WindowboxError as error:
             return Found(None, str(error))
         except TimeoutError:
-            return Found(None, f'{wanted.resource.id} "{wanted.name}": the API is too slow')
+            return _too_slow(wanted)
         return Found(object.raw)
 
     async def _from_bus(self, wanted: Lookup, seconds: float) -> Json | None:
@@ -61,3 +78,7 @@ class Lookups:
             return None
         seen = Announcement(stored)
         return None if seen.gone or seen.omitted else seen.object().raw
+
+
+def _too_slow(wanted: Lookup) -> Found:
+    return Found(None, f'{wanted.resource.id} "{wanted.name}": the API is too slow')

@@ -34,7 +34,7 @@ _PATIENCE = 10.0
 _MARGIN = 0.2
 """Seconds before the caller gives up that it is answered at the latest."""
 _AT_ONCE = 64
-"""Requests of one target that are worked on at once; others wait, within their patience."""
+"""Big requests of one target that its thread has at once; others wait, within their patience."""
 _HANDSHAKE = 5.0
 _GRACE = 1.0
 """Seconds in which callers are asked to connect elsewhere; and as many for the last answers."""
@@ -138,19 +138,18 @@ class Server:
         if body is None or request.content_type != "application/json":
             metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
             return _refusal(request).encoded()
-        async with self._sides[webhook.registration.target].room:
-            asked, wanted, answer = await self._apart(webhook, len(body), _begun, webhook, body, self._given)
-            if not isinstance(asked, Asked):
-                metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
-                refused, uid, version = asked
-                return refused.encoded(uid, version)
-            review, context = asked.review, self._given
-            if wanted:
-                left = _patience(request) - (time.perf_counter() - started)
-                found, failure = await self._look(wanted, left)
-                context = replace(context, found=found, failure=failure)
-            if answer is None:
-                answer = await self._apart(webhook, len(body), answering.decide, webhook, review, context)
+        asked, wanted, answer = await self._apart(webhook, len(body), _begun, webhook, body, self._given)
+        if not isinstance(asked, Asked):
+            metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
+            refused, uid, version = asked
+            return refused.encoded(uid, version)
+        review, context = asked.review, self._given
+        if wanted:
+            left = _patience(request) - (time.perf_counter() - started)
+            found, failure = await self._look(wanted, left)
+            context = replace(context, found=found, failure=failure)
+        if answer is None:
+            answer = await self._apart(webhook, len(body), answering.decide, webhook, review, context)
         seconds = time.perf_counter() - started
         self._journal.note(Decision(webhook, review, context, answer, seconds, len(body)))
         metrics.reviews.labels(webhook.registration.name, outcome(answer)).inc()
@@ -161,8 +160,9 @@ class Server:
         """Do it here, or in the target's thread if the request is big."""
         if size < webhook.big:
             return act(*arguments)
-        thread = self._sides[webhook.registration.target].thread
-        return await asyncio.get_running_loop().run_in_executor(thread, act, *arguments)
+        side = self._sides[webhook.registration.target]
+        async with side.room:
+            return await asyncio.get_running_loop().run_in_executor(side.thread, act, *arguments)
 
     @contextlib.asynccontextmanager
     async def listening(self, certificates: Certificates) -> AsyncIterator[str]:
