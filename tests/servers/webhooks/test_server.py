@@ -243,17 +243,27 @@ async def test_a_flood_of_one_target_does_not_starve_another(caller: Caller) -> 
     assert {status for status, _ in await asyncio.gather(*flood)} == {200}
 
 
-async def test_lookups_that_take_long_take_no_place(caller: Caller) -> None:
-    asked = orjson.dumps(admission_review(MANAGER, "deployments"))
-    late = [asyncio.create_task(caller.ask("/controlplane", asked, seconds=30)) for _ in range(80)]
-    deployment = {**MANAGER, "metadata": {"name": "kube-scheduler", "namespace": "one"}, "spec": {}}
-    status, body = await caller.ask(
-        "/controlplane", orjson.dumps(admission_review(deployment, "deployments")), seconds=20
-    )
-    assert (status, response(body)["allowed"]) == (200, True)
-    for one in late:
-        one.cancel()
-    await asyncio.wait(late)
+async def test_lookups_that_take_long_take_no_place(tmp_path: Path) -> None:
+    looking, many = 0, asyncio.Event()
+
+    async def slow(wanted: Lookup, seconds: float) -> Found:
+        nonlocal looking
+        looking += 1
+        if looking == 64:
+            many.set()
+        return await never(wanted, seconds)
+
+    asked_late = orjson.dumps(admission_review(MANAGER, "deployments"))
+    scheduler = {**MANAGER, "metadata": {"name": "kube-scheduler", "namespace": "one"}, "spec": {}}
+    async with asked(tmp_path, slow) as caller:
+        late = [asyncio.create_task(caller.ask("/controlplane", asked_late, seconds=30)) for _ in range(80)]
+        await many.wait()
+        at_once = orjson.dumps(admission_review(scheduler, "deployments"))
+        status, body = await caller.ask("/controlplane", at_once)
+        assert (status, response(body)["allowed"]) == (200, True)
+        for one in late:
+            one.cancel()
+        await asyncio.wait(late)
 
 
 async def test_the_oldest_idle_connection_makes_room_for_another(
