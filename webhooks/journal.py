@@ -41,6 +41,10 @@ _BIG = 64 << 10
 _LARGEST = 512 << 10
 """Bytes of a packed request that is kept."""
 _PATIENCE = 2.0
+_PAUSE = 0.1
+"""Seconds in which decisions are collected, so that those who ask meanwhile are answered first."""
+_TOGETHER = 64
+"""Decisions that are written at once."""
 _CREDENTIALS = re.compile(rb'(https?://)[^/"\s\\]+@')
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _HIDING = os.urandom(32)
@@ -69,7 +73,12 @@ class Journal:
         self._writing = True
         try:
             while True:
-                await self._write(bus, *await self._waiting.get())
+                some = [await self._waiting.get()]
+                if self._waiting.qsize() < _TOGETHER:
+                    await asyncio.sleep(_PAUSE)  # many at once cost less than one by one
+                while not self._waiting.empty() and len(some) < _TOGETHER:
+                    some.append(self._waiting.get_nowait())
+                await asyncio.gather(*(self._write(bus, *one) for one in some))
         finally:
             self._writing = False
 
