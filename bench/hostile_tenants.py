@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from bench import hostile_objects, shoots
+from bench import hostile_values as values
 from bench.client import Client
 from windowbox.errors import Refused
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS
@@ -107,12 +108,34 @@ def _kubeconfig(number: int, good: str, silent: int, chance: Random) -> bytes:
 
 
 async def _cluster(client: Client, name: str, number: int, chance: Random) -> None:
-    """Create the Cluster; of every third one, something is wrong."""
+    """Create the Cluster; in every third one anything is wrong, in another what control planes need."""
     body: dict[str, Any] = copy.deepcopy(shoots.cluster(name))
     if number % 3 == 1:
         for _ in range(3):
             hostile_objects.mutated(body["spec"], chance)
+    elif number % 3 == 2:
+        _spoil_control_plane(body, chance)
     try:
         await client.request("POST", CLUSTERS.path(), hostile_objects.encoded(body))
     except Refused:
         await good_cluster(client, name)
+
+
+def _spoil_control_plane(cluster: dict[str, Any], chance: Random) -> None:
+    """Make something wrong that is needed for a ControlPlane only."""
+    profile, status = cluster["spec"]["cloudProfile"]["spec"], cluster["spec"]["shoot"]["status"]
+    match chance.randrange(5):
+        case 0:
+            profile["providerConfig"] = values.anything(chance)
+        case 1:
+            field = chance.choice(("kind", "machineImages", "loadBalancer", "unknown"))
+            profile["providerConfig"] = {**profile["providerConfig"], field: values.anything(chance)}
+        case 2:
+            authorities = {"phase": values.anything(chance)}
+            authorities["lastInitiationTime"] = chance.choice((*values.TIMES, values.anything(chance)))
+            status["credentials"] = {"rotation": {"certificateAuthorities": authorities}}
+        case 3:
+            status["technicalID"] = chance.choice(values.TEXTS)
+        case _:
+            name = "generic-token-kubeconfig.secret.gardener.cloud/name"
+            cluster["metadata"]["annotations"] = {name: chance.choice(values.TEXTS)}

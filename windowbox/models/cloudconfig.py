@@ -64,7 +64,7 @@ def parsed(text: bytes, what: str) -> CloudProviderConfig:
 def explained(error: object) -> str:
     """The error in one field, and the remedy."""
     assert isinstance(error, dict)
-    field, value = ".".join(map(str, error["loc"])), error["input"]
+    field, value = ".".join(map(str, error["loc"])) or "it", error["input"]
     match error["type"]:
         case "extra_forbidden":
             return f"{field} is unknown (it is {value!r:.50}): take it out, or correct its name"
@@ -74,6 +74,12 @@ def explained(error: object) -> str:
             return f"{field} is empty: give it a value"
         case "literal_error":
             return f"{field} is {value!r:.50}: make it {error['ctx']['expected']}"
+        case "string_type":
+            return f"{field} is {value!r:.50}: write a text, in quotes"
+        case "dict_type" | "model_type":
+            return f"{field} is {value!r:.50}: make it a mapping"
+        case "list_type" | "sequence_str" | "is_instance_of":
+            return f"{field} is {value!r:.50}: make it a list"
         case _:
             return f"{field} is {value!r:.50}: {error['msg']}"
 

@@ -151,7 +151,7 @@ def require_small(content: object, what: str, most: int) -> None:
         within = [*one.values()] if isinstance(one, Mapping) else one if isinstance(one, list) else ()
         count += len(within)
         if count > most:
-            raise Malformed(f"{what} has more than {most} values")
+            raise Malformed(f"{what} has more than {most} values: take out what is not needed any more")
         waiting.extend(within)
 
 

@@ -98,7 +98,7 @@ def unix_time(text: object) -> int | None:
     """A time of the API as unix time; None if it is none."""
     try:
         return int(datetime.fromisoformat(str(text)).timestamp())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

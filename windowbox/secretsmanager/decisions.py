@@ -41,7 +41,9 @@ class Policy:
         rotation = mapping(mapping(mapping(status.get("credentials")).get("rotation")))
         authorities = mapping(rotation.get("certificateAuthorities"))
         initiated = contents.unix_time(authorities.get("lastInitiationTime"))
-        return cls(rotation=initiated, drop_old=authorities.get("phase") in _DROPS_OLD)
+        if initiated is not None and initiated < 0:
+            initiated = None  # Go's zero time: never
+        return cls(rotation=initiated, drop_old=str(authorities.get("phase")) in _DROPS_OLD)
 
 
 WEBHOOKS = Policy(renew_authorities=True, keep_old=timedelta(hours=24), current_signs=True)

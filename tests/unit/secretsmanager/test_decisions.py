@@ -135,11 +135,23 @@ def test_the_policy_follows_the_phase_of_the_shoot(phase: str, policy: Policy) -
 @pytest.mark.parametrize(
     "shoot",
     [
-        {},
-        {"status": None},
-        {"status": {"credentials": {"rotation": {"certificateAuthorities": {"lastInitiationTime": "soon"}}}}},
+        pytest.param({}, id="Z-5-no-status"),
+        pytest.param({"status": None}, id="Z-5-null"),
+        pytest.param({"status": {"credentials": "x"}}, id="Z-5-text"),
+        *(
+            pytest.param(
+                {"status": {"credentials": {"rotation": {"certificateAuthorities": authorities}}}}, id=id
+            )
+            for authorities, id in (
+                ([1], "Z-5-a-list"),
+                ({"lastInitiationTime": "soon"}, "Z-5-no-time"),
+                ({"lastInitiationTime": 7, "phase": [1]}, "Z-5-wrong-types"),
+                ({"lastInitiationTime": "2026-02-30T99:00:00Z", "phase": {"a": 1}}, "Z-5-no-such-day"),
+                ({"lastInitiationTime": "0001-01-01T00:00:00Z", "phase": "Preparing"}, "Z-5-zero-time"),
+                ({"lastInitiationTime": "0001-01-01T00:00:00", "phase": ""}, "Z-5-zero-time-of-nowhere"),
+            )
+        ),
     ],
-    ids=["Z-5-no-status", "Z-5-null", "Z-5-no-time"],
 )
 def test_a_shoot_without_a_rotation(shoot: Mapping[str, Any]) -> None:
     assert decisions.Policy.of_shoot(shoot) == Policy()
