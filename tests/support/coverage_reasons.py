@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 _ADMISSION = "enforced by Gardener's own admission, outside of windowbox"
-_OTHER_KINDS = "about kinds that windowbox does not serve yet"
-_CONTROL_PLANE = "needed only by kinds with a control plane"
-_HEALTH = "about health checks, which come with Workers"
-_MACHINES = "about machines, which come with Workers"
 _CLIENTS = "about clients, not about controllers"
 _GO = "describes the Go program; nothing that could be relied on"
 _BIND = "describes BIND; nothing for windowbox to do"
@@ -17,7 +13,6 @@ _HISTORY = "about what versions of Gardener did that windowbox does not serve"
 _GARDENLET = "about gardenlet"
 
 REASONS: dict[str, str] = {
-    "C-5": _CONTROL_PLANE,
     **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5"), _ADMISSION),
     **dict.fromkeys(("WW-49", "WW-87", "WW-88", "WW-89", "WW-95", "WW-118", "WW-119"), _HISTORY),
     **dict.fromkeys(("WW-56", "WW-83", "WW-104"), "says what a webhook is for; what it does is tested"),
@@ -33,15 +28,14 @@ REASONS: dict[str, str] = {
     "O-3": "so by its making: all kinds have their runs from one life cycle",
     "F-1": "not copied: the annotation of a restored Infrastructure goes after Success, as with all kinds",
     "B-4": "so by its making: a run that waits is not a success, whose next look would be in an hour",
-    "B-5": _OTHER_KINDS,
-    **dict.fromkeys(("E-3", "H-1", "H-2", "H-3", "H-4"), _HEALTH),
+    "B-5": "so by its making: errors are reported whole, of all kinds",
+    **dict.fromkeys(("H-1", "H-2", "H-3", "H-4"), _GARDENLET),
     "HC-4": "so by its making: checks are part of a run, which has a deadline",
     "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),
     "P-2": "part of a deployment, not of the program",
     "P-3": "part of a deployment, not of the program",
     "P-4": "a probe for end-to-end tests of the Go program",
-    **dict.fromkeys(("X-11", "B.32"), _MACHINES),
     "BE-6": "kept: backups are folders of one host; the setting backup.host says of which",
     "B.20": "kept: an old error stays until a run succeeds, or waits for others",
     "B.27": "not prevented; where two programs undo each other, repairs are backed off, with the reason",

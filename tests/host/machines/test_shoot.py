@@ -27,7 +27,7 @@ from windowbox.sandbox.shoots import creation, deletion, etcd, objects, records,
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-@rule("B4-R4", "B8-R5")
+@rule("B4-R4", "B8-R5", "X-11")
 def test_a_machine_joins_by_its_user_data(world: ShootWorld) -> None:
     [node] = world.api.read("/api/v1/nodes")["items"]
     name, namespace = node["metadata"]["name"], world.shoot.machines

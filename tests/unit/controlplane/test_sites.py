@@ -146,3 +146,26 @@ def test_parts_of_a_shoot_that_are_no_such_parts_count_as_missing(part: str, wro
     site = sites.site(Object(cluster))
     assert (site.shoot_version, site.seed_version, site.may_sleep) == ("", "", False)
     assert site.namespace == NAMESPACE
+
+
+@rule("C-5")
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        pytest.param({}, "generic-token-kubeconfig", id="by-default"),
+        pytest.param(
+            {"generic-token-kubeconfig.secret.gardener.cloud/name": "generic-1234"},
+            "generic-1234",
+            id="named",
+        ),
+        pytest.param(
+            {"generic-token-kubeconfig.secret.gardener.cloud/name": ""},
+            "generic-token-kubeconfig",
+            id="empty",
+        ),
+    ],
+)
+def test_the_cluster_names_the_generic_kubeconfig(named: dict[str, str], found: str) -> None:
+    cluster: dict[str, Any] = copy.deepcopy(CLUSTER)
+    cluster["metadata"]["annotations"] = named
+    assert sites.site(Object(cluster)).generic_kubeconfig == found

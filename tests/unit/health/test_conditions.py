@@ -161,7 +161,7 @@ def test_the_check_of_a_managed_resource(found: Object | None, detail: str) -> N
     assert checks.managed_resource("n", "m", found) == (Unsuccessful(detail) if detail else Passed())
 
 
-@rule("HC-11", "E-2")
+@rule("HC-11", "E-2", "E-3")
 def test_an_invalid_object_is_a_configuration_problem() -> None:
     said = checks.managed_resource("n", "m", INVALID)
     assert isinstance(said, Unsuccessful)

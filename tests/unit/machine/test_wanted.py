@@ -86,7 +86,7 @@ def test_the_pod_is_that_of_the_example() -> None:
     assert "docker-socket" not in str(without)
 
 
-@rule("L7", "L8", "L10")
+@rule("L7", "L8", "L10", "B.32")
 def test_resources_zone_and_volumes_come_from_the_class() -> None:
     amounts = {"cpu": "2", "memory": "4Gi"}
     spec = {
