@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from windowbox.models.refs import (
-    API_SERVERS,
     BACKUP_BUCKETS,
     BACKUP_ENTRIES,
     BASTIONS,
@@ -37,6 +36,7 @@ from windowbox.models.refs import (
     NETWORKS,
     NODES,
     OPERATING_SYSTEM_CONFIGS,
+    PLANE_DEPLOYMENTS,
     PODS,
     SECRETS,
     SERVICES,
@@ -164,7 +164,7 @@ KINDS = (
         about="ManagedResources with storage and rights for the Shoot, generated secrets, its membership: "
         "[controlplanes.md](controlplanes.md)",
         owns=(MANAGED_RESOURCES,),
-        awaits=(API_SERVERS,),
+        awaits=(PLANE_DEPLOYMENTS,),
         rights=(Right(SECRETS, (*MAKE, "list")), Right(DEPLOYMENTS, READ)),
     ),
     Served(
@@ -215,7 +215,7 @@ KINDS = (
         pool="worker",
         about="MachineClasses and MachineDeployments for the zones of its pools",
         owns=_MACHINE_KINDS,
-        awaits=(MACHINE_SETS, MACHINES, MANAGED_RESOURCES),
+        awaits=(MACHINE_SETS, MACHINES, MANAGED_RESOURCES, PLANE_DEPLOYMENTS),
         rights=(
             Right(SECRETS, MAKE),
             # Before a Worker goes, the API is asked whether anything is left.

@@ -72,7 +72,7 @@ class HealthSettings(_Section):
     conditions: Literal["short", "long"] = Field(
         "short",
         description="short: EveryNodeReady of Workers, as Gardener's own; long: also what its older "
-        "documentation lists of ControlPlanes and Workers.",
+        "documentation lists of ControlPlanes and Workers. Networks have none: they are not served.",
     )
 
 

@@ -70,8 +70,11 @@ VOLUME_ATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
 )
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", short_names=("deploy",))
-API_SERVERS = DEPLOYMENTS._replace(named="kube-apiserver")
-"""Of the control planes of Shoots."""
+API_SERVER, MACHINE_CONTROLLER_MANAGER = "kube-apiserver", "machine-controller-manager"
+PLANE_DEPLOYMENTS = DEPLOYMENTS._replace(
+    selector="app=kubernetes,role in (apiserver,machine-controller-manager)"
+)
+"""Those with these names in the control planes of Shoots."""
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",))
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",))

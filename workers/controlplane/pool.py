@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from windowbox.kinds import Served
-from windowbox.models.refs import MANAGED_RESOURCES, ObjectRef
+from windowbox.models.refs import API_SERVER, MANAGED_RESOURCES, PLANE_DEPLOYMENTS, ObjectRef
 from workers.controlplane import bundles
 from workers.controlplane.actuator import KIND, ControlPlaneActuator
 from workers.owned.ownerindex import OwnerIndex
@@ -17,6 +17,8 @@ def serving(common: Common, row: Served) -> Serving:
 
     def owners(ref: ObjectRef) -> Iterable[ObjectRef]:
         if ref.kind == MANAGED_RESOURCES.id and not ref.name.startswith("extension-controlplane-"):
+            return ()
+        if ref.kind == PLANE_DEPLOYMENTS.id and ref.name != API_SERVER:
             return ()
         return owner_index.in_namespace(ref.cluster, ref.namespace)
 

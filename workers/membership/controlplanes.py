@@ -11,7 +11,7 @@ from bus.registry import MachinePlace, Member, SecretKey
 from bus.views import View
 from windowbox.models.joinsettings import ACCESS_SECRET
 from windowbox.models.objects import Object
-from windowbox.models.refs import API_SERVERS, CLUSTERS, CONTROL_PLANES, RUNTIME, ObjectRef
+from windowbox.models.refs import API_SERVER, CLUSTERS, CONTROL_PLANES, PLANE_DEPLOYMENTS, RUNTIME, ObjectRef
 from workers.lifecycle import shoots
 from workers.lifecycle.shoots import ShootFacts
 
@@ -63,9 +63,7 @@ class ControlPlanes:
         self._shoots: View[ShootFacts] = View(
             bus, CLUSTERS.id, lambda _, cluster: shoots.facts(cluster), changed=changed
         )
-        self._servers: View[Replicas] = View(
-            bus, API_SERVERS.id, lambda _, found: _replicas(found), changed=changed
-        )
+        self._servers: View[Replicas] = View(bus, PLANE_DEPLOYMENTS.id, _replicas, changed=changed)
 
     async def run(self) -> None:
         """Follow them, for ever."""
@@ -109,7 +107,7 @@ class ControlPlanes:
         shoot = self._shoots.get(ObjectRef(RUNTIME, CLUSTERS.id, "", member.id))
         if shoot is None:
             return member
-        server = self._servers.get(ObjectRef(RUNTIME, API_SERVERS.id, member.id, API_SERVERS.named))
+        server = self._servers.get(ObjectRef(RUNTIME, PLANE_DEPLOYMENTS.id, member.id, API_SERVER))
         asleep = is_asleep(shoot, server, was_asleep=was_asleep)
         return member.model_copy(update={"asleep": asleep})
 
@@ -118,6 +116,8 @@ def _taking_part(ref: ObjectRef, controlplane: Object) -> bool | None:
     return True if ref.cluster == RUNTIME and taking_part(controlplane) else None
 
 
-def _replicas(deployment: Object) -> Replicas:
+def _replicas(ref: ObjectRef, deployment: Object) -> Replicas | None:
+    if ref.name != API_SERVER:
+        return None
     wanted, ready = deployment.spec.get("replicas", 1), deployment.status.get("readyReplicas", 0)
     return Replicas(*(number if isinstance(number, int) else 0 for number in (wanted, ready)))

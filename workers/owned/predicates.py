@@ -9,11 +9,12 @@ from bus.messages import Announcement
 from bus.routing import PreviousVersion
 from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import (
-    API_SERVERS,
+    API_SERVER,
     MACHINE_DEPLOYMENTS,
     MACHINE_SETS,
     MACHINES,
     MANAGED_RESOURCES,
+    PLANE_DEPLOYMENTS,
     PODS,
     SERVICES,
 )
@@ -42,8 +43,14 @@ def _class_and_replicas(machine_set: Object) -> Any:
     return template, machine_set.status.get("replicas"), machine_set.metadata.get("ownerReferences")
 
 
+def _replicas_or_health(deployment: Object) -> Any:
+    if deployment.name == API_SERVER:
+        return deployment.spec.get("replicas")
+    return deployment.generation, _conditions_and_generation(deployment)
+
+
 _ALL_THAT_MATTERS: dict[str, Callable[[Object], Any]] = {
-    API_SERVERS.id: lambda deployment: deployment.spec.get("replicas"),
+    PLANE_DEPLOYMENTS.id: _replicas_or_health,
     MACHINE_SETS.id: _class_and_replicas,
     MACHINES.id: _in_place_update,
 }

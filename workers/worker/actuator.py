@@ -177,7 +177,6 @@ class WorkerActuator(Actuator):
             results[conditions.SYSTEM_COMPONENTS_HEALTHY] = [checked]
             if not self._ours:
                 results[conditions.CONTROL_PLANE_HEALTHY] = [await manager.check(target, namespace)]
-                run.dues.append(conditions.SYNC_SECONDS)  # no event tells of it
         return results
 
     async def _ensure_classes(self, run: Run, target: TargetCluster, plan: Plan, before: Observed) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from windowbox.errors import WindowboxError
-from windowbox.models.refs import DEPLOYMENTS
+from windowbox.models.refs import DEPLOYMENTS, MACHINE_CONTROLLER_MANAGER, PLANE_DEPLOYMENTS
 from workers.health import checks
-from workers.health.checks import Errored, Result
+from workers.health.checks import Result
 from workers.owned.targets import TargetCluster
 
-_NAME = "machine-controller-manager"
+_NAME = MACHINE_CONTROLLER_MANAGER
 
 
 async def replicas(target: TargetCluster, namespace: str) -> int:
@@ -19,11 +18,8 @@ async def replicas(target: TargetCluster, namespace: str) -> int:
 
 
 async def check(target: TargetCluster, namespace: str) -> Result:
-    """Whether its Deployment is healthy. Deployments are not watched, so that the API is asked."""
-    try:
-        found = await target.live(DEPLOYMENTS, namespace, _NAME)
-    except WindowboxError as error:
-        return Errored(str(error))
+    """Whether its Deployment is healthy. An event tells when that changes."""
+    found = await target.cached(PLANE_DEPLOYMENTS, namespace, _NAME)
     return checks.deployment(namespace, _NAME, found)
 
 

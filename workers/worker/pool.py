@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from windowbox.kinds import Served
-from windowbox.models.refs import MANAGED_RESOURCES, ObjectRef
+from windowbox.models.refs import MACHINE_CONTROLLER_MANAGER, MANAGED_RESOURCES, PLANE_DEPLOYMENTS, ObjectRef
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 from workers.worker.actuator import KIND, MANAGER_BUNDLE, WorkerActuator
@@ -17,7 +17,8 @@ def serving(common: Common, row: Served) -> Serving:
 
     def owners(ref: ObjectRef) -> Iterable[ObjectRef]:
         """All machines of a namespace belong to the Worker there."""
-        if ref.kind == MANAGED_RESOURCES.id and (conditions == "short" or ref.name != MANAGER_BUNDLE):
+        looked_at = {MANAGED_RESOURCES.id: MANAGER_BUNDLE, PLANE_DEPLOYMENTS.id: MACHINE_CONTROLLER_MANAGER}
+        if (name := looked_at.get(ref.kind)) and (conditions == "short" or ref.name != name):
             return ()
         return owner_index.in_namespace(ref.cluster, ref.namespace)
 

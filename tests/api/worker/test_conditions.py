@@ -44,10 +44,11 @@ async def until_said(shoot: Client, type_: str, begin: str) -> None:
 
 
 async def deploy_manager(shoot: Client) -> None:
-    labels = {"app": MANAGER}
+    labels = {"app": "kubernetes", "role": MANAGER}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
-    made: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": MANAGER}}
+    made: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    made["metadata"] = {"name": MANAGER, "labels": labels}
     await shoot.kube.create(DEPLOYMENTS, shoot.namespace, made | {"spec": spec})
 
 
@@ -81,12 +82,17 @@ async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: 
             f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" not found.'
         )
         await deploy_manager(shoot)
+        await until_said(
+            shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" is'
+        )
+        await shoot.merge(DEPLOYMENTS, MANAGER, {"spec": {"replicas": 0}})
+        await until_said(shoot, TYPES[2], "True: ")
 
         began = time.monotonic()
         await apply_bundle(shoot, "False")
         await until_said(shoot, TYPES[1], f'False: managed resource "{BUNDLE}"')
         print(f"a ManagedResource moved its condition in {time.monotonic() - began:.3f} s")
-        # The Deployment was looked at meanwhile.
+        await shoot.delete(DEPLOYMENTS, MANAGER)
         await until_said(shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace')
 
         await shoot.ask(WORKERS, NAME, "migrate")

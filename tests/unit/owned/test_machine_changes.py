@@ -7,10 +7,18 @@ from typing import Any
 import pytest
 
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
+from windowbox.models.refs import (
+    API_SERVER,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    PLANE_DEPLOYMENTS,
+    Resource,
+)
 from workers.owned import predicates
 
 UPDATING = {"type": "InPlaceUpdate", "reason": "SelectedForUpdate"}
+SERVER = {"metadata": {"name": API_SERVER}}
 PROGRESS = {"type": "Progressing", "status": "True"}
 
 
@@ -29,10 +37,17 @@ def changed(**parts: Any) -> Object:
         pytest.param(MACHINE_DEPLOYMENTS, {"status": {"readyReplicas": 1}}, True, id="numbers"),
         pytest.param(MACHINE_DEPLOYMENTS, {"status": {"conditions": [PROGRESS]}}, True, id="condition"),
         pytest.param(MACHINE_DEPLOYMENTS, {"spec": {"replicas": 1}}, True, id="replicas"),
+        pytest.param(PLANE_DEPLOYMENTS, {"status": {"conditions": [PROGRESS]}}, True, id="HC-1-manager"),
+        pytest.param(PLANE_DEPLOYMENTS, {"status": {"readyReplicas": 1}}, False, id="ready-managers"),
+        pytest.param(
+            PLANE_DEPLOYMENTS, {**SERVER, "status": {"readyReplicas": 1}}, False, id="ready-servers"
+        ),
+        pytest.param(PLANE_DEPLOYMENTS, {**SERVER, "spec": {"replicas": 1}}, True, id="C-10-servers"),
     ],
 )
 def test_changes_that_matter(kind: Resource, after: dict[str, Any], matters: bool) -> None:
-    before = predicates.essence(kind.id, changed())
+    same = {"metadata": after["metadata"]} if "metadata" in after else {}
+    before = predicates.essence(kind.id, changed(**same))
     assert (predicates.essence(kind.id, changed(**after)) != before) is matters
 
 
