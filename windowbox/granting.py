@@ -11,13 +11,13 @@ from fnmatch import fnmatchcase
 from windowbox import rbac
 from windowbox.clients.kube import Kube
 from windowbox.errors import PermanentError, WindowboxError
+from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, Resource
 
 logger = logging.getLogger(__name__)
 
 _BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-_GRANTED = _BINDINGS._replace(selector=",".join(f"{name}={value}" for name, value in rbac.GRANTED.items()))
 _OWNER = "windowbox-grant"
 _PAUSE = 2.0
 
@@ -27,13 +27,12 @@ class Granting:
     """Reconciles the RoleBindings of a cluster."""
 
     kube: Kube
-    namespaces: tuple[str, ...]
-    """Names, or patterns of names."""
+    settings: GrantSettings
 
     async def once(self) -> str:
         """Create the wanted RoleBindings, and delete the others. Returns the resource version for a watch."""
         version = (await self.kube.page(NAMESPACES, limit=1)).resource_version
-        granted = {(one.namespace, one.name) async for one in self._all(_GRANTED)}
+        granted = {(one.namespace, one.name) async for one in self._all(self._granted)}
         for namespace, name in sorted(granted):
             if not self._serves(namespace):
                 await self.kube.remove(_BINDINGS, namespace, name)
@@ -58,7 +57,7 @@ class Granting:
     async def _grant(self, namespace: Object, granted: Collection[tuple[str, str]]) -> None:
         if not self._serves(namespace.name) or namespace.deleting:
             return
-        for binding in rbac.namespaced(namespace.name):
+        for binding in rbac.namespaced(namespace.name, self.settings):
             name = binding["metadata"]["name"]
             if (namespace.name, name) in granted:
                 continue
@@ -68,8 +67,13 @@ class Granting:
             except PermanentError as error:  # the namespace is about to go, for instance
                 logger.warning("%s", error)
 
+    @property
+    def _granted(self) -> Resource:
+        labels = rbac.granted(self.settings)
+        return _BINDINGS._replace(selector=",".join(f"{name}={value}" for name, value in labels.items()))
+
     def _serves(self, namespace: str) -> bool:
-        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+        return any(fnmatchcase(namespace, pattern) for pattern in self.settings.namespaces)
 
     async def _all(self, resource: Resource) -> AsyncIterator[Object]:
         more = ""

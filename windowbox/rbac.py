@@ -8,6 +8,7 @@ import yaml
 
 from windowbox import admitrights
 from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
+from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
 from windowbox.rights import EVENTS, Rights, listed, rules
 
@@ -83,8 +84,12 @@ TARGET_SECRET_RULES = rules(_secrets(listed("target"), are=True))
 OWN_SECRET_RULES = {role: rules(admitrights.secrets()) for role in ("admit", "admission")}
 """Rights in the namespace of the webhooks."""
 
-GRANTED = {"app.kubernetes.io/managed-by": "windowbox-grant"}
-"""The labels of RoleBindings made by `windowbox grant`."""
+BY_DEFAULT = GrantSettings()
+
+
+def granted(granting: GrantSettings) -> dict[str, str]:
+    """The labels of RoleBindings made by `windowbox grant`."""
+    return {"app.kubernetes.io/managed-by": f"{granting.name}-grant"}
 
 
 def user(role: str) -> str:
@@ -115,19 +120,25 @@ def _bootstrap_tokens() -> list[dict[str, Any]]:
     return [role, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
 
 
-def namespaced(namespace: str) -> list[dict[str, Any]]:
+def namespaced(namespace: str, granting: GrantSettings = BY_DEFAULT) -> list[dict[str, Any]]:
     """What lets each role work with the Secrets of a namespace."""
-    return [_secrets_binding(namespace, role, GRANTED) for role in SECRET_RULES]
+    return [_secrets_binding(namespace, role, granted(granting), granting) for role in SECRET_RULES]
 
 
 def for_webhooks(namespace: str) -> list[dict[str, Any]]:
     """What lets `windowbox admit` keep its certificates in this namespace."""
-    return [_secrets_binding(namespace, role, {}) for role in OWN_SECRET_RULES]
+    return [_secrets_binding(namespace, role, {}, BY_DEFAULT) for role in OWN_SECRET_RULES]
 
 
-def _secrets_binding(namespace: str, role: str, labels: dict[str, str]) -> dict[str, Any]:
-    metadata = {"name": _binding_name(role), "namespace": namespace, "labels": labels}
-    return {**_binding(_secrets_role(role), role), "kind": "RoleBinding", "metadata": metadata}
+def _secrets_binding(
+    namespace: str, role: str, labels: dict[str, str], granting: GrantSettings
+) -> dict[str, Any]:
+    metadata = {"name": f"{granting.name}-{role}-secrets", "namespace": namespace, "labels": labels}
+    binding = _binding(f"system:{granting.name}:{role}:secrets", role)
+    if account := granting.service_accounts.get(role):
+        place, _, name = account.partition("/")
+        binding["subjects"] = [{"kind": "ServiceAccount", "namespace": place, "name": name}]
+    return {**binding, "kind": "RoleBinding", "metadata": metadata}
 
 
 def granter() -> list[dict[str, Any]]:

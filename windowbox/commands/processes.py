@@ -175,7 +175,7 @@ def grant(once: bool, **flags: Any) -> None:
 
     async def act() -> None:
         async with kube.from_file(settings.cluster.kubeconfig, settings.cluster.context) as opened:
-            granting = Granting(opened, settings.grant.namespaces)
+            granting = Granting(opened, settings.grant)
             await (granting.once() if once else granting.run())
 
     with contextlib.suppress(KeyboardInterrupt):

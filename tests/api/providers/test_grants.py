@@ -22,6 +22,7 @@ from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Forbidden
 from windowbox.granting import Granting
+from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
 from windowbox.sandbox import certificates, controlplane, files
 
@@ -130,7 +131,7 @@ async def test_a_role_may_do_nothing_but_what_its_rules_say(
     strict: ControlPlane, admin: Kube, granter: Kube, role: str
 ) -> None:
     ours, theirs = await namespace(admin, "shoot--walk"), await namespace(admin, "elsewhere")
-    await Granting(granter, ("shoot--*",)).once()
+    await Granting(granter, GrantSettings(namespaces=("shoot--*",))).once()
     every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
     assert len(every) > 800
     everywhere = rules(rbac.granter() if role == "granter" else rbac.RULES[role]) | EVERYBODY
@@ -186,7 +187,7 @@ async def test_secrets_are_read_by_namespace_alone(
     ours, theirs = await namespace(admin, "shoot--read"), await namespace(admin, "elsewhere")
     for space in (ours, theirs):
         await admin.create(SECRETS, space, {"metadata": {"name": "a"}})
-    await Granting(granter, ("shoot--*",)).once()
+    await Granting(granter, GrantSettings(namespaces=("shoot--*",))).once()
     async with kube.from_file(kubeconfig_of(strict, role)) as opened:
 
         async def read() -> bool:
@@ -215,9 +216,9 @@ async def test_what_is_no_longer_to_be_granted_is_taken_back(admin: Kube, grante
     stays, goes = await namespace(admin, "shoot--stays"), await namespace(admin, "shoot--goes")
     theirs = {**rbac.namespaced(goes)[0], "metadata": {"name": "of-a-person", "namespace": goes}}
     await admin.create(BINDINGS, goes, theirs)
-    await Granting(granter, ("shoot--*",)).once()
-    await Granting(granter, (stays,)).once()
-    await Granting(granter, (stays,)).once()
+    await Granting(granter, GrantSettings(namespaces=("shoot--*",))).once()
+    await Granting(granter, GrantSettings(namespaces=(stays,))).once()
+    await Granting(granter, GrantSettings(namespaces=(stays,))).once()
     names = {f"windowbox-{role}-secrets" for role in ("watcher", "worker", "patcher")}
     assert {one["metadata"]["name"] for one in await _bindings(admin, stays)} == names
     assert [one["metadata"]["name"] for one in await _bindings(admin, goes)] == ["of-a-person"]
@@ -230,7 +231,7 @@ async def _bindings(admin: Kube, namespace: str) -> list[dict[str, Any]]:
 async def test_workers_serve_granted_namespaces_and_report_what_they_lack_elsewhere(
     strict: ControlPlane, granter: Kube, nats: NatsServer
 ) -> None:
-    granting = Granting(granter, ("shoot--granted*",))
+    granting = Granting(granter, GrantSettings(namespaces=("shoot--granted*",)))
     async with kind_world(strict, nats, "infrastructure") as world, running(granting.run()):
         ours = await world.shoot("shoot--granted--a")
         await infrastructure(ours)
