@@ -90,6 +90,8 @@ PROGRAMS: dict[str, Program] = {
             module="gardener",
             package="github.com/gardener/gardener/cmd/gardener-resource-manager",
         ),
+        # Only tests install the chart.
+        Program("helm", "4.2.4", (3, 14), ("version",), "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("named", "9.18", (9, 16), ("-v",)),
         Program("dig", "9.18", (9, 16), ("-v",)),
     )

@@ -125,6 +125,8 @@ def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
         major, minor, _ = version.split(".")
         variables = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
         flags += [f"-X k8s.io/component-base/version.{key}={value}" for key, value in variables.items()]
+    if module == "helm":
+        flags.append(f"-X helm.sh/helm/v4/internal/version.version=v{programs[0].version}")
     if module == "local-path-provisioner":
         flags.append(f"-X main.VERSION={programs[0].version}")
     # go names a program after the end of its package's path, which for etcd is "server".
