@@ -1,6 +1,7 @@
 #!/bin/sh
 # Starts BIND with one zone that takes signed updates. A zone that is there already is kept.
-# From the environment: DNS_ZONE, DNS_KEY_NAME, DNS_KEY_SECRET (base64; the algorithm is hmac-sha256).
+# From the environment: DNS_ZONE, DNS_KEY_NAME, DNS_KEY_SECRET (base64; the algorithm is hmac-sha256), DNS_PORT.
+# Anybody may run it: only root, who gives its rights up, needs the user bind.
 set -eu
 umask 027
 folder=/var/lib/bind
@@ -13,7 +14,7 @@ options {
     directory "$folder";
     pid-file none;
     session-keyfile none;
-    listen-on { any; };
+    listen-on port ${DNS_PORT:-53} { any; };
     listen-on-v6 { none; };
     recursion no;
     dnssec-validation no;
@@ -38,7 +39,10 @@ ns A 127.0.0.1
 ZONE
 fi
 
-# Root's own rights to other people's files are given up early: named reads these as root and as bind.
-chown -R root:bind "$folder" /run/windowbox
-chmod -R g+rwX "$folder"
-exec named -g -4 -n 2 -u bind -c /run/windowbox/named.conf
+if [ "$(id -u)" = 0 ]; then
+    # Root's own rights to other people's files are given up early: named reads these as root and as bind.
+    chown -R root:bind "$folder" /run/windowbox
+    chmod -R g+rwX "$folder"
+    set -- -u bind
+fi
+exec named -g -4 -n 2 "$@" -c /run/windowbox/named.conf
