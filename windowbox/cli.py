@@ -57,6 +57,10 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "setup-bus": Entry(
             "windowbox.commands.processes:setup_bus", "Create or update the streams of the bus."
         ),
+        "make-secrets": Entry(
+            "windowbox.commands.installation:make_secrets", "Make the Secrets of an installation, once."
+        ),
+        "verify": Entry("windowbox.commands.installation:verify", "Make a record, resolve it, delete it."),
         "clusters": Entry("windowbox.commands.clusters:clusters", "List, add and remove served clusters."),
         "resolver": Entry(
             "windowbox.commands.resolver.command:resolver", "Let this host resolve names of the zone."

@@ -60,21 +60,16 @@ def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> 
     """A client certificate for `user` as a member of `groups`."""
     pair = Pair(folder / f"{_file_name(user)}.crt", folder / f"{_file_name(user)}.key")
     if not pair.exists():
-        _issue(ca, pair, certificatehead.name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        _issue(ca, pair, certificatehead.name(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], ())
     return pair
 
 
-def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str]) -> Pair:
-    """A server certificate for `hosts`."""
+def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str], *, peers: bool = False) -> Pair:
+    """A server certificate for `hosts`; with `peers`, servers also show it to each other as clients."""
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if peers else [])]
     if not pair.exists():
-        _issue(
-            ca,
-            pair,
-            certificatehead.name(name),
-            ExtendedKeyUsageOID.SERVER_AUTH,
-            [_host(host) for host in hosts],
-        )
+        _issue(ca, pair, certificatehead.name(name), usages, [_host(host) for host in hosts])
     return pair
 
 
@@ -97,7 +92,11 @@ def signing_key(path: Path) -> Path:
 
 
 def _issue(
-    ca: Pair, pair: Pair, subject: x509.Name, usage: x509.ObjectIdentifier, hosts: Sequence[x509.GeneralName]
+    ca: Pair,
+    pair: Pair,
+    subject: x509.Name,
+    usages: Sequence[x509.ObjectIdentifier],
+    hosts: Sequence[x509.GeneralName],
 ) -> None:
     authority_key = serialization.load_pem_private_key(ca.key.read_bytes(), password=None)
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
@@ -105,7 +104,7 @@ def _issue(
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
         _builder(subject, issuer, key)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
         )
