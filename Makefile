@@ -69,6 +69,7 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.rbac > deploy/rbac.yaml
 	$(BIN)/python -m windowbox.commands.settings_page
 	$(BIN)/python -m windowbox.commands.kinds_page
+	$(BIN)/python -m windowbox.chart
 
 coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
 	$(BIN)/python -m tests.support.coverage_page

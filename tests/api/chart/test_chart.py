@@ -1,0 +1,278 @@
+"""deploy/charts/windowbox as helm renders it, and what an API server says of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import permissions
+from tests.support import helm, servers
+from tests.support.helm import Manifest, of_kind, refusal, rendered
+from tests.support.servers import ControlPlane
+from windowbox import rbac, settings
+from windowbox.chart import secrets
+from windowbox.errors import Refused
+from windowbox.sandbox import binaries
+from windowbox.sandbox.apiserver import ApiServer
+
+RANGES = {"loadbalancer": {"ranges": [{"prefixes": ["198.18.255.0/24"]}]}}
+EVERYTHING: dict[str, Any] = {
+    "edge": {"enabled": True}, "admit": {"enabled": True}, "bind": {"enabled": True},
+    "rbac": {"provider": True},
+    "nats": {"replicas": 3}, "settings": RANGES, "imageVectorOverwrite": {"images": []},
+    "work": [
+        {"name": "records", "pools": ["dnsrecord"], "autoscaling": {"type": "hpa"}},
+        {"name": "rest", "replicas": 2},
+    ],
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}],
+}  # fmt: skip
+GARDENER = {
+    "gardener": {"version": "v1.150.0", "seed": {"name": "local"}},
+    "usablePorts": [18080, 11250, 18081],
+}
+FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}
+"""Kinds of programs that are not here: Prometheus' operator, and KEDA."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs() -> None:
+    if reason := servers.missing("helm"):
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
+    """With the namespace of the release, which admits restricted Pods only."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    path = f"/api/v1/namespaces/{helm.NAMESPACE}"
+    control_plane.api.apply(
+        path,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE, "labels": labels}},
+    )
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    control_plane.api.apply(f"{path}/serviceaccounts/default", account)
+    yield control_plane.api
+    control_plane.api.apply(
+        path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "values"),
+    [
+        pytest.param((), {}, id="defaults"),
+        *(pytest.param((file,), {}, id=file.stem) for file in helm.PRESETS),
+        pytest.param((), EVERYTHING, id="everything"),
+        pytest.param((), EVERYTHING | GARDENER, id="as-gardenlet-renders-it"),
+    ],
+)
+def test_the_api_server_takes_every_manifest(
+    api: ApiServer, files: tuple[Path, ...], values: dict[str, Any]
+) -> None:
+    manifests = rendered(*files, **values)
+    assert len({(one["kind"], one["metadata"]["name"]) for one in manifests}) == len(manifests)
+    refused = {}
+    for one in manifests:
+        if one["kind"] == "Pod":
+            one = _pod(one["metadata"]["name"], one["spec"])
+        if one["kind"] not in FOREIGN and (error := _dry_run(api, one)):
+            refused[f"{one['kind']} {one['metadata']['name']}"] = error
+    assert refused == {}
+
+
+def test_pods_are_restricted_but_for_the_edge(api: ApiServer) -> None:
+    refused = {}
+    for owner in rendered(**EVERYTHING):
+        name, template = owner["metadata"]["name"], owner.get("spec", {}).get("template")
+        if owner["kind"] == "Pod" or template:
+            spec = (template or owner)["spec"]
+            for claim in owner["spec"].get("volumeClaimTemplates", []):
+                spec["volumes"].append({"name": claim["metadata"]["name"], "emptyDir": {}})
+            if error := _dry_run(api, _pod(name, spec)):
+                refused[name] = error
+    assert refused.keys() == {"windowbox-edge"}
+    assert "violates PodSecurity" in refused["windowbox-edge"]
+
+
+def test_roles_have_exactly_the_rights_of_the_table() -> None:
+    manifests = rendered(**EVERYTHING)
+    roles = {name: one["rules"] for name, one in of_kind(manifests, "ClusterRole").items()}
+    wanted = {
+        rbac.user(role): rbac.RULES[role] for role in ("watcher", "worker", "patcher", "admit", "provider")
+    }
+    wanted |= {f"{rbac.user(role)}:secrets": rules for role, rules in rbac.SECRET_RULES.items()}
+    assert roles == wanted | {rbac.user("granter"): rbac.granter()}
+    assert of_kind(manifests, "Role")["windowbox-admit"]["rules"] == rbac.OWN_SECRET_RULES["admit"]
+
+
+def test_each_role_runs_as_an_account_of_its_own() -> None:
+    manifests = rendered(**EVERYTHING)
+    bound = {
+        name: [(one["kind"], one["namespace"], one["name"]) for one in binding["subjects"]]
+        for name, binding in of_kind(manifests, "ClusterRoleBinding").items()
+    }
+    accounts = {
+        "watcher": "watch",
+        "worker": "work",
+        "patcher": "patch",
+        "admit": "admit",
+        "granter": "grant",
+        "provider": "work",
+    }
+    assert bound == {
+        rbac.user(role): [("ServiceAccount", helm.NAMESPACE, f"windowbox-{account}")]
+        for role, account in accounts.items()
+    }
+    pods = {name: one["spec"]["template"]["spec"] for name, one in of_kind(manifests, "Deployment").items()}
+    assert {name: pod["serviceAccountName"] for name, pod in pods.items()} == {
+        "windowbox-watch": "windowbox-watch", "windowbox-work-records": "windowbox-work",
+        "windowbox-work-rest": "windowbox-work", "windowbox-patch": "windowbox-patch",
+        "windowbox-edge": "windowbox-edge", "windowbox-admit": "windowbox-admit",
+        "windowbox-grant": "windowbox-grant",
+    }  # fmt: skip
+    assert not pods["windowbox-edge"]["automountServiceAccountToken"]
+
+
+def test_a_second_release_has_names_of_its_own() -> None:
+    first, second = rendered(), rendered(rbac={"name": "second"}, fullnameOverride="second")
+    names = [{(one["kind"], one["metadata"]["name"]) for one in manifests} for manifests in (first, second)]
+    assert names[0].isdisjoint(names[1])
+    granter = of_kind(second, "ClusterRole")["system:second:granter"]["rules"]
+    assert granter == json.loads(json.dumps(rbac.granter()).replace("windowbox", "second"))
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_users_of_the_bus_have_the_permissions_that_exist(replicas: int, tmp_path: Path) -> None:
+    [data] = [one["data"] for one in of_kind(rendered(nats={"replicas": replicas}), "ConfigMap").values()]
+    assert data["roles.conf"] == permissions.configuration(clustered=replicas > 1)
+    _check_configuration(data, tmp_path)
+
+
+def _check_configuration(data: dict[str, str], folder: Path) -> None:
+    """Let nats-server read it."""
+    content = secrets.server_certificate(["windowbox-nats"])
+    for name, key in content.items():
+        (folder / name).write_bytes(key)
+    for name, text in data.items():
+        (folder / name).write_text(text.replace("/etc/nats-tls", str(folder)).replace("/data", str(folder)))
+    passwords = {
+        f"NATS_{role.upper()}_PASSWORD": f'"{word.decode()}"' for role, word in secrets.passwords().items()
+    }
+    checked = subprocess.run(
+        [binaries.find("nats-server"), "-t", "--config", folder / "nats-server.conf"],
+        env={"POD_NAME": "windowbox-nats-0", **passwords},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "is valid" in checked.stdout + checked.stderr, checked.stderr
+
+
+def test_processes_take_the_settings_that_they_are_given(tmp_path: Path) -> None:
+    given = {
+        "settings": RANGES | {"work": {"concurrency": 7}},
+        "work": [{"settings": {"work": {"concurrency": 9}}}],
+    }
+    found = _settings(rendered(**(EVERYTHING | given)), tmp_path)
+    assert found["watch"].work.concurrency == 7
+    assert found["work-all"].work.concurrency == 9
+    assert found["work-all"].loadbalancer.edge == found["edge"].loadbalancer.edge == "separate"
+    assert found["admit"].webhooks.namespace == found["work-all"].webhooks.namespace == helm.NAMESPACE
+    assert found["grant"].grant.service_accounts["worker"] == f"{helm.NAMESPACE}/windowbox-work"
+
+
+def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
+    key = {"name": "k", "secret": "c2VjcmV0"}
+    zones = [{"name": "example.org", "servers": ["192.0.2.53"], "key": key}]
+    found = _settings(rendered(settings={"dns": {"zones": zones}}), tmp_path)
+    assert {name for name, one in found.items() if one.dns.zones} == {"work-all"}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        pytest.param({"netwrokPolicies": {}}, "'netwrokPolicies' not allowed", id="a-value"),
+        pytest.param({"settings": {"dsn": {}}}, "'dsn' not allowed", id="a-setting"),
+        pytest.param({"settings": {"nats": {}}}, "'nats' not allowed", id="a-setting-of-the-chart"),
+        pytest.param({"work": [{"pool": "dnsrecord"}]}, "'pool' not allowed", id="in-a-group"),
+        pytest.param({"work": [{"pools": ["dns"]}]}, "value must be one of", id="a-pool"),
+        pytest.param({"work": [{}, {}]}, "the name all is there twice", id="two-groups-of-one-name"),
+        pytest.param({"work": [{"autoscaling": {"type": "a"}}]}, "value must be one of", id="a-way-to-scale"),
+        pytest.param({"work": [{"autoscaling": {"type": "keda"}}]}, "needs pools", id="keda-without-pools"),
+        pytest.param({"edge": {"enabled": True}}, "settings.loadbalancer.ranges", id="edge-without-ranges"),
+        pytest.param({"nats": {"enabled": False}}, "nats.existingSecret", id="a-bus-without-passwords"),
+        pytest.param({"nats": {"enabled": False, "existingSecret": "x"}}, "nats.url", id="a-bus-without-url"),
+        pytest.param({"nats": {"replicas": 2}}, "value must be one of", id="two-servers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_installed_is_refused_by_name(values: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(**values)
+
+
+def test_keda_counts_the_items_of_each_pool() -> None:
+    group = {"name": "a", "pools": ["dnsrecord", "worker"], "autoscaling": {"type": "keda", "lag": 5}}
+    manifests = rendered(work=[group])
+    [scaled] = of_kind(manifests, "ScaledObject").values()
+    found = [one["metadata"] for one in scaled["spec"]["triggers"]]
+    assert [one["consumer"] for one in found] == ["pool-dnsrecord", "pool-worker"]
+    assert {one["stream"] for one in found} == {"WORK"}
+    assert "replicas" not in of_kind(manifests, "Deployment")["windowbox-work-a"]["spec"]
+    assert of_kind(manifests, "HorizontalPodAutoscaler") == {}
+
+
+def test_images_are_pinned_and_come_from_one_registry() -> None:
+    digest = f"sha256:{'0' * 64}"
+    values = {
+        "global": {"imageRegistry": "registry.example"},
+        "image": {"digest": digest},
+        "bind": {"enabled": True},
+    }
+    images = {
+        container["image"]
+        for one in rendered(**values)
+        for container in one.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+    }
+    assert images == {
+        f"registry.example/windowbox@{digest}",
+        "registry.example/nats:2.15.2-alpine",
+        "registry.example/internetsystemsconsortium/bind9:9.18",
+    }
+
+
+def _settings(manifests: list[Manifest], folder: Path) -> dict[str, settings.Settings]:
+    """What each process reads, by the name of its Deployment."""
+    found = {}
+    for name, secret in of_kind(manifests, "Secret").items():
+        file = folder / f"{name}.yaml"
+        file.write_text(secret["stringData"]["settings.yaml"])
+        found[name.removeprefix("windowbox-").removesuffix("-settings")] = settings.load(file)
+    return found
+
+
+def _dry_run(api: ApiServer, manifest: Manifest) -> str:
+    """What the API server has against it; nothing is kept."""
+    plural = manifest["kind"].lower()
+    plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
+    metadata, version = manifest["metadata"], manifest["apiVersion"]
+    place = f"/namespaces/{metadata.get('namespace', helm.NAMESPACE)}"
+    if manifest["kind"].startswith("Cluster"):
+        place = ""
+    group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    query = "fieldManager=helm&force=true&dryRun=All&fieldValidation=Strict"
+    try:
+        path = f"{group}{place}/{plural}/{metadata['name']}?{query}"
+        api.request(
+            "PATCH", path, body=manifest, content_type="application/apply-patch+yaml", timeout=60
+        ).close()
+    except Refused as error:
+        return str(error)
+    return ""
+
+
+def _pod(name: str, spec: dict[str, Any]) -> Manifest:
+    left_out = ("serviceAccountName", "priorityClassName")
+    spec = {key: value for key, value in spec.items() if key not in left_out} | {"restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,76 @@
+"""The parts of the chart that are written from Python."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+
+from bus import permissions
+from windowbox import rbac
+from windowbox.chart import generated, rights, secrets
+from windowbox.chart.values import Values
+from windowbox.models.grantsettings import GrantSettings
+
+
+@pytest.mark.parametrize("name", sorted(generated.files()))
+def test_generated_files_are_current(name: str) -> None:
+    assert (generated.CHART / name).read_text() == generated.files()[name], "run `make generate`"
+
+
+def test_values_are_the_defaults_of_their_model() -> None:
+    values = yaml.safe_load((generated.CHART / "values.yaml").read_text())
+    assert values == Values().model_dump(by_alias=True)
+
+
+def test_the_schema_refuses_unknown_keys_everywhere() -> None:
+    schema = json.loads(generated.files()["values.schema.json"])
+    objects = {name: one for name, one in schema["$defs"].items() if "properties" in one} | {"": schema}
+    assert [name for name, one in objects.items() if one.get("additionalProperties") is not False] == []
+
+
+def test_settings_of_the_chart_itself_are_no_values() -> None:
+    schema: dict[str, Any] = json.loads(generated.files()["values.schema.json"])
+    assert {"nats", "metrics"}.isdisjoint(schema["$defs"]["Settings"]["properties"])
+
+
+def test_roles_have_the_rights_of_the_table() -> None:
+    found = rights.rights()
+    assert found["worker"]["cluster"] == rbac.RULES["worker"]
+    assert found["watcher"]["secrets"] == rbac.SECRET_RULES["watcher"]
+    assert found["admit"]["own"] == rbac.OWN_SECRET_RULES["admit"]
+
+
+def test_each_user_of_the_bus_gets_a_password() -> None:
+    made = secrets.passwords()
+    assert made.keys() == permissions.PERMISSIONS.keys()
+    assert len({*made.values()}) == len(made)
+
+
+def test_the_certificate_names_all_servers_and_serves_both_ways() -> None:
+    content = secrets.server_certificate(["bus", "bus-0.bus-servers"])
+    made = x509.load_pem_x509_certificate(content["tls.crt"])
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    usages = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert names.get_values_for_type(x509.DNSName) == ["bus", "bus-0.bus-servers"]
+    assert len(list(usages)) == 2
+
+
+def test_bindings_name_service_accounts() -> None:
+    settings = GrantSettings(name="second", service_accounts={"worker": "system/worker"})
+    bindings = {one["metadata"]["name"]: one for one in rbac.namespaced("garden", settings)}
+    worker = bindings["second-worker-secrets"]
+    assert worker["roleRef"]["name"] == "system:second:worker:secrets"
+    assert worker["subjects"] == [{"kind": "ServiceAccount", "namespace": "system", "name": "worker"}]
+    assert bindings["second-patcher-secrets"]["subjects"][0]["name"] == "system:windowbox:patcher"
+
+
+@pytest.mark.parametrize(
+    "accounts", [{"nobody": "a/b"}, {"worker": "a"}, {"worker": "/b"}, {"worker": "a/b/c"}]
+)
+def test_what_names_no_service_account_is_refused(accounts: dict[str, str]) -> None:
+    with pytest.raises(ValueError):
+        GrantSettings(service_accounts=accounts)

@@ -1,0 +1,26 @@
+"""The files of the chart that are written from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from windowbox.chart import rights, schema
+
+CHART = Path(__file__).parents[2] / "deploy" / "charts" / "windowbox"
+
+
+def files() -> dict[str, str]:
+    """The text of each, by its path in the chart."""
+    return {
+        "values.yaml": schema.values(),
+        "values.schema.json": schema.schema(),
+        "files/group.yaml": schema.group(),
+        "files/rbac.yaml": rights.text(),
+    }
+
+
+def write() -> None:
+    for name, text in files().items():
+        path = CHART / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)

@@ -1,0 +1,238 @@
+"""The values of the chart: values.yaml and values.schema.json are written from these models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from windowbox.kinds import POOLS
+
+Object = dict[str, Any]
+Texts = dict[str, str]
+Count = Annotated[int, Field(ge=0)]
+Pool = Annotated[str, WithJsonSchema({"enum": list(POOLS)})]
+ChartSettings = Annotated[Object, WithJsonSchema({"$comment": "Settings"})]
+"""Settings of windowbox, as far as they are not the chart's to make."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Image(Section):
+    """An image."""
+
+    registry: str = Field("", description="Before the repository; `global.imageRegistry` goes before all.")
+    repository: str = ""
+    tag: str = Field("", description="For windowbox itself: the version of the chart, if empty.")
+    digest: str = Field(
+        "", pattern="^(sha256:[0-9a-f]{64})?$", description="Pins the image; wins over `tag`."
+    )
+    pull_policy: Literal["", "Always", "IfNotPresent", "Never"] = ""
+
+
+class Global(Section):
+    """What charts share that are installed together."""
+
+    image_registry: str = ""
+    image_pull_secrets: list[str] = []
+
+
+class Pod(Section):
+    """What can be said of the Pods of every role."""
+
+    replicas: Count = 1
+    resources: Object = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+    priority_class_name: str = ""
+    node_selector: Texts = {}
+    tolerations: list[Object] = []
+    affinity: Object = {}
+    topology_spread: Literal["", "ScheduleAnyway", "DoNotSchedule"] = Field(
+        "ScheduleAnyway", description="How strictly Pods are spread over zones and nodes; empty: not at all."
+    )
+    pod_annotations: Texts = {}
+    pod_labels: Texts = {}
+    extra_env: list[Object] = []
+    extra_volumes: list[Object] = []
+    extra_volume_mounts: list[Object] = []
+
+
+class Role(Pod):
+    settings: ChartSettings = Field({}, description="Laid over `settings` for this role alone.")
+    pod_security_context: Object = Field({}, description="Laid over the restricted one.")
+    security_context: Object = Field({}, description="Laid over the restricted one of the container.")
+
+
+class Autoscaling(Section):
+    """How many Pods a group of pools has. One way at a time."""
+
+    type: Literal["none", "hpa", "keda"] = Field(
+        "none", description="none: `replicas`; hpa: by CPU; keda: by the items that wait in each pool."
+    )
+    min_replicas: Annotated[int, Field(ge=1)] = 1
+    max_replicas: Annotated[int, Field(ge=1)] = 4
+    cpu: Annotated[int, Field(ge=1)] = Field(70, description="For hpa: percent of the CPU requested.")
+    lag: Annotated[int, Field(ge=1)] = Field(200, description="For keda: waiting items for each Pod.")
+
+
+class Group(Role):
+    """One Deployment of `windowbox work`."""
+
+    name: str = Field("all", pattern="^[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?$")
+    pools: list[Pool] = Field([], description="The pools that it serves; none: all.")
+    autoscaling: Autoscaling = Autoscaling()
+
+
+class Edge(Role):
+    enabled: bool = Field(False, description="Run Envoy. Needs settings.loadbalancer.ranges.")
+    host_network: bool = Field(True, description="Addresses of load balancers are those of its node.")
+    host_path: str = Field(
+        "", description="Folder of the node for Envoy's files; empty: they end with the Pod."
+    )
+
+
+class Admit(Role):
+    enabled: bool = Field(False, description="Serve webhooks. Needs Gardener's kinds.")
+    port: int = Field(10250, ge=1, le=65535)
+
+
+class Grant(Role):
+    enabled: bool = Field(True, description="Bind the rights on Secrets in settings.grant.namespaces.")
+
+
+class Storage(Section):
+    size: str = "2Gi"
+    class_name: str = ""
+    ephemeral: bool = Field(False, description="An emptyDir instead of a volume: for laptops.")
+
+
+class Nats(Pod):
+    """The bus: a cluster of NATS servers of the chart's own, or one of yours."""
+
+    enabled: bool = Field(True, description="Bring NATS. Otherwise set `url`.")
+    url: str = Field("", description="The servers of your own NATS, by comma, where `enabled` is false.")
+    image: Image = Image(repository="nats", tag="2.15.2-alpine")
+    replicas: Literal[1, 3] = Field(1, description="Servers, and copies of every stream.")
+    existing_secret: str = Field(
+        "",
+        description="A Secret with the passwords of users: watcher, worker, edge, patcher, admit, operator.",
+    )
+    tls_secret: str = Field("", description="A Secret with ca.crt, tls.crt and tls.key for the servers.")
+    ca_secret: str = Field(
+        "", description="A Secret with ca.crt by which your own NATS is known; empty: that of `tlsSecret`."
+    )
+    storage: Storage = Storage()
+    sync_interval: str = Field(
+        "2m",
+        description="How often JetStream calls fsync. What a power failure of all servers at once takes "
+        "is read anew from the clusters: a short interval buys little and costs each message a disk write.",
+    )
+
+
+class Service(Section):
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    port: int = Field(53, ge=1, le=65535)
+    cluster_ip: str = Field("", alias="clusterIP")
+    annotations: Texts = {}
+
+
+class Bind(Pod):
+    """A name server of the chart's own. For another one, see settings.dns.zones."""
+
+    enabled: bool = False
+    image: Image = Image(repository="internetsystemsconsortium/bind9", tag="9.18")
+    zone: str = "local.gardener.cloud"
+    existing_secret: str = Field("", description="A Secret with the TSIG key (hmac-sha256) as `secret`.")
+    service: Service = Service()
+    storage: Storage = Storage(size="100Mi")
+
+
+class Rbac(Section):
+    create: bool = True
+    name: str = Field(
+        "",
+        pattern="^([a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?)?$",
+        description="ClusterRoles are called system:NAME:ROLE. Empty: windowbox. A second release in one "
+        "cluster needs a name of its own.",
+    )
+    provider: bool = Field(
+        False, description="Machines run in this cluster: bind the rights for it to workers."
+    )
+
+
+class ServiceAccounts(Section):
+    annotations: Texts = {}
+
+
+class NetworkPolicies(Section):
+    """What Pods of windowbox may connect to, and who may connect to them."""
+
+    enabled: bool = True
+    api_servers: list[str] = Field(
+        [], description="Ranges of API servers. None: any address but link-local ones, on ports 443 and 6443."
+    )
+    api_server_ports: list[int] = [443, 6443]
+    name_servers: list[str] = Field([], description="Ranges of name servers that take updates.")
+    extra_egress: list[Object] = Field([], description="More rules for all Pods of windowbox.")
+    monitoring: Object = Field({}, description="Namespaces (a selector) that may read metrics. None: all.")
+
+
+class Monitored(Section):
+    enabled: bool = False
+    labels: Texts = {}
+
+
+class ServiceMonitor(Monitored):
+    interval: str = "30s"
+
+
+class Monitoring(Section):
+    annotations: bool = Field(True, description="Pods have the annotations prometheus.io/…")
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    prometheus_rule: Monitored = Monitored()
+    dashboards: Monitored = Monitored(labels={"grafana_dashboard": "1"})
+
+
+class Disruption(Section):
+    enabled: bool = Field(True, description="A PodDisruptionBudget for each role with more than one Pod.")
+
+
+class Testing(Section):
+    enabled: bool = Field(True, description="`helm test` makes a record in `zone` and resolves it.")
+    zone: str = Field("", description="Empty: that of `bind`, or the first of settings.dns.zones.")
+
+
+class Values(Section):
+    """All values of the chart."""
+
+    name_override: str = ""
+    fullname_override: str = ""
+    global_: Global = Field(Global(), alias="global")
+    image: Image = Image(repository="windowbox")
+    image_pull_secrets: list[str] = []
+    settings: ChartSettings = Field(
+        {},
+        description="Settings of all roles, as in docs/settings.md, without `nats` and `metrics`.",
+    )
+    watch: Role = Role()
+    work: list[Group] = Field([Group()], description="Deployments of `windowbox work`.")
+    patch: Role = Role()
+    edge: Edge = Edge()
+    admit: Admit = Admit()
+    grant: Grant = Grant()
+    nats: Nats = Nats()
+    bind: Bind = Bind()
+    rbac: Rbac = Rbac()
+    service_account: ServiceAccounts = ServiceAccounts()
+    network_policies: NetworkPolicies = NetworkPolicies()
+    monitoring: Monitoring = Monitoring()
+    pod_disruption_budget: Disruption = Disruption()
+    test: Testing = Testing()
+    image_vector_overwrite: Object = Field(
+        {}, description="Entries that overwrite the built-in image vector."
+    )
+    extra_objects: list[Object] = Field([], description="More objects, as they are.")
+    gardener: Object = Field({}, description="What gardenlet and gardener-operator inject.")
+    usable_ports: list[int] = Field([], description="What gardenadm injects: ports for metrics and webhooks.")
