@@ -22,6 +22,7 @@ _ANOTHER_IN_FLIGHT = 10164
 
 # Codes that several failures share are told apart by what Go's errors say.
 _SUBJECT_FULL = "maximum messages per subject exceeded"
+_STREAM_FULL = "maximum bytes exceeded"
 _NOT_FOUND = ("no message found", "stream store EOF")
 """The latter where the sequence is beyond the last."""
 
@@ -50,6 +51,10 @@ class WrongSequence(Conflict):
 
 class Occupied(Conflict):
     """The subject holds all that it may hold: for a queue this means that the item waits already."""
+
+
+class Full(TransientError):
+    """The stream holds as many bytes as it may."""
 
 
 class Stored(NamedTuple):
@@ -82,6 +87,8 @@ def sequence(what: str, answer: bytes) -> int | None:
                 raise WrongSequence(text)
             case code if code == _STORE_FAILED and error.get("description") == _SUBJECT_FULL:
                 raise Occupied(text)
+            case code if code == _STORE_FAILED and error.get("description") == _STREAM_FULL:
+                raise Full(text)
             case _:
                 raise TransientError(text)
     return None if ack.get("duplicate") else int(ack["seq"])

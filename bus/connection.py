@@ -16,13 +16,13 @@ from nats.aio.msg import Msg
 
 from bus import answers, connecting
 from bus.access import Access, SecuredClient
-from bus.answers import ApiError, Headers, Occupied, Stored, WrongSequence
+from bus.answers import ApiError, Full, Headers, Occupied, Stored, WrongSequence
 from bus.clock import ServerClock, instant
 from bus.requests import Requests
 from windowbox.errors import Refused, Unreachable
 
 __all__ = [
-    "TIMEOUT", "Access", "ApiError", "Bus", "Headers", "Occupied", "Since", "Stored", "WrongSequence",
+    "TIMEOUT", "Access", "ApiError", "Bus", "Full", "Headers", "Occupied", "Since", "Stored", "WrongSequence",
     "connected", "instant", "translated",
 ]  # fmt: skip
 

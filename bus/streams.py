@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from bus.connection import ApiError, Bus
 from windowbox.errors import Refused
@@ -29,7 +29,19 @@ _HOUR = 3600 * 10**9
 _STREAM_NOT_FOUND = 10059
 
 
-def streams(replicas: int) -> list[dict[str, Any]]:
+class Retention(NamedTuple):
+    """How much OBJECTS holds."""
+
+    size: int = 4 * _GIB
+    """Bytes."""
+    versions: int = 16
+    """Of each object. The last is what runs read; former ones are for those who look back."""
+
+
+DEFAULT = Retention()
+
+
+def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]:
     """What the server is asked for. Every stream is bounded: by subject, by age, or by size."""
     kept: dict[str, Any] = {
         "storage": "file",
@@ -46,8 +58,8 @@ def streams(replicas: int) -> list[dict[str, Any]]:
             **kept,
             "name": OBJECTS,
             "subjects": ["object.>"],
-            "max_msgs_per_subject": 16,
-            "max_bytes": 4 * _GIB,
+            "max_msgs_per_subject": objects.versions,
+            "max_bytes": objects.size,
         },
         {**kept, "name": TRIGGERS, "subjects": ["trigger.>"], "max_bytes": _GIB},
         {
@@ -106,10 +118,10 @@ def _bucket(kept: dict[str, Any], name: str, **limits: int) -> dict[str, Any]:
     }
 
 
-async def ensure(bus: Bus, replicas: int = 1) -> list[str]:
+async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> list[str]:
     """Make the streams what this file says. Returns what was done, in words; nothing if all was well."""
     done = []
-    for wanted in streams(replicas):
+    for wanted in streams(replicas, objects):
         name = wanted["name"]
         try:
             found = (await bus.api(f"STREAM.INFO.{name}"))["config"]

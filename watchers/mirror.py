@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from bus import streams, subjects
-from bus.connection import Bus, Headers, WrongSequence
+from bus.connection import Bus, Full, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from watchers.continuity import Witness
+from watchers.room import Account
 from watchers.shared import Known, KnownObjects, Shared
 from watchers.terms import Permit
 from windowbox.clients import apiresponses
@@ -35,7 +36,17 @@ from windowbox.telemetry import metrics, tracing
 logger = logging.getLogger(__name__)
 
 _UNFINISHED = 256
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_UNUSED = frozenset(
+    {
+        # Copies of the whole object, of a Secret's data too.
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "banzaicloud.com/last-applied",
+        "objectset.rio.cattle.io/applied",
+        "control-plane.alpha.kubernetes.io/leader",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+    }
+)
+"""Annotations that nobody here reads or writes."""
 TOMBSTONE_SECONDS = 3600.0
 """How long the end of an object is remembered on the bus."""
 _LONGEST_PAUSE = 5.0
@@ -75,6 +86,7 @@ class Mirror:
         self._failed: asyncio.Future[None]
         self._version = ""
         self._forgetting: asyncio.Task[None] | None = None
+        self._account = Account(self.shared.budget, self.cluster)
 
     @property
     def newest(self) -> Witness | None:
@@ -102,10 +114,13 @@ class Mirror:
             for work in unfinished:
                 work.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
+            self._account.close()
 
     async def _mirror(self) -> None:
         await self.permit.wait()
         self._known = await self.shared.known(self.cluster, self.resource.id)
+        for known in self._known.values():
+            self._account.count(known.size)
         self._version = await self._list()
         self.listed.set()
         breaks = 0
@@ -208,6 +223,8 @@ class Mirror:
 
     async def _begin(self, subject: str, act: Callable[[Before], Coroutine[Any, Any, None]]) -> None:
         await self._room.acquire()
+        await self.permit.wait()
+        await self.shared.publishing.acquire()
         task = asyncio.create_task(act(self._tail.get(subject)), name=subject)
         self._tail[subject] = task
         task.add_done_callback(lambda done: self._ended(subject, done))
@@ -227,41 +244,48 @@ class Mirror:
         body = change.body
         if len(body) + 4096 > self.bus.max_payload:
             headers[BODY], body = "omitted", b""
+        if not self._account.claim(len(body), known.size if known else None):
+            headers[BODY], body = "omitted", b""
         sequence = await self._store(subject, body, headers, predecessor)
         gone = change.operation == "DELETED"
-        self._known[subject] = Known(change.uid, change.version, sequence, gone, time.time())
+        self._known[subject] = Known(change.uid, change.version, sequence, gone, time.time(), len(body))
         metrics.events_seen.labels(self.cluster, self.resource.id, change.operation).inc()
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)
 
     async def _store(self, subject: str, body: bytes, headers: Headers, predecessor: int | None) -> int:
-        """Publish as soon as we may, again and again while the bus is away. Returns the sequence."""
+        """Publish as soon as we may, again and again while the bus is away or full. Returns the sequence."""
         attempts = 0
         while True:
             await self.permit.wait()
             try:
-                sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
-            except WrongSequence as error:
-                if attempts and (sequence := await self._stored_before(subject, headers)):
-                    return sequence
-                # Somebody else is at work on this kind, or the bus has forgotten something.
-                raise Superseded(f"{subject} is not as we left it") from error
+                return await self._stored(subject, body, headers, predecessor, again=attempts > 0)
+            except Full:
+                self.shared.room.lacking()
             except TransientError as error:
                 logger.debug("%s: again: %s", subject, error)
                 self.shared.doubt()
-                attempts += 1
-                pause = min(_LONGEST_PAUSE, 0.05 * 2 ** min(attempts, 9))
-                await asyncio.sleep(pause * random.uniform(0.5, 1))
-            else:
-                assert sequence is not None  # no message id, so never a duplicate
-                return sequence
+            attempts += 1
+            pause = min(_LONGEST_PAUSE, 0.05 * 2 ** min(attempts, 9))
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
 
-    async def _stored_before(self, subject: str, headers: Headers) -> int:
-        """Where an attempt has stored the message whose answer was lost; 0 if none has."""
-        last = await self.bus.last(streams.OBJECTS, subject)
-        return last.sequence if last and last.headers.get(TRACE) == headers[TRACE] else 0
+    async def _stored(
+        self, subject: str, body: bytes, headers: Headers, predecessor: int | None, *, again: bool
+    ) -> int:
+        try:
+            sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
+        except WrongSequence as error:
+            # The answer to the attempt before may have been lost.
+            last = await self.bus.last(streams.OBJECTS, subject) if again else None
+            if last and last.headers.get(TRACE) == headers[TRACE]:
+                return last.sequence
+            # Somebody else is at work on this kind, or the bus has forgotten something.
+            raise Superseded(f"{subject} is not as we left it") from error
+        assert sequence is not None  # no message id, so never a duplicate
+        return sequence
 
     def _ended(self, subject: str, task: asyncio.Task[None]) -> None:
         self._room.release()
+        self.shared.publishing.release()
         if self._tail.get(subject) is task:
             del self._tail[subject]
         if not task.cancelled() and (error := task.exception()) and not self._failed.done():
@@ -298,14 +322,14 @@ class Mirror:
             logger.info("%s: not forgotten yet: %s", subject, error)
         else:
             del self._known[subject]
+            self._account.drop(known.size)
 
 
 def redacted(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
     """The object without what nobody needs, and without what nobody may see."""
     metadata = {k: v for k, v in raw.get("metadata", {}).items() if k != "managedFields"}
     if annotations := metadata.get("annotations"):
-        # kubectl keeps a copy of the whole object here, of a Secret's data too.
-        metadata["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
+        metadata["annotations"] = {k: v for k, v in annotations.items() if k not in _UNUSED}
     if secret:
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     return {**raw, "metadata": metadata}

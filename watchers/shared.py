@@ -10,9 +10,12 @@ from typing import NamedTuple
 from bus import consumers, streams, subjects
 from bus.connection import Bus
 from bus.messages import OPERATION, UID, VERSION
+from bus.streams import Retention
+from watchers.room import Budget, Room
 from windowbox.errors import Unreachable
 
 _READINGS = 8
+_UNFINISHED = 1024
 _LISTINGS = 64
 _LISTINGS_OF_FAILED = 16
 """Clusters that have just failed wait for one another: a hundred of them must not delay the others."""
@@ -26,6 +29,8 @@ class Known(NamedTuple):
     sequence: int
     gone: bool
     at: float
+    size: int
+    """Bytes of the body."""
 
 
 KnownObjects = dict[str, Known]
@@ -39,13 +44,26 @@ def _no_doubt() -> None:
 class Shared:
     """Bounds what mirrors do at once when all of them begin: thousands of consumers and listings."""
 
-    def __init__(self, bus: Bus, doubt: Callable[[], None] = _no_doubt) -> None:
-        """`doubt` is told when the bus failed in a way that a loss of OBJECTS may have caused."""
+    def __init__(
+        self,
+        bus: Bus,
+        doubt: Callable[[], None] = _no_doubt,
+        retention: Retention = streams.DEFAULT,
+        share: float = 1.0,
+    ) -> None:
+        """`doubt` is told when the bus failed in a way that a loss of OBJECTS may have caused.
+
+        `share` is the part of OBJECTS that one cluster may take.
+        """
         self.doubt = doubt
+        self.room = Room(bus, retention)
+        self.budget = Budget(retention, share)
         self._bus = bus
         self._reading = asyncio.Semaphore(_READINGS)
         self._wanted: dict[str, dict[str, asyncio.Future[KnownObjects]]] = {}
         self._readings: set[asyncio.Task[None]] = set()
+        self.publishing = asyncio.Semaphore(_UNFINISHED)
+        """A turn for each message that is not acknowledged yet: their bodies are in memory."""
         self._turns = asyncio.Semaphore(_LISTINGS)
         self._turns_of_failed = asyncio.Semaphore(_LISTINGS_OF_FAILED)
         self._failed: set[str] = set()
@@ -76,6 +94,7 @@ class Shared:
             except Exception as error:  # those who asked know what to make of it
                 for answer in wanted.values():
                     answer.set_exception(error)
+                    answer.exception()  # whoever asked may be gone
             else:
                 for kind, answer in wanted.items():
                     answer.set_result(found[kind])
@@ -91,6 +110,7 @@ class Shared:
                 stored.sequence,
                 headers[OPERATION] == "DELETED",
                 int(stored.time) / 1e9,
+                int(headers.get("Nats-Msg-Size", 0)),
             )
         return found
 

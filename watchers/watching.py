@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus import subjects
+from bus import streams, subjects
 from bus.connection import Bus
 from bus.leases import Leases
 from bus.registry import Registry
+from bus.streams import Retention
 from watchers import definitions, leaving
 from watchers.continuity import Continuity, Witness
 from watchers.mirror import Mirror
@@ -47,6 +48,9 @@ class Watching:
     registry: Registry
     kinds: tuple[str, ...]
     page: int = 500
+    retention: Retention = streams.DEFAULT
+    share: float = 1.0
+    """The part of OBJECTS that one cluster may take."""
     _doing: dict[Pair, str] = field(default_factory=dict)
     _running: dict[Pair, asyncio.Task[None]] = field(default_factory=dict)
     _mirrors: dict[Pair, Mirror] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class Watching:
 
     def __post_init__(self) -> None:
         self._continuity = Continuity(self.bus, self._newest, self._restart_all)
-        self._shared = Shared(self.bus, self._continuity.doubt)
+        self._shared = Shared(self.bus, self._continuity.doubt, self.retention, self.share)
 
     @property
     def states(self) -> dict[str, str]:
@@ -75,16 +79,19 @@ class Watching:
         changed = asyncio.Event()
         self.registry.on_change(changed.set)
         self._clearing["leftovers"] = asyncio.create_task(self._find_leftovers(), name="watch leftovers")
-        checking = asyncio.create_task(self._continuity.run(), name="watch: continuity")
+        always = [
+            asyncio.create_task(self._continuity.run(), name="watch: continuity"),
+            asyncio.create_task(self._shared.room.run(), name="watch: room on the bus"),
+        ]
         try:
             while True:
                 changed.clear()
                 await self._follow(self._wanted())
                 tasks = [*self._running.values(), *self._clearing.values(), *self._holding.values()]
-                await _wait_first(changed, [checking, *tasks])
+                await _wait_first(changed, [*always, *tasks])
                 self._clearing = {what: task for what, task in self._clearing.items() if not task.done()}
         finally:
-            await _all_cancelled([checking, *self._running.values(), *self._clearing.values()])
+            await _all_cancelled([*always, *self._running.values(), *self._clearing.values()])
             await self._shared.aclose()
             await _all_cancelled(self._holding.values())  # last: the next to hold them finds nobody at work
 

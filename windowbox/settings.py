@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from bus.connection import Access
 from bus.recordings import Balancing, Deciding, Zone
+from bus.streams import Retention
 from windowbox import imagevector
 from windowbox.errors import Malformed
 from windowbox.kinds import RESOURCES, WATCHED
@@ -95,6 +96,31 @@ class WatchSettings(Section):
         return kinds
 
 
+class ObjectsSettings(Section):
+    """The stream OBJECTS: what the bus knows of the clusters."""
+
+    size: int = Field(
+        4096, ge=64, description="MiB that OBJECTS, what the bus knows of the clusters, may hold."
+    )
+    versions: int = Field(
+        3,
+        ge=2,
+        le=64,
+        description="Versions kept of each object; fewer while it is full. `trace` and `record` show them.",
+    )
+    share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="The part that one cluster may take, the runtime cluster excepted. Beyond it, objects "
+        "are announced without their content, which is then read from the API.",
+    )
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.size << 20, self.versions)
+
+
 class WorkSettings(Section):
     concurrency: int = Field(64, ge=1, description="Objects that each process reconciles at once.")
     ack_wait: float = Field(
@@ -123,6 +149,7 @@ class Settings(Section):
     nats: NatsSettings = NatsSettings()
     cluster: ClusterSettings = ClusterSettings()
     watch: WatchSettings = WatchSettings()
+    objects: ObjectsSettings = ObjectsSettings()
     work: WorkSettings = WorkSettings()
     patch: PatchSettings = PatchSettings()
     dns: DnsSettings = DnsSettings(zones=[])

@@ -199,7 +199,7 @@ def setup_bus(**flags: Any) -> None:
 
     async def act() -> list[str]:
         async with connected(settings.nats.access("windowbox setup-bus"), patience=5) as bus:
-            return await streams.ensure(bus, settings.nats.replicas)
+            return await streams.ensure(bus, settings.nats.replicas, settings.objects.retention)
 
     for line in asyncio.run(act()) or ["all streams are up to date"]:
         click.echo(line)

@@ -18,7 +18,7 @@ _STREAMS_RETRY = 1.0
 async def watch(made: Process) -> None:
     """Mirror clusters to the bus. Watchers also create the streams: they notice first when those are gone."""
     settings = made.settings
-    await streams.ensure(made.bus, settings.nats.replicas)
+    await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
     watching = Watching(
         made.bus,
         made.leases,
@@ -26,6 +26,8 @@ async def watch(made: Process) -> None:
         made.registry,
         settings.watch.kinds,
         settings.watch.page,
+        settings.objects.retention,
+        settings.objects.share,
     )
     made.details["watches"] = lambda: dict(watching.states)
     made.tasks |= {"watch": watching.run, "streams": lambda: _keep_streams(made)}
@@ -33,13 +35,13 @@ async def watch(made: Process) -> None:
 
 async def _keep_streams(made: Process) -> None:
     """Create the streams again after every interruption: the server may have lost its store."""
-    back = asyncio.Event()
+    settings, back = made.settings, asyncio.Event()
     with made.bus.on_reconnect(back.set):
         while True:
             await back.wait()
             back.clear()
             try:
-                await streams.ensure(made.bus, made.settings.nats.replicas)
+                await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
             except WindowboxError as error:
                 logger.warning("streams: %s; again in %.0f s", error, _STREAMS_RETRY)
                 await asyncio.sleep(_STREAMS_RETRY)

@@ -88,6 +88,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
             "password": around.passwords[role],
             "replicas": around.replicas,
         },
+        "objects": {"versions": 16},  # people look back here
         "cluster": {"kubeconfig": str(kubeconfig(around.folder, role))},
         "egress": {"allowed": ["127.0.0.0/8", "::1/128"]},  # where the sandbox's own API server is
     }

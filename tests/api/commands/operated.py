@@ -91,6 +91,7 @@ def operated(plane: ControlPlane, named: NameServer, folder: Path) -> Iterator[O
         zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
         content = {
             "nats": {"url": nats},
+            "objects": {"versions": 16},  # `trace` tells the whole story
             "cluster": {"kubeconfig": str(plane.kubeconfig), "files": {"lab": str(plane.kubeconfig)}},
             "egress": {"allowed": ["127.0.0.0/8"]},
             "dns": {"zones": [zone]},

@@ -15,6 +15,7 @@ from bus.connection import Bus
 from bus.leases import Leases
 from bus.messages import Announcement
 from bus.registry import Member, Registry
+from bus.streams import Retention
 from tests.support import loopback
 from tests.support.running import eventually, running
 from watchers.watching import Watching
@@ -72,7 +73,14 @@ async def apis() -> AsyncIterator[ApiServers]:
 
 
 @contextlib.asynccontextmanager
-async def watched(bus: Bus, apis: ApiServers, folder: Path, members: int) -> AsyncIterator[Watched]:
+async def watched(
+    bus: Bus,
+    apis: ApiServers,
+    folder: Path,
+    members: int,
+    retention: Retention = streams.DEFAULT,
+    share: float = 1.0,
+) -> AsyncIterator[Watched]:
     """Watch the runtime cluster and so many others as long as the body lasts."""
     names = [f"shoot--{number}" for number in range(members)]
     paths = {name: folder / f"{name}.kubeconfig" for name in [RUNTIME, *names]}
@@ -84,7 +92,8 @@ async def watched(bus: Bus, apis: ApiServers, folder: Path, members: int) -> Asy
         kube.from_file(paths[RUNTIME]) as runtime,
         clusters(runtime, registry, loopback.SETTINGS, paths) as opened,
     ):
-        watching = Watching(bus, leases, opened, registry, tuple(kind.id for kind in KINDS))
+        kinds = tuple(kind.id for kind in KINDS)
+        watching = Watching(bus, leases, opened, registry, kinds, retention=retention, share=share)
         async with running(leases.run(), registry.run(), registry.keep(), watching.run()):
             for name in names:
                 await registry.join(Member(id=name, file=str(paths[name])))

@@ -1,0 +1,135 @@
+"""Room in OBJECTS: how full it is, what is dropped when it is full, and how much one cluster may take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+
+from bus import streams
+from bus.connection import Bus
+from bus.streams import Retention
+from windowbox.errors import TooLarge, WindowboxError
+from windowbox.models.refs import RUNTIME
+from windowbox.telemetry import metrics
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL = 15.0
+_TIGHT, _RELAXED = 0.9, 0.7
+"""From the former on, only the last version of each object is kept; below the latter, all are again."""
+_OVERHEAD = 512
+"""Bytes of a message besides the body: its subject, its headers, and what the server adds."""
+
+
+class Budget:
+    """How many bytes each cluster has in OBJECTS, counting the last version of each object as if it filled
+    all versions that are kept. The runtime cluster is the operator's own: it has no limit.
+    """
+
+    def __init__(self, retention: Retention, share: float) -> None:
+        self._limit = int(retention.size * share / retention.versions)
+        self._used: defaultdict[str, int] = defaultdict(int)
+        self._over: set[str] = set()
+
+    def change(self, cluster: str, bytes: int) -> None:
+        self._used[cluster] += bytes
+        if not self._used[cluster]:
+            del self._used[cluster]
+
+    def has_room(self, cluster: str, more: int) -> bool:
+        """Whether so many bytes more are within the cluster's share. TooLarge at twice the share."""
+        if cluster == RUNTIME:
+            return True
+        used = self._used[cluster]
+        if used > 2 * self._limit:
+            raise TooLarge(f"{cluster} has twice its share of the bus: no more is watched; see objects.share")
+        within = used + more <= self._limit
+        if not within and cluster not in self._over:
+            logger.warning("%s has used up its share of the bus: new content stays away", cluster)
+        (self._over.discard if within else self._over.add)(cluster)
+        metrics.clusters_over_share.set(len(self._over))
+        return within
+
+
+class Account:
+    """What the objects of one mirror take of their cluster's share."""
+
+    def __init__(self, budget: Budget, cluster: str) -> None:
+        self._budget = budget
+        self._cluster = cluster
+        self._total = 0
+
+    def claim(self, size: int, former: int | None) -> bool:
+        """Claim room for so many bytes of an object that had so many; None if it is new.
+
+        False if its content has to stay away: whoever needs it asks the API.
+        """
+        overhead = _OVERHEAD if former is None else 0
+        more = size - (former or 0)
+        fits = more <= 0 or self._budget.has_room(self._cluster, more)
+        self._change((more if fits else -(former or 0)) + overhead)
+        return fits
+
+    def count(self, size: int) -> None:
+        """Count an object that is there already."""
+        self._change(size + _OVERHEAD)
+
+    def drop(self, size: int) -> None:
+        """An object is no longer there."""
+        self._change(-size - _OVERHEAD)
+
+    def close(self) -> None:
+        self._change(-self._total)
+
+    def _change(self, bytes: int) -> None:
+        self._total += bytes
+        self._budget.change(self._cluster, bytes)
+
+
+class Room:
+    """Keeps OBJECTS from staying full: former versions make room, and come back when there is enough."""
+
+    def __init__(self, bus: Bus, retention: Retention) -> None:
+        self._bus = bus
+        self._retention = retention
+        self._full = asyncio.Event()
+
+    def lacking(self) -> None:
+        """OBJECTS has refused a message because it is full."""
+        self._full.set()
+
+    async def run(self) -> None:
+        """Look at it now and then, and as soon as it is full, for ever."""
+        while True:
+            full = self._full.is_set()
+            self._full.clear()
+            try:
+                await self._look(full=full)
+            except WindowboxError as error:
+                logger.info("room on the bus: %s", error)
+            await asyncio.sleep(1)  # many are refused at once
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_INTERVAL):
+                    await self._full.wait()
+
+    async def _look(self, *, full: bool) -> None:
+        info = await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True)
+        config, used, limit = info["config"], int(info["state"]["bytes"]), int(info["config"]["max_bytes"])
+        metrics.objects_bytes.set(used)
+        metrics.objects_limit.set(limit)
+        part = 1.0 if full else used / limit
+        kept = int(config["max_msgs_per_subject"])
+        if part >= _TIGHT and kept > 1:
+            logger.warning("OBJECTS is full to %.0f %%: former versions are dropped", 100 * used / limit)
+            await self._keep(config, 1)
+        elif part >= _TIGHT:
+            logger.error("OBJECTS is full to %.0f %%: raise objects.size", 100 * used / limit)
+        elif part < _RELAXED and kept == 1 < self._retention.versions:
+            logger.info("OBJECTS has room again: %d versions are kept", self._retention.versions)
+            await self._keep(config, self._retention.versions)
+
+    async def _keep(self, config: dict[str, object], versions: int) -> None:
+        changed = {**config, "max_msgs_per_subject": versions}
+        await self._bus.api(f"STREAM.UPDATE.{streams.OBJECTS}", changed)
