@@ -65,6 +65,8 @@ class ApplyTracker:
         self._endpoints: dict[str, str] = {}
         self._judged_version = ""
         self._rejections = -1
+        self._may_warm = True
+        """Whether clusters may wait for health checks or for files before they serve."""
 
     def expect(self, before: Configuration, after: Configuration) -> None:
         """Expect `after` to be served, by an Envoy that serves `before`."""
@@ -78,6 +80,8 @@ class ApplyTracker:
             if before.endpoints.get(name) != endpoints
         }
         self.refused, self._judged_version = {}, ""
+        changed = (one for name, one in after.clusters.items() if before.clusters.get(name) != one)
+        self._may_warm = self._may_warm or any(resources.warms(one) for one in changed)
 
     def begin_anew(self, written: Configuration) -> None:
         """An Envoy has been started with this: nothing is known of it."""
@@ -157,7 +161,7 @@ class ApplyTracker:
                     if not read and await self._has_read(running):
                         read = True
                         limit.reschedule(asyncio.get_running_loop().time() + _ASKING)
-                    self.processed = self.processed or (read and not await admin.warming(running))
+                    self.processed = self.processed or (read and not await self._warming(running))
         self.processed = self.processed or read
 
     async def _has_read(self, running: Running) -> bool:
@@ -197,9 +201,18 @@ class ApplyTracker:
         if running is None or standing is None or not standing.live:
             return self.failure or _STARTING, frozenset()
         late = await self._not_accepted(running, standing)
-        warming = await admin.warming(running) if standing.warming and not late else frozenset()
+        warming = await self._warming(running) if standing.warming and not late else frozenset()
         self.processed = not late and not warming
         return late, warming
+
+    async def _warming(self, running: Running) -> frozenset[str]:
+        if not self._may_warm:
+            return frozenset()
+        asked = self._expected
+        found = await admin.warming(running)
+        if not found and asked is self._expected:
+            self._may_warm = False
+        return found
 
     async def _not_accepted(self, running: Running, standing: admin.Standing) -> str | None:
         if standing.clusters != protobuf.version(self._expected.files[bootstrap.CLUSTERS]):

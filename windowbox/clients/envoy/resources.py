@@ -158,6 +158,11 @@ def file_names(clusters: bytes | None) -> list[str]:
     return [bootstrap.RUNTIME, *apart, bootstrap.CLUSTERS, bootstrap.LISTENERS, bootstrap.OWNERS]
 
 
+def warms(cluster: bytes) -> bool:
+    """Whether Envoy waits for something else before a cluster like this serves."""
+    return protobuf.holds(cluster, "health_checks") or _reads_endpoints(cluster)
+
+
 def _file(entries: Iterable[bytes]) -> bytes:
     body = b"".join(entries)
     return protobuf.response(_digest(body), body)
