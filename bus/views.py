@@ -65,6 +65,11 @@ class View(Generic[T]):
         """Those of which `index` makes `indexed`, or `indexes` makes it among others."""
         return [_ref(subject) for subject in self._replica.by_index.get(indexed, ())]
 
+    def found(self, indexed: Hashable) -> Iterator[tuple[ObjectRef, T]]:
+        """The same, with what is known of them."""
+        for subject in self._replica.by_index.get(indexed, ()):
+            yield _ref(subject), self._replica.entries[subject]
+
     def require_listed(self, cluster: str) -> None:
         """For decisions that cannot be undone: refuse them while something of the cluster may be missing.
 

@@ -161,7 +161,11 @@ class DesiredState:
         if not addresses:
             return _Computed(parts, None)
         conflicts = _ports_of_others(ref, entries)
-        return _Computed(parts, wanted.load_balancer(ref, demand, addresses, backends, pods, conflicts))
+        balancer = wanted.load_balancer(ref, demand, addresses, backends, pods, conflicts)
+        # An equal one stays the same object: caches that have its listeners find them by identity.
+        if before and before.balancer == balancer and before.balancer.digest == balancer.digest:
+            return _Computed(parts, before.balancer)
+        return _Computed(parts, balancer)
 
     def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
@@ -172,9 +176,8 @@ class DesiredState:
         ]
 
     def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
-        found = (self._slices.get(slice) for slice in self._slices.refs((ref.namespace, ref.name))
-                 if slice.cluster == ref.cluster)  # fmt: skip
-        return tuple(slice for slice in found if slice is not None)
+        found = self._slices.found((ref.namespace, ref.name))
+        return tuple(slice for of, slice in found if of.cluster == ref.cluster)
 
     def _knows_pods(self, cluster: str) -> bool:
         # If EndpointSlices are not watched, kube-proxy on the nodes finds the Pods.
