@@ -6,8 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
+from tests.support import leftovers, servers
 from tests.support.servers import ControlPlane
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """Each test finds no objects of others, but their namespaces."""
+    with leftovers.removed():
+        yield
 
 
 @pytest.fixture(scope="package")

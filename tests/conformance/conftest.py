@@ -6,9 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
+from tests.support import leftovers, servers
 from tests.support.machinecontrollermanager import PROGRAM
 from tests.support.servers import ControlPlane
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """Each test finds no objects of others."""
+    with leftovers.removed():
+        yield
 
 
 @pytest.fixture(scope="package")

@@ -10,6 +10,7 @@ from typing import Any
 from bus.connection import Bus
 from bus.leases import Leases
 from bus.registry import Registry
+from tests.support import leftovers
 from tests.support.kindworld import KindWorld, common_of, kind_world, world_of
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane, NameServer
@@ -17,6 +18,7 @@ from windowbox.clients.clusters import Clusters
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.refs import DNSRECORDS
 from workers import pools, serving
 from workers.owned.targets import TargetClusters
 
@@ -35,6 +37,7 @@ async def dns_world(
     zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings(), **about}
     settings = DnsSettings.model_validate({"zones": [zone], "drift_interval": drift_interval})
     nameserver = Nameserver(settings)
+    leftovers.expect(plane, DNSRECORDS)
     async with kind_world(plane, nats, *served) as made:
 
         async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:

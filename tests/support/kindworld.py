@@ -24,7 +24,7 @@ from bus.recordings import Deciding, Header, Recording
 from bus.registry import Registry
 from bus.routing import run_due
 from patchers.status import StatusPatcher
-from tests.support import loopback
+from tests.support import leftovers, loopback
 from tests.support.natsserver import NatsServer
 from tests.support.running import PATIENCE, running
 from tests.support.servers import ControlPlane
@@ -35,6 +35,7 @@ from windowbox.clients.kube import Kube
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.errors import WindowboxError
+from windowbox.kinds import POOLS
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.kindsettings import KindSettings
@@ -278,6 +279,7 @@ async def kind_world(
 ) -> AsyncIterator[KindWorld]:
     """A world in which workers serve these pools; `work` are settings of theirs, such as classes."""
     settings = WorkSettings(concurrency=16, ack_wait=4.0, sweep_interval=1.0, **work)
+    leftovers.expect(plane, *(POOLS[name].resource for name in served))
     async with kube.from_file(plane.kubeconfig) as api:
         world = KindWorld(plane, nats, api, kinds or KindSettings(), settings)
         async with world_of(world, "watcher", _watching), world_of(world, "patcher", _patching):
