@@ -88,6 +88,8 @@ async def kube(seed: Seed, kinds: None) -> AsyncIterator[Kube]:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         with contextlib.suppress(WindowboxError):
             await made.create(NAMESPACES, "", body)
+        # Tests of kinds leave the namespaces of the contract's examples, without these labels.
+        await made.merge(NAMESPACES, "", name, {"metadata": {"labels": labels}})
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         with contextlib.suppress(WindowboxError):
             await made.create(ACCOUNTS, name, account)
