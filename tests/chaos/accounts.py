@@ -138,7 +138,7 @@ def transferred(server: str) -> Zone:
     """Everything that the zone holds, but for what it says of itself."""
     host, _, port = server.rpartition(":")
     zone, origin = dns.zone.Zone(load.ZONE), dns.name.from_text(load.ZONE)
-    dns.query.inbound_xfr(host, zone, port=int(port), timeout=30)
+    dns.query.inbound_xfr(host, zone, port=int(port), timeout=60)
     return {
         (str(name.derelativize(origin)).rstrip("."), dns.rdatatype.to_text(records.rdtype)): frozenset(
             record.to_text() for record in records

@@ -92,7 +92,7 @@ def _zone(server: str) -> dict[str, str]:
         ["dig", "+noall", "+answer", "+onesoa", f"@{host}", "-p", port, ZONE, "AXFR"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     ).stdout
     rows = [line.split() for line in answer.splitlines() if line and not line.startswith(";")]

@@ -28,7 +28,7 @@ SHOOT_LABELS = {
     "seed.gardener.cloud/provider": "local",
 }
 MUTATED = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def settings_for(

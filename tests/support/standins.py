@@ -62,8 +62,8 @@ def remove(api: ApiServer) -> None:
 
 
 def _wait(api: ApiServer, name: str) -> None:
-    for event in api.events(f"{_DEFINITIONS}?fieldSelector=metadata.name={name}", seconds=20):
+    for event in api.events(f"{_DEFINITIONS}?fieldSelector=metadata.name={name}", seconds=60):
         conditions = (event["object"].get("status") or {}).get("conditions") or []
         if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
             return
-    raise AssertionError(f"{name} is not served after 20 seconds")
+    raise AssertionError(f"{name} is not served after a minute")

@@ -116,7 +116,7 @@ class Escapes:
 def leads(address: str) -> str:
     """Where the host would send a packet to the address: the name of a link, or `nowhere`."""
     command = ["ip", "-json", "route", "get", address]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return str(json.loads(answer.stdout)[0]["dev"]) if answer.returncode == 0 else "nowhere"
 
 
@@ -138,4 +138,4 @@ class _Hook(http.server.BaseHTTPRequestHandler):
 
 
 def _said(*command: str, stdin: str = "") -> str:
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=20, check=True).stdout
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -115,7 +115,7 @@ async def test_a_pod_that_is_not_admitted_is_asked_for_again_soon(world: KindWor
     found = await made.shoot.until_failed(BASTIONS, "cli")
     assert found.status["lastError"]["codes"] == ["ERR_INFRA_QUOTA_EXCEEDED"]
     await made.there.delete(QUOTAS, "none")
-    async with asyncio.timeout(PATIENCE / 2):  # what a person has to mend is left alone for longer
+    async with asyncio.timeout(60):  # what a person has to mend is left alone for longer
         await made.there.until(PODS, NAME, lambda found: found is not None)
     await made.ready()
 

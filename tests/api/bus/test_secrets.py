@@ -247,7 +247,7 @@ def _metrics(folder: Path) -> bytes:
     for command in COMMANDS:
         address = re.search(r"http://[0-9.:]+/metrics", (folder / f"{command}.log").read_text())
         assert address
-        told += urllib.request.urlopen(address[0], timeout=10).read()
+        told += urllib.request.urlopen(address[0], timeout=60).read()
     return told
 
 

@@ -30,7 +30,7 @@ from windowbox.errors import WindowboxError
 from windowbox.sandbox import processes
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def definitions(plane: ControlPlane) -> Iterator[None]:
 def _define(plane: ControlPlane, definition: dict[str, Any]) -> None:
     name = definition["metadata"]["name"]
     plane.api.apply(CRDS.path(name=name), definition)
-    for event in plane.api.events(f"{CRDS.path()}?fieldSelector=metadata.name={name}", seconds=30):
+    for event in plane.api.events(f"{CRDS.path()}?fieldSelector=metadata.name={name}", seconds=60):
         conditions = (event["object"].get("status") or {}).get("conditions") or []
         if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             return

@@ -46,4 +46,4 @@ def test_a_name_server_without_a_key_takes_updates_from_anybody(tmp_path: Path) 
             f"server 127.0.0.1 {server.port}\nzone local.gardener.cloud\n"
             "update add open.local.gardener.cloud 60 A 10.0.0.1\nsend\n"
         )
-        subprocess.run(["nsupdate"], input=script.encode(), timeout=30, check=True)
+        subprocess.run(["nsupdate"], input=script.encode(), timeout=60, check=True)

@@ -47,7 +47,7 @@ class Host:
         """Kill a container's program behind the engine's back."""
         pid = str(self.inspected(container)["State"]["Pid"])
         there = f"--pid=/proc/{self.engine.pid}/ns/pid_for_children"
-        subprocess.run(["nsenter", there, "kill", "-9", pid], check=True, timeout=10)
+        subprocess.run(["nsenter", there, "kill", "-9", pid], check=True, timeout=60)
 
     def tidy(self) -> None:
         """Take away what tests leave: containers, and then aliases and routes, which stay by intention."""
@@ -56,12 +56,12 @@ class Host:
             subprocess.run(["docker", "--host", f"unix://{self.socket}", "rm", "--force", *left], timeout=60)
         for family, prefix in (("-4", RANGE4), ("-6", RANGE6)):
             for what in ("address flush dev lo to", "route flush exact"):
-                subprocess.run(["ip", family, *what.split(), prefix], check=True, timeout=10)
+                subprocess.run(["ip", family, *what.split(), prefix], check=True, timeout=60)
 
     def routes(self) -> list[str]:
         """All but those that come with an alias of the loopback."""
         shown = [
-            subprocess.run(["ip", family, "route"], capture_output=True, text=True, check=True, timeout=10)
+            subprocess.run(["ip", family, "route"], capture_output=True, text=True, check=True, timeout=60)
             for family in ("-4", "-6")
         ]
         lines = "".join(one.stdout for one in shown).splitlines()
@@ -88,7 +88,7 @@ def host(folder: Path) -> Iterator[Host]:
         )  # fmt: skip
         with _within(engine.pid):
             for address in (f"{BACKEND4}/32", f"{BACKEND6}/128"):
-                subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True, timeout=10)
+                subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True, timeout=60)
             yield Host(engine)
 
 

@@ -149,7 +149,7 @@ with worldwithnodes.opened(folder, options) as world:
 
 def _cleared(seen: Traces) -> bool:
     """Whether somebody clears it all away right now."""
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 60
     while seen.left() and time.monotonic() < limit:
         time.sleep(0.1)  # the kernel tells nobody of a mount or an interface that is gone
     return not seen.left()

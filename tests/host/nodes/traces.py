@@ -73,4 +73,4 @@ def of(state: State, folder: Path) -> Traces:
 
 
 def _said(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -129,7 +129,7 @@ async def _connect(sandbox: Supervisor) -> Client:
 def _update(sandbox: Supervisor, line: str, *, signed: bool) -> int:
     key = ["-k", str(Path(sandbox.environment()["DNS_KEY_FILE"]))] if signed else []
     script = f"server 127.0.0.1 {sandbox.state.ports['named']}\nzone local.gardener.cloud\n{line}\nsend\n"
-    return subprocess.run(["nsupdate", *key], input=script.encode(), timeout=30, check=False).returncode
+    return subprocess.run(["nsupdate", *key], input=script.encode(), timeout=60, check=False).returncode
 
 
 def _lookup(sandbox: Supervisor, name: str) -> list[str]:
@@ -138,7 +138,7 @@ def _lookup(sandbox: Supervisor, name: str) -> list[str]:
         ["dig", "@127.0.0.1", "-p", port, "+short", name],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=True,
     )
     return answer.stdout.split()

@@ -54,7 +54,7 @@ def _ask_for_record(sandbox: Supervisor) -> str:
     port = str(sandbox.state.ports["named"])
     answer = subprocess.run(
         ["dig", "@127.0.0.1", "-p", port, "+short", "web.local.gardener.cloud"],
-        capture_output=True, text=True, timeout=30, check=True,
+        capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return answer.stdout
 

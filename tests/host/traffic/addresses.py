@@ -54,7 +54,7 @@ def present(prefix: str) -> set[str]:
 
 
 def _ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=10, check=True)
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout
 
 

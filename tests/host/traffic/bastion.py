@@ -46,7 +46,7 @@ class Key:
     def made(cls, folder: Path) -> Key:
         private = folder / "id"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(private)]
-        subprocess.run(command, timeout=20, check=True)
+        subprocess.run(command, timeout=60, check=True)
         return cls(private)
 
     @property
@@ -75,7 +75,7 @@ class Bastion:
 
     def run(self, source: str, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.ssh(source, *command), capture_output=True, text=True, timeout=30, check=False
+            self.ssh(source, *command), capture_output=True, text=True, timeout=60, check=False
         )
 
     @contextlib.contextmanager

@@ -175,7 +175,7 @@ async def test_a_connection_that_we_end_while_the_server_speaks_is_not_mistruste
         await listener.client.flush(30)
         for _ in range(100):
             await speaker.client.publish("speech", b"x" * 100_000)
-        await heard.next_msg(timeout=30)
+        await heard.next_msg(timeout=60)
         await listener.client._process_op_err(nats.errors.StaleConnectionError())
         await eventually(lambda: is_connected(listener))
     assert "refuses TLS" not in caplog.text

@@ -33,7 +33,7 @@ async def test_a_killed_envoy_is_back_with_what_it_served(world: World, attachme
 
     os.kill(envoy.pid, signal.SIGKILL)
     await soon(envoy.ended())
-    told = [s async for s in world.edge.wait_applied([one], patience=10)]
+    told = [s async for s in world.edge.wait_applied([one], patience=60)]
 
     assert told[0].problems == {}
     assert await greeting(address, PORT)

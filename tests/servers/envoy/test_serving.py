@@ -310,7 +310,7 @@ async def test_a_silent_node_delays_only_by_the_checks_timeout(world: World) -> 
     dropped = Silent(silent, 30080, 10256)
     try:
         endpoints = [*nodes, Node("silent", silent)]
-        assert await world.serve(listener(address, endpoints), patience=5) == {}
+        assert await world.serve(listener(address, endpoints), patience=20) == {}
         assert {await greeting(address, PORT) for _ in range(20)} <= {"n1", "n2", "n3"}
     finally:
         dropped.close()

@@ -118,12 +118,12 @@ class Named:
             ],
             check=True,
             capture_output=True,
-            timeout=20,
+            timeout=60,
         )
 
     def until_written(self, text: str) -> None:
         """Wait until the zone's file holds `text`: `rndc` returns before it is written, and nothing tells."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while text not in (self.directory / f"{ZONE}.zone").read_text():
             assert time.monotonic() < deadline, f"named has not written {text}"
             time.sleep(0.01)  # see above: nothing tells
@@ -137,7 +137,7 @@ class Named:
             check=True,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
         return sorted(line for line in done.stdout.splitlines() if line and not line.startswith(";"))
 
@@ -150,7 +150,7 @@ class Named:
             f"server 127.0.0.1 {self.port}\nzone {zone}\n{key}" + "".join(f"{x}\n" for x in lines) + "send\n"
         )
         subprocess.run(
-            ["nsupdate", "-v"], input=script, check=True, capture_output=True, text=True, timeout=20
+            ["nsupdate", "-v"], input=script, check=True, capture_output=True, text=True, timeout=60
         )
 
 
@@ -166,7 +166,7 @@ class _Log:
 
     def until(self, text: str) -> bool:
         with self._news:
-            self._news.wait_for(lambda: self._ended or any(text in line for line in self.lines), timeout=20)
+            self._news.wait_for(lambda: self._ended or any(text in line for line in self.lines), timeout=60)
             return any(text in line for line in self.lines)
 
     def _read(self, process: subprocess.Popen[str]) -> None:
