@@ -1,4 +1,4 @@
-"""A hundred shoots in a world of load balancers: their API servers are simulated, their nodes simulated."""
+"""Many shoots in a world of load balancers: their API servers are simulated, their nodes simulated."""
 
 from __future__ import annotations
 

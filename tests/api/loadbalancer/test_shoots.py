@@ -1,8 +1,9 @@
-"""A hundred shoots with five load balancers each. Their API servers are simulated on top of one."""
+"""Many shoots with five load balancers each. Their API servers are simulated on top of one."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.support.running import eventually
 from windowbox.models.refs import SERVICES
 from workers.loadbalancer.pool import BalancerParts
 
-COUNT, SIZE = 100, 5
+COUNT, SIZE = (100 if os.environ.get("LONG") else 30), 5
 PATIENCE = 120.0
 """A single process does all the work here, and simulates the clusters and nodes, too."""
 
@@ -32,8 +33,8 @@ async def many(
 
 @pytest.mark.timeout(900)
 @rule("LB-11-13")
-async def test_a_hundred_shoots_are_served_and_deleted_cleanly(many: ManyShoots) -> None:
-    away, doomed = many.shoots[6], many.shoots[41]
+async def test_many_shoots_are_served_and_deleted_cleanly(many: ManyShoots) -> None:
+    away, doomed = many.shoots[6], many.shoots[21]
     async with many.world.worker() as parts:
         await asyncio.gather(*(many.create(shoot) for shoot in many.shoots))
         addresses = await many.all_served()

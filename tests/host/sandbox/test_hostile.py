@@ -23,7 +23,7 @@ from windowbox.sandbox import kubeconfigs
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.supervisor import Supervisor
 
-MANY = int(os.environ.get("HOSTILE", "150"))
+MANY = int(os.environ.get("HOSTILE", "48"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 PATIENCE = 120.0 + MANY / 5
 OURS = ("watcher-1", "worker-1", "patcher-1")
