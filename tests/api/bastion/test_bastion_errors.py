@@ -14,7 +14,6 @@ from tests.api.bastion.bastions import yard
 from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
-from tests.support.running import PATIENCE
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import BASTIONS, PODS, SECRETS, Resource
 

@@ -75,6 +75,7 @@ def test_machines_are_measured_until_they_run_and_until_they_are_gone(tmp_path: 
     assert found["after_pod"]["p50"] > 0
 
 
+@pytest.mark.long
 def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "loadbalancer", "-n", "1", "--simulated")
@@ -149,6 +150,7 @@ def test_controlplanes_are_measured_through_a_rotation(tmp_path: Path) -> None:
     assert found["restart"]["writes"] == 0
 
 
+@pytest.mark.long
 def test_extensions_are_measured_alone_together_and_over_restarts(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
     found = bench(tmp_path, "extensions", "-n", "5", "--singles", "2")

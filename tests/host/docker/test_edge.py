@@ -10,7 +10,7 @@ import pytest
 
 from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, Host
-from tests.host.docker.test_attachments import ADDRESS4, everywhere, where_ports_are_free
+from tests.host.docker.test_attachments import ADDRESS4
 from tests.host.docker.traffic import LABELS, backend, balancer
 from tests.support.rules import rule
 from tests.support.running import running, soon
@@ -19,6 +19,12 @@ from windowbox.clients.envoy.edge import Edge
 from windowbox.models.loadbalancers import LoadBalancer
 
 PATIENCE = 60.0
+FLEXIBLE = ["docker-host+folder", "docker-routed"]
+ALL = [*FLEXIBLE, "docker-per-service+folder"]
+"""One of each kind. That files reach Envoy with a folder and without, the tests of attachments show."""
+
+everywhere = pytest.mark.parametrize("settings", ALL, indirect=True)
+where_ports_are_free = pytest.mark.parametrize("settings", FLEXIBLE, indirect=True)
 
 
 @contextlib.asynccontextmanager

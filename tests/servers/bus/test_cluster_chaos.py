@@ -20,7 +20,7 @@ from tests.support.running import eventually
 
 logger = logging.getLogger(__name__)
 
-_ROUNDS = 100 if os.environ.get("CHAOS") == "long" else 4
+_ROUNDS = 100 if os.environ.get("CHAOS") == "long" else 2
 """Every one takes some six seconds."""
 _OBJECTS = 12
 
