@@ -1,31 +1,37 @@
-"""Leases: one holder at a time for one thing; they expire when their holder is killed."""
+"""Leases: one holder at a time for one thing; free again when the holding process has ended in any way.
+
+A lease is an entry that names its holder's life (`bus/liveness.py`). It is written once. What is renewed is
+the life, once for all leases of a process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 
-from bus import buckets, consumers, streams, subjects
-from bus.connection import Bus, WrongSequence
+from bus import buckets, consumers, liveness, streams, subjects
+from bus.connection import Bus, Stored, WrongSequence
+from bus.liveness import Life, Liveness, Lost
 from windowbox.errors import TransientError, WindowboxError
+
+__all__ = ["HOLDER", "Leases", "Lost", "check"]
 
 logger = logging.getLogger(__name__)
 
 _STREAM = f"KV_{streams.LEASES}"
-_RENEW = streams.LEASE_SECONDS / 3
-_GIVE_UP = streams.LEASE_SECONDS * 0.8
-"""Without renewal for so long we stop by ourselves: before the server gives the lease to another."""
+HOLDER = "Windowbox-Life"
+"""The header of an entry with the name of its holder's life."""
+_FOR_EVER = {"Nats-TTL": "never"}
+"""Other messages of this stream, such as lives, expire."""
+_AGAIN = 0.1
+_LOOK = streams.LEASE_SECONDS * 5
+"""Seconds after which whoever waits looks again, should it not have been told."""
 
 
 Act = Callable[[], Awaitable[None]]
-
-
-class Lost(WindowboxError):
-    """The lease is no longer ours."""
 
 
 def check() -> None:
@@ -41,25 +47,30 @@ def check() -> None:
 class Leases:
     """Leases of one process. `run` must be running for those who wait to be told.
 
-    All in this process who ask for the same lease share it: it is renewed once for all of them.
+    All in this process who ask for the same lease share it. `role` says which lives the process may write.
     """
 
-    def __init__(self, bus: Bus, owner: str) -> None:
+    def __init__(self, bus: Bus, owner: str, role: str = "work") -> None:
         self._bus = bus
         self.owner = owner
+        self._liveness = Liveness(bus, role, owner, self._end)
         self._changed: dict[str, asyncio.Event] = {}
         self._shares: dict[str, _Share] = {}
+        self._releasing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Listen to what becomes of the leases, for ever."""
         while True:
             try:
                 async for stored in consumers.follow(self._bus, _STREAM, [_subject(">")]):
-                    if stored is not None and buckets.gone(stored):
-                        self._wake(stored.subject)
+                    if stored is None:
+                        self._wake_all()
+                    else:
+                        self._notice(stored)
             except WindowboxError as error:
                 logger.debug("leases: %s", error)
                 await asyncio.sleep(0.5)
+            self._doubt_all()
 
     async def while_held(self, name: str, act: Act) -> None:
         """Do `act` whenever the lease is ours, and stop it when it is not. For ever."""
@@ -87,73 +98,124 @@ class Leases:
                 del self._shares[name]
                 share.keeping.cancel()
                 await asyncio.wait([share.keeping])
+                if not self._shares:
+                    await self._liveness.end()
 
     async def _keep(self, name: str, share: _Share) -> None:
         """Get the lease whenever it is free, and hold it for as long as possible."""
         subject = _subject(name)
-        while True:
-            try:
-                sequence = await self._acquire(subject, share)
-                logger.info("owner of %s", name)
-                await self._hold(subject, sequence, share)
-            except Lost:
-                logger.info("no longer owner of %s", name)
-            except TransientError as error:
-                logger.info("lease %s: %s", name, error)
-                await asyncio.sleep(0.5)
+        try:
+            while True:
+                try:
+                    life = await self._acquire(subject, share)
+                    logger.info("owner of %s", name)
+                    await self._hold(subject, share, life)
+                except Lost:
+                    logger.info("no longer owner of %s", name)
+                except TransientError as error:
+                    logger.info("lease %s: %s", name, error)
+                    await asyncio.sleep(0.5)
+        finally:
+            await self._release(name, self._liveness.name)
 
-    async def _acquire(self, subject: str, share: _Share) -> int:
+    async def _acquire(self, subject: str, share: _Share) -> Life:
         changed = self._changed.setdefault(subject, asyncio.Event())
         while True:
             changed.clear()
             last = await self._bus.last(_STREAM, subject)
-            if last is None or buckets.gone(last):
-                with contextlib.suppress(WrongSequence):
-                    return await self._write(subject, last.sequence if last else 0, share)
+            if last is None or await self._is_free(last):
+                life = await self._liveness.begin()
+                share.doubted.clear()
+                try:
+                    share.sequence = await self._write(subject, life, last.sequence if last else 0)
+                except WrongSequence:
+                    await asyncio.sleep(_AGAIN)
+                    continue
+                return life
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(streams.LEASE_SECONDS):
+                async with asyncio.timeout(_LOOK):
                     await changed.wait()
 
-    async def _hold(self, subject: str, sequence: int, share: _Share) -> None:
-        share.gained()
+    async def _is_free(self, last: Stored) -> bool:
+        # The entry is read before the life that it names: should that begin anew, its holder writes the entry
+        # anew, and ours is refused.
+        if buckets.gone(last):
+            return True
+        holder = last.headers.get(HOLDER, "")
+        return holder == self._liveness.name or bool(holder and not await self._liveness.lives(holder))
+
+    async def _hold(self, subject: str, share: _Share, life: Life) -> None:
         try:
-            while True:
-                await asyncio.sleep(_RENEW)
-                sequence = await self._renew(subject, sequence, share)
+            share.gain(life)
+            while not life.over:
+                await share.doubted.wait()
+                share.doubted.clear()
+                await self._write_again(subject, share, life)
+            raise Lost(subject)
         finally:
             await share.lost()
-            await self._release(subject)
 
-    async def _renew(self, subject: str, sequence: int, share: _Share) -> int:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _GIVE_UP - _RENEW
-        while True:
+    async def _write_again(self, subject: str, share: _Share, life: Life) -> None:
+        while not life.over:
             try:
-                async with asyncio.timeout_at(deadline):
-                    return await self._write(subject, sequence, share)
-            except (TransientError, TimeoutError) as error:
-                if isinstance(error, WrongSequence) or loop.time() >= deadline:
-                    raise Lost(subject) from error
-                await asyncio.sleep(0.1)
+                share.sequence = await self._write(subject, life, share.sequence)
+            except WrongSequence as error:
+                raise Lost(subject) from error
+            except TransientError:
+                await asyncio.sleep(_AGAIN)
+            else:
+                return
 
-    async def _write(self, subject: str, expected: int, share: _Share) -> int:
-        asked = time.monotonic()
-        sequence = await self._bus.publish(subject, self.owner.encode(), expect_last=expected)
+    async def _write(self, subject: str, life: Life, expected: int) -> int:
+        """Name us as the holder. It is not cut short: nobody else could tell whether we hold it."""
+        headers = {HOLDER: life.name, **_FOR_EVER}
+        writing = asyncio.ensure_future(
+            self._bus.publish(subject, self.owner.encode(), headers, expect_last=expected)
+        )
+        try:
+            sequence = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            with contextlib.suppress(WindowboxError):
+                await writing
+            raise
         assert sequence is not None  # no message id, so never a duplicate
-        share.renewed = asked
         return sequence
 
-    async def _release(self, subject: str) -> None:
-        """Let another have the lease at once, if it is still ours."""
+    async def _release(self, name: str, life: str) -> None:
+        """Let another have the lease at once, if this life is its holder and nobody here wants it."""
         with contextlib.suppress(WindowboxError):
-            # It is read, since a renewal may have been cut short after it was sent.
-            last = await self._bus.last(_STREAM, subject)
-            if last and last.data == self.owner.encode():
-                await self._bus.publish(subject, b"", {"KV-Operation": "DEL"}, expect_last=last.sequence)
+            last = await self._bus.last(_STREAM, _subject(name))
+            if last and last.headers.get(HOLDER) == life and name not in self._shares:
+                await self._bus.publish(last.subject, b"", {"KV-Operation": "DEL"}, expect_last=last.sequence)
 
-    def _wake(self, subject: str) -> None:
-        if subject in self._changed:
-            self._changed[subject].set()
+    def _notice(self, stored: Stored) -> None:
+        gone, holder, ours = buckets.gone(stored), stored.headers.get(HOLDER), self._liveness.name
+        if gone and liveness.is_life(stored.subject):
+            self._wake_all()
+        elif gone and stored.subject in self._changed:
+            self._changed[stored.subject].set()
+        name = stored.subject.removeprefix(_subject(""))
+        share = self._shares.get(name)
+        if share and stored.sequence > share.sequence and holder != ours:
+            share.doubted.set()
+        elif not share and ours and holder == ours:
+            # It could not be released, since the bus was away.
+            releasing = asyncio.create_task(self._release(name, ours), name="lease release")
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
+
+    def _wake_all(self) -> None:
+        for changed in self._changed.values():
+            changed.set()
+
+    def _doubt_all(self) -> None:
+        for share in self._shares.values():
+            share.doubted.set()
+
+    def _end(self, life: Life) -> None:
+        for share in self._shares.values():
+            if share.life is life:
+                share.stop()
 
 
 class _Share:
@@ -163,22 +225,33 @@ class _Share:
 
     def __init__(self) -> None:
         self.users = 0
-        self.renewed = 0.0
-        """When the server was asked for it the last time that it gave it to us."""
+        self.sequence = 0
+        """Of the entry that names us."""
+        self.doubted = asyncio.Event()
+        """Set when somebody else may have been named."""
+        self.life: Life | None = None
         self._held = asyncio.Event()
         self._acts: set[asyncio.Future[None]] = set()
 
     def held(self) -> bool:
-        return self._held.is_set() and time.monotonic() - self.renewed < _GIVE_UP
+        return self._held.is_set() and self.life is not None and self.life.safe
 
-    def gained(self) -> None:
+    def gain(self, life: Life) -> None:
+        if not life.safe:
+            raise Lost("the life ended that is named as the holder")
+        self.life = life
         self._held.set()
+
+    def stop(self) -> None:
+        """Stop what is being done, since the lease will be another's."""
+        self._held.clear()
+        self.doubted.set()
+        for act in self._acts:
+            act.cancel()
 
     async def lost(self) -> None:
         """Stop what is being done, and wait until it has stopped."""
-        self._held.clear()
-        for act in self._acts:
-            act.cancel()
+        self.stop()
         if self._acts:
             await asyncio.wait(self._acts)
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
-from bus import presence, queries, streams, subjects
+from bus import liveness, presence, queries, streams, subjects
 from bus.intents import PATCH
 from windowbox.kinds import POOLS
 from windowbox.models.refs import CLUSTERS, RUNTIME
@@ -82,6 +82,11 @@ def _leases(*names: str) -> list[str]:
     ]
 
 
+def _living(role: str) -> str:
+    """To count as alive, in the leases that processes of this role hold."""
+    return liveness.subject(f"{role}.>")
+
+
 def _keeping(bucket: str) -> list[str]:
     """To write a bucket, and to know what stands there."""
     stream = f"KV_{bucket}"
@@ -140,6 +145,7 @@ _WATCHER = [
     *_last(streams.OBJECTS, "object.>"),
     *_api(f"DIRECT.GET.{streams.OBJECTS}"),
     *_leases("watch.>"),
+    _living("watch"),
 ]
 
 _WORKER = [
@@ -156,6 +162,7 @@ _WORKER = [
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
     *_leases("addresses", "edge", "join", "providers"),
+    _living("work"),
     # Clusters join and leave as their Namespaces say, and are put back when the bus has forgotten them.
     *_last(f"KV_{streams.CLUSTERS}", ">"),
     subjects.entry(streams.CLUSTERS, ">"),
@@ -168,15 +175,17 @@ _EDGE = [
     *_keeping(streams.EDGES),
     *_wishing("loadbalancer"),
     *_leases("edge"),
+    _living("edge"),
 ]
 
-_PATCHER = [*_pool(PATCH), *_FULFILLING]
+_PATCHER = [*_pool(PATCH), _living("patch"), *_FULFILLING]
 
 # Reads the Clusters of Shoots, and notes what webhooks decide.
 _ADMIT = [
     subjects.review(">"),
     *_last(streams.OBJECTS, subjects.seen_kind(RUNTIME, CLUSTERS.id)),
     *_leases("admit", "admit-runtime", "admission"),
+    _living("admit"),
     *_wishing("controlplane"),
 ]
 

@@ -293,19 +293,22 @@ class Pool:
             for delivery in deliveries:
                 with contextlib.suppress(WindowboxError):
                     await delivery.in_progress()
-            if await self._server_responds(deliveries):
-                self._hold.renew(sent)
+            if heard := await self._heard(deliveries, sent):
+                self._hold.renew(heard)
                 await self._requeue_superseded()
                 await self._starts.take_back()
             await asyncio.sleep(self._ack_wait / 5)
 
-    async def _server_responds(self, kept: list[Delivery]) -> bool:
-        """Whether the server has heard what we said: it answers a question that we asked afterwards.
+    async def _heard(self, kept: list[Delivery], sent: float) -> float:
+        """When we said what we keep, or 0 if the server may not have heard it: it answers a later question.
 
         Of several servers, the one that leads the consumer has to hear it, and must not be cut off from the
         others: what is stored, most of them have agreed on.
         """
         alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
+        answered = self._bus.requests.answered
+        if not kept and not self._bus.clustered and sent - answered < self._ack_wait / 5:
+            return answered  # what anybody in this process has asked will do
         try:
             if self._bus.clustered and kept:
                 await kept[-1].keep_for_sure(patience)
@@ -313,8 +316,8 @@ class Pool:
             else:
                 await self._bus.last(streams.JOURNAL, alive, timeout=patience)
         except WindowboxError:
-            return False
-        return True
+            return 0.0
+        return sent
 
     def _abandon_items(self) -> None:
         """We were stopped, or cut off, for so long that others have our items: leave them alone."""

@@ -6,6 +6,7 @@ nats-py can do this too. But every object passes here a dozen times, and doing i
 from __future__ import annotations
 
 import asyncio
+import time
 from itertools import count
 
 import nats.errors
@@ -28,6 +29,8 @@ class Requests:
         self._opening = asyncio.Lock()
         self._numbers = count()
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self.answered = 0.0
+        """When the last question was asked, by the monotonic clock, that has been answered."""
 
     async def ask(
         self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
@@ -38,7 +41,7 @@ class Requests:
         if not self._inbox:
             await self._open()
         loop = asyncio.get_running_loop()
-        number = str(next(self._numbers))
+        number, asked = str(next(self._numbers)), time.monotonic()
         answer = self._waiting[number] = loop.create_future()
         timer = loop.call_later(timeout, _give_up, answer)
         try:
@@ -49,6 +52,7 @@ class Requests:
             del self._waiting[number]
         if not found.data and found.headers and found.headers.get("Status") == _NOBODY:
             raise nats.errors.NoRespondersError
+        self.answered = max(self.answered, asked)
         return found
 
     def lose(self) -> None:

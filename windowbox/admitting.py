@@ -116,7 +116,7 @@ class Admitting:
 
     async def _with(self, bus: Bus) -> None:
         self._bus = bus
-        leases = Leases(bus, PROCESS)
+        leases = Leases(bus, PROCESS, "admit")
         async with asyncio.TaskGroup() as group:
             group.create_task(bus.watch(), name="bus")
             group.create_task(leases.run(), name="leases")

@@ -143,7 +143,7 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
         bus = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role}")))
         registry = Registry(bus)
         closing = contextlib.AsyncExitStack()
-        made = Process(settings, role, bus, Leases(bus, PROCESS), registry, closing)
+        made = Process(settings, role, bus, Leases(bus, PROCESS, role), registry, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
         made.metrics = await stack.enter_async_context(
             http.served(settings.metrics, lambda: made.ready and bus.connected, made.refresh, made.health)

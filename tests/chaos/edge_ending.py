@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from bus import consumers, streams, subjects
+from bus import consumers, liveness, streams, subjects
 from bus.connection import Bus, Stored
+from bus.leases import HOLDER
 from tests.chaos.envoys import Envoys
 from windowbox.clients.envoy import admin
 from windowbox.clients.envoy.process import Process
@@ -79,7 +80,10 @@ class EdgeEnding:
     async def owners(self) -> list[str]:
         """Whoever holds a lease is alive; and somebody owns the edge."""
         alive = {str(child.pid) for child in self.sandbox.state.children.values()}
-        held = {e.subject: e.data.decode() async for e in self._entries(streams.LEASES)}
+        found = [e async for e in self._entries(streams.LEASES)]
+        lives = {e.subject for e in found if liveness.is_life(e.subject)}
+        kept = lives | {e.subject for e in found if liveness.subject(e.headers.get(HOLDER, "")) in lives}
+        held = {e.subject: e.data.decode() for e in found if e.subject in kept}
         problems = [f"{s} is held by {o}" for s, o in held.items() if o.rpartition("/")[2] not in alive]
         owned = subjects.entry(streams.LEASES, "edge") in held
         return problems + ([] if owned else ["nobody owns the edge"])

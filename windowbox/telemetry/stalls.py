@@ -17,7 +17,7 @@ from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
-_BEAT = 0.1
+_BEAT = 0.25
 _LIMIT = 0.5
 """Seconds without a beat until the log says what the loop is busy with."""
 _FRAMES = 3

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from bus import streams
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
+from bus import buckets, consumers, liveness, streams, subjects
+from bus.connection import Access, Bus, Stored, connected
+from bus.leases import HOLDER, Leases
+from bus.liveness import Life
 from tests.support.natsserver import NatsServer, ensured, made_anew, port_of
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon, stopped
@@ -94,6 +95,58 @@ async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
             assert written.data == b"both"
             await stopped(second)
             await soon(other.began.wait())
+
+
+async def test_all_leases_of_a_process_are_renewed_as_one(bus: Bus) -> None:
+    """The life of the process is renewed, and each lease written once."""
+    leases, held = Leases(bus, "me"), [asyncio.Event() for _ in range(3)]
+
+    async def act(which: int) -> None:
+        held[which].set()
+        await asyncio.Event().wait()
+
+    works = [leases.while_held(f"thing-{n}", lambda n=n: act(n)) for n in range(3)]  # type: ignore[misc]
+    async with running(leases.run(), *works):
+        for one in held:
+            await soon(one.wait())
+        written, renewed = list[Stored](), list[Stored]()
+        every = [subjects.entry(streams.LEASES, ">")]
+        async for stored in consumers.follow(bus, f"KV_{streams.LEASES}", every):
+            if stored is not None:
+                (renewed if liveness.is_life(stored.subject) else written).append(stored)
+            if len(renewed) == 4:
+                break
+    assert sorted(e.subject for e in written) == [
+        subjects.entry(streams.LEASES, f"thing-{n}") for n in range(3)
+    ]
+    assert {liveness.subject(e.headers[HOLDER]) for e in written} == {e.subject for e in renewed}
+
+
+async def test_a_lease_that_another_was_given_is_lost(bus: Bus) -> None:
+    holding: set[str] = set()
+    owner = EdgeController(bus, "owner", holding)
+    async with running(owner.run()):
+        await soon(owner.began.wait())
+        life = Life("work")
+        await bus.publish(liveness.subject(life.name), b"other")
+        await bus.publish(_LEASE, b"other", {HOLDER: life.name, "Nats-TTL": "never"})
+        await soon(owner.ended.wait())
+        owner.began.clear()
+        await soon(owner.began.wait())  # the other one does not renew its life
+
+
+async def test_a_lease_that_nobody_wants_any_more_is_released(bus: Bus) -> None:
+    """It could not be when its user ended, because the bus was away."""
+    owner = EdgeController(bus, "owner", set())
+    async with running(owner.run()):
+        await soon(owner.began.wait())
+        held = await bus.last(f"KV_{streams.LEASES}", _LEASE)
+        assert held
+        left = _LEASE + "-left"
+        await bus.publish(left, b"owner", {HOLDER: held.headers[HOLDER], "Nats-TTL": "never"})
+        async for stored in consumers.follow(bus, f"KV_{streams.LEASES}", [left]):
+            if stored is not None and buckets.gone(stored):
+                break
 
 
 async def test_a_single_job_under_a_lease_releases_it(bus: Bus) -> None:

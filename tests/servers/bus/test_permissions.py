@@ -44,6 +44,7 @@ async def errors() -> AsyncIterator[asyncio.Queue[str]]:
 
 FORBIDDEN: dict[Role, list[str]] = {
     "watcher": [
+        "$KV.leases.process.work.x",
         "work.dnsrecord.x",
         "work.patch.x",
         "work.loadbalancer.x",
@@ -70,6 +71,7 @@ FORBIDDEN: dict[Role, list[str]] = {
         "$JS.ACK.WORK.pool-dnsrecord.1.1.1.1.0",
     ],
     "worker": [
+        "$KV.leases.process.edge.x",
         "object.x",
         "run.patch.x",
         "windowbox.edge",
@@ -90,6 +92,7 @@ FORBIDDEN: dict[Role, list[str]] = {
         "$JS.ACK.WORK.pool-patch.1.1.1.1.0",
     ],
     "edge": [
+        "$KV.leases.process.work.x",
         "object.x",
         "intent.x",
         "settings.x",
@@ -112,6 +115,7 @@ FORBIDDEN: dict[Role, list[str]] = {
         "$JS.API.CONSUMER.MSG.NEXT.WORK.pool-loadbalancer",
     ],
     "patcher": [
+        "$KV.leases.process.work.x",
         "object.x",
         "intent.x",
         "work.dnsrecord.x",
@@ -134,6 +138,7 @@ FORBIDDEN: dict[Role, list[str]] = {
         "$JS.API.DIRECT.GET.OBJECTS.object.x",
     ],
     "operator": [
+        "$KV.leases.process.work.x",
         "intent.x",
         "run.dnsrecord.x",
         "run.loadbalancer.x",

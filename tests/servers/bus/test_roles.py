@@ -53,7 +53,7 @@ async def test_a_watcher_may_do_all_that_it_does(roles: RoleServer, caplog: pyte
         await bus.publish(subjects.seen(WEB), b"{}", HEADERS)
         found = [s.subject async for s in consumers.snapshot(bus, streams.OBJECTS, ["object.>"])]
         await bus.purge(streams.OBJECTS, subjects.seen(WEB))
-        await hold_a_lease(bus, "watch.runtime.namespaces")
+        await hold_a_lease(bus, "watch.runtime.namespaces", "watch")
         await know_the_clusters(bus)
 
     assert found == [subjects.seen(WEB)]
@@ -82,10 +82,10 @@ async def test_a_pool_may_do_all_that_it_does(
         await bus.last(streams.LATER, subjects.later(pool, KEY))
         await intents.forget(bus, KEY, "u-1")
         await bus.delete(streams.INTENTS, 1)
-        await hold_a_lease(bus, f"sweep.{pool}")
+        await hold_a_lease(bus, f"sweep.{pool}", "work" if role == "worker" else "patch")
         await know_the_clusters(bus)
         if role == "worker":
-            await hold_a_lease(bus, "join")
+            await hold_a_lease(bus, "join", "work")
             await Registry(bus).exchange("shoot", None, Member(id="shoot"))
 
     assert handler.attempts == [0, 1]
@@ -121,8 +121,8 @@ async def test_the_operator_sees_and_steers(roles: RoleServer, caplog: pytest.Lo
     assert complaints(caplog) == []
 
 
-async def hold_a_lease(bus: Bus, name: str) -> None:
-    leases = Leases(bus, "me")
+async def hold_a_lease(bus: Bus, name: str, role: str) -> None:
+    leases = Leases(bus, "me", role)
     held = asyncio.Event()
 
     async def act() -> None:
