@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -68,16 +68,8 @@ class Keeping:
         self._certificates = certificates
         self._trusted = trusted
         names = served.names
-        hosts = configurations.hosts(served.settings, names)
         self._authority = Authority(names.authority, names.authority, _AUTHORITY_VALIDITY)
-        self._certificate = Certificate(
-            names.server,
-            common_name=names.component,
-            authority=names.authority,
-            usage=Usage.SERVER,
-            dns_names=tuple(host for host in hosts if not configurations.is_address(host)),
-            ip_addresses=tuple(host for host in hosts if configurations.is_address(host)),
-        )
+        self._certificate = server_certificate(names, configurations.hosts(served.settings, names))
         self._manager = SecretsManager(served.own, served.settings.namespace, names.identity)
         self._bundle = b""
         self._told = 0.0
@@ -235,6 +227,18 @@ class Keeping:
             except WindowboxError as error:
                 logger.info("watch of %s: %s; again in %.0f s", resource.id, error, _PAUSE)
                 await asyncio.sleep(_PAUSE)
+
+
+def server_certificate(names: configurations.Names, hosts: Collection[str]) -> Certificate:
+    """What the server shows to those who call it by these hosts."""
+    return Certificate(
+        names.server,
+        common_name=names.component,
+        authority=names.authority,
+        usage=Usage.SERVER,
+        dns_names=tuple(host for host in hosts if not configurations.is_address(host)),
+        ip_addresses=tuple(host for host in hosts if configurations.is_address(host)),
+    )
 
 
 async def _written(kube: Kube, wanted: Manifest) -> bool:

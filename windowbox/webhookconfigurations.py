@@ -60,6 +60,10 @@ class Names:
         return f"{self.component}-webhook-server"
 
 
+COMPONENTS = tuple(map(Names, ("provider-local", "provider-local-runtime", "admission-local")))
+"""All that write configurations into the cluster that they run in, or are the admission of."""
+
+
 def names(settings: WebhookSettings, *, garden: bool = False) -> Names:
     if garden:
         return Names("admission-local")

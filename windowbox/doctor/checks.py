@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from windowbox.doctor import kinds, loadbalancers, machine, sandboxes, servers
+from windowbox.doctor import kinds, loadbalancers, machine, sandboxes, servers, webhooks
 from windowbox.doctor.findings import Finding
 from windowbox.errors import Malformed
 from windowbox.sandbox import state as states
@@ -38,3 +38,4 @@ def _servers(folder: Path, settings: Path | None) -> Iterator[Finding]:
     if loaded.nats.user not in ("watcher", "patcher"):  # who have nothing to do with them
         yield from loadbalancers.examine(loaded.loadbalancer)
     yield from kinds.examine(loaded)
+    yield from webhooks.examine(loaded)

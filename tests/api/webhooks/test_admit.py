@@ -20,6 +20,7 @@ from tests.support.servers import ControlPlane
 from webhooks.journal import unpacked
 from windowbox import webhookconfigurations
 from windowbox.admitting import admitting
+from windowbox.doctor.webhooks import findings
 from windowbox.errors import WindowboxError
 from windowbox.models.refs import (
     CONTROL_PLANES,
@@ -119,6 +120,36 @@ async def test_decisions_are_noted_in_the_journal(
     assert [one["op"] for one in record.patch] == ["add"]
     given, _ = unpacked(record.request)
     assert given.object["metadata"]["annotations"] == {"kept": "this"}
+
+
+async def test_doctor_tells_why_an_api_server_is_not_answered(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed
+) -> None:
+    async def verdict(of: str = NAME) -> tuple[str, str]:
+        found = {one.what: one async for one in findings(seed.kube)}[f"MutatingWebhookConfiguration {of}"]
+        return found.verdict, found.said
+
+    async def ask(of: str, **client: str) -> None:
+        """A configuration of this name, whose first webhook is called so."""
+        (made,) = webhookconfigurations.for_seed(settings.webhooks, b"x")
+        made["metadata"]["name"] = of
+        made["webhooks"] = [{**made["webhooks"][0], "clientConfig": client, "failurePolicy": "Ignore"}]
+        await seed.kube.create(CONFIGURATION, "", made)
+
+    settings = settings_for(plane, bus_server)
+    foreign = base64.b64encode(plane.api.ca.certificate.read_bytes()).decode()
+    async with admitted(settings):
+        written = await seed.kube.get(CONFIGURATION, "", NAME)
+        assert await verdict() == ("ok", "4 webhooks")
+        url = written.raw["webhooks"][0]["clientConfig"]["url"]
+        await ask(f"{NAME}-runtime", url=url, caBundle=foreign)
+        wrong, said = await verdict(f"{NAME}-runtime")
+        assert (wrong, "its caBundle does not fit" in said) == ("wrong", True), said
+        await seed.kube.remove(CONFIGURATION, "", f"{NAME}-runtime")
+        own = written.raw["webhooks"][0]["clientConfig"]["caBundle"]
+        await ask(f"{NAME}-runtime", url=f"{url}/elsewhere", caBundle=own)
+        assert "answers 404" in (await verdict(f"{NAME}-runtime"))[1]
+    assert "does not answer" in (await verdict())[1]
 
 
 async def test_second_calls_are_made_only_for_what_still_matters(
