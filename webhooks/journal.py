@@ -45,7 +45,8 @@ _PAUSE = 0.1
 """Seconds in which decisions are collected, so that those who ask meanwhile are answered first."""
 _TOGETHER = 64
 """Decisions that are written at once."""
-_CREDENTIALS = re.compile(rb'(https?://)[^/"\s\\]+@')
+_USER = re.compile(rb'(https?://)[^/"\s\\]+@')
+_URL = re.compile(rb'https?://[^"\s\\]+')
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _HIDING = os.urandom(32)
 """Hides the values of Secrets; the same values look the same, as long as we run."""
@@ -164,8 +165,13 @@ def _packed(decision: Decision) -> str:
 
 
 def _without_credentials(text: bytes) -> bytes:
-    """JSON without the user and password of URLs, such as those that a Prometheus writes to."""
-    return _CREDENTIALS.sub(rb"\1hidden@", text)
+    """JSON without user, password and query of URLs, such as those that a Prometheus writes to."""
+    return _URL.sub(_without_query, _USER.sub(rb"\1hidden@", text))
+
+
+def _without_query(url: re.Match[bytes]) -> bytes:
+    address, mark, query = url[0].partition(b"?")
+    return address + mark + b"hidden" if query else url[0]
 
 
 def harmless(object: Json, kind: str) -> dict[str, Any]:
