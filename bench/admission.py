@@ -7,15 +7,16 @@ import base64
 import contextlib
 import os
 import ssl
-import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import orjson
 
+from bench import admission_rotation, admission_servers
+from bench.requests import Latency, at_rate, latency
 from bench.usage import machine
 from bench.world import World, world
 from windowbox.errors import Refused
@@ -28,30 +29,13 @@ _MUTATED = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook"
 _KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: true\n"
 _PATIENCE = 60.0
 _WARM_UP = 20
+_SPREAD = 5.0
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Requests of one sort, at a fixed rate."""
-
-    what: str
-    count: int
-    p50: float
-    """Milliseconds."""
-    p99: float
-    max: float
-    rate: float
-    """Requests each second that were answered."""
-    cpu_ms: float = 0.0
-    """CPU of the webhook process, in milliseconds for each request."""
-    elsewhere_percent: float = 0.0
-    """How much of the machine others used meanwhile."""
-
-
-async def run(rate: float, seconds: float, say: Callable[[str], None]) -> list[Latency]:
-    """Dry runs of creations, so many a second; then the webhook `node`, asked by ten clients."""
+async def run(rate: float, seconds: float, servers: int, say: Callable[[str], None]) -> list[Latency]:
+    """Dry runs of creations, so many a second; then the webhook `node`, asked by clients and API servers."""
     say("starting a sandbox")
-    async with world("admit", Options(admits=1)) as here:
+    async with world("admit", Options(admits=1, webhook_spread=_SPREAD)) as here:
         await prepare(here)
         await here.quiet()
         found = []
@@ -63,9 +47,15 @@ async def run(rate: float, seconds: float, say: Callable[[str], None]) -> list[L
                 await here.client.request("POST", path, body)
 
             found.append(await _measured(here, what, create, rate * share, seconds))
+            if (what, namespace) == ("Deployment, asked", SHOOT):
+                say("the same during a rotation of certificates")
+                found.append(await admission_rotation.rotated(here, rate, create))
         say("ten clients of the webhook `node`")
         async with _clients(here, 10) as ask:
             found.append(await _measured(here, "node, asked directly by 10 clients", ask, rate, seconds))
+        async with admission_servers.asking(here, servers, say) as report:
+            what = f"status of a node, {servers} API servers"
+            found.append(await _measured(here, what, report, rate, seconds))
         return found
 
 
@@ -97,41 +87,15 @@ async def _measured(
 ) -> Latency:
     await at_rate(act, rate, _WARM_UP)
     before, others, started = here.usage(), machine(), time.perf_counter()
-    latencies = await at_rate(act, rate, int(rate * seconds))
+    asked = await at_rate(act, rate, int(rate * seconds))
     took, used = time.perf_counter() - started, here.usage()
     own = sum(used[name].cpu - before[name].cpu for name in used)
-    found = latency(what, latencies, took)
+    found = latency(what, asked, took)
     return replace(
         found,
-        cpu_ms=round(1000 * (used["admit-1"].cpu - before["admit-1"].cpu) / len(latencies), 2),
+        cpu_ms=round(1000 * (used["admit-1"].cpu - before["admit-1"].cpu) / (found.count + found.failed), 2),
         elsewhere_percent=round(100 * (machine() - others - own) / took / (os.cpu_count() or 1), 1),
     )
-
-
-async def at_rate(act: Callable[[int], Awaitable[None]], rate: float, count: int) -> list[float]:
-    """Each request begins at its time, whatever becomes of the others. Returns their seconds."""
-    latencies: list[float] = []
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-
-    async def one(number: int) -> None:
-        started = time.perf_counter()
-        await act(number)
-        latencies.append(time.perf_counter() - started)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            await asyncio.sleep(max(0.0, began + number / rate - loop.time()))
-            group.create_task(one(number))
-    return latencies
-
-
-def latency(what: str, seconds: Sequence[float], took: float) -> Latency:
-    ordered = sorted(1000 * one for one in seconds)
-    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-    p50 = statistics.median(ordered)
-    rate = len(ordered) / took
-    return Latency(what, len(ordered), round(p50, 2), round(p99, 2), round(ordered[-1], 1), round(rate, 1))
 
 
 async def prepare(here: World) -> None:

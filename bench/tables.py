@@ -8,8 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bench.admission import Latency
 from bench.figures import Figures, Phase, QueueFigures, Scale, is_ours
+from bench.requests import Latency
 
 
 def show(*parts: RenderableType) -> None:
@@ -70,12 +70,13 @@ def _processes(figures: Figures) -> Table:
 def admission(found: Sequence[Latency]) -> Table:
     table = table_of(
         "Webhooks", "requests", "count", "each second", "p50 ms", "p99 ms", "max ms",
+        "failed",
         "CPU of the webhook process, ms/request", "used by others, %",
     )  # fmt: skip
     for one in found:
         table.add_row(
             one.what, str(one.count), f"{one.rate:.0f}", f"{one.p50:.2f}", f"{one.p99:.2f}",
-            f"{one.max:.1f}", f"{one.cpu_ms:.2f}", f"{one.elsewhere_percent:.0f}",
+            f"{one.max:.1f}", str(one.failed), f"{one.cpu_ms:.2f}", f"{one.elsewhere_percent:.0f}",
         )  # fmt: skip
     return table
 

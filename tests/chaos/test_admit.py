@@ -10,11 +10,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench import admission
+from bench import admission, requests
 from bench.world import World, world
 from tests.support import servers
 from tests.support.running import eventually
-from windowbox.errors import Refused
 from windowbox.models.refs import DEPLOYMENTS
 from windowbox.sandbox import stages
 from windowbox.sandbox.options import Options
@@ -47,22 +46,17 @@ async def test_reviews_are_answered_while_processes_end(
         pytest.skip(reason)
     monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
     path, body = f"{DEPLOYMENTS.path(admission.SHOOT)}?dryRun=All", orjson.dumps(admission.deployment())
-    answered, failed = 0, list[str]()
+    asked = requests.Asked()
     async with world("kills", Options(workers=0, patchers=0, admits=2)) as here:
         await admission.prepare(here)
 
         async def ask(_: int) -> None:
-            nonlocal answered
-            try:
-                await here.client.request("POST", path, body)
-                answered += 1
-            except Refused as error:
-                failed.append(str(error))
+            await here.client.request("POST", path, body)
 
-        asking = asyncio.create_task(admission.at_rate(ask, 20, 100_000))
+        asking = asyncio.create_task(requests.at_rate(ask, 20, 100_000, asked))
         for name in ("admit-1", "admit-2"):
             await _end(here, name, number)
         asking.cancel()
         await asyncio.wait([asking])
-    assert answered > 20
-    assert not failed
+    assert len(asked.seconds) > 20
+    assert not asked.failed

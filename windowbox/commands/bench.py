@@ -278,12 +278,19 @@ def fairness(count: int, delay: float, rounds: int, output: str) -> None:
     show_default=True,
     help="How long, for each.",
 )
+@click.option(
+    "--api-servers",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="API servers of Shoots that ask at once.",
+)
 @output_option
-def admit(rate: float, seconds: float, output: str) -> None:
+def admit(rate: float, seconds: float, api_servers: int, output: str) -> None:
     """Creations about which the API server asks webhooks, beside others about which it asks nobody."""
     from bench import admission, tables
 
-    found = _run(admission.run(rate, seconds, _say))
+    found = _run(admission.run(rate, seconds, api_servers, _say))
     _show(output, found, tables.admission(found))
 
 

@@ -50,6 +50,7 @@ class Surroundings:
     """The port of webhooks."""
     second_calls: bool = False
     """Whether they are called again after a failed call."""
+    webhook_spread: float = 120.0
 
 
 def settings_file(folder: Path, name: str) -> Path:
@@ -100,6 +101,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         "url": f"127.0.0.1:{around.webhooks}",
         "namespace": manifests.SYSTEM_NAMESPACE,
         "second_calls": around.second_calls,
+        "spread": around.webhook_spread,
     }
     if role in ("worker", "operator"):
         settings["dns"] = {"zones": [_zone(around)]}

@@ -88,6 +88,7 @@ def stages(
         plan=resources.plan if resources else None,
         webhooks=ports["webhooks"],
         second_calls=options.admits > 1,
+        webhook_spread=options.webhook_spread,
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     roles.write_kubeconfigs(folder, api)
