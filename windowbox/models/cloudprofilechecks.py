@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
 
 from windowbox.models import capabilities
-from windowbox.models.capabilities import Known
 from windowbox.models.cloudprofile import (
     Capabilities,
     Capability,
     CloudProfileConfig,
     CloudProfileSpec,
     Flavor,
-    Image,
     ImageVersion,
     Version,
 )
@@ -21,12 +20,17 @@ from windowbox.models.fielderrors import forbidden, invalid, not_supported, requ
 CONFIG = "spec.providerConfig"
 _IMAGES = f"{CONFIG}.machineImages"
 _ARCHITECTURE = "architecture"
+_MOST = 256
+"""Errors that are told: nobody reads more, and each may be long."""
+
+_Key = frozenset[tuple[str, frozenset[str]]]
 
 
 def errors(config: CloudProfileConfig, profile: CloudProfileSpec) -> list[str]:
     """All errors of the config itself; if there are none, all images of the profile that it does not map."""
     definitions = profile.machine_capabilities or []
-    return list(_of_config(config, definitions)) or list(_unmapped(config, profile, definitions))
+    found = list(islice(_of_config(config, definitions), _MOST))
+    return found or list(islice(_unmapped(config, profile, definitions), _MOST))
 
 
 def _of_config(config: CloudProfileConfig, definitions: Sequence[Capability]) -> Iterator[str]:
@@ -80,37 +84,55 @@ def _of_flavor(flavor: Flavor, path: str, definitions: Sequence[Capability]) -> 
 def _unmapped(
     config: CloudProfileConfig, profile: CloudProfileSpec, definitions: Sequence[Capability]
 ) -> Iterator[str]:
+    all_values = {one.name: frozenset(one.values) for one in definitions}
+    mapped = _by_name(config, all_values)
     for i, image in enumerate(profile.machine_images or []):
         if not image.versions:
             continue
         path = f"{_IMAGES}[{i}]"
-        mapped = [one for one in config.machine_images if one.name == image.name]
-        if not mapped:
+        if image.name not in mapped:
             yield required(path, f"machine image {image.name} of spec.machineImages has no entry")
         elif definitions:
             for version in image.versions:
-                yield from _unmapped_flavors(mapped, image.name, version, path, definitions)
+                offered = mapped[image.name]
+                yield from _unmapped_flavors(offered, image.name, version, path, definitions, all_values)
+
+
+def _by_name(
+    config: CloudProfileConfig, all_values: Mapping[str, Set[str]]
+) -> dict[str, dict[str, set[_Key]]]:
+    """What flavors offer, by image and version."""
+    found: dict[str, dict[str, set[_Key]]] = {}
+    for image in config.machine_images:
+        versions = found.setdefault(image.name, {})
+        for version in image.versions or []:
+            offered = versions.setdefault(version.version, set())
+            offered |= {_key(one.capabilities or {}, all_values) for one in version.capability_flavors or []}
+    return found
 
 
 def _unmapped_flavors(
-    mapped: Iterable[Image], name: str, version: ImageVersion, path: str, definitions: Sequence[Capability]
+    offered: Mapping[str, Set[_Key]],
+    name: str,
+    version: ImageVersion,
+    path: str,
+    definitions: Sequence[Capability],
+    all_values: Mapping[str, Set[str]],
 ) -> Iterator[str]:
-    entries = [one for image in mapped for one in image.versions or [] if one.version == version.version]
-    if not entries:
+    if version.version not in offered:
         yield required(path, f"version {name}@{version.version} of spec.machineImages has no entry")
         return
-    offered = [
-        capabilities.defaulted(flavor.capabilities, definitions)
-        for entry in entries
-        for flavor in entry.capability_flavors or []
-    ]
-    for wanted in capabilities.of_version(version, definitions):
-        if not any(_same(wanted, one) for one in offered):
-            asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in wanted.items())
+    for wanted in version.capability_flavors or [{}]:
+        if _key(wanted, all_values) not in offered[version.version]:
+            named = capabilities.defaulted(wanted, definitions).items()
+            asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in named)
             yield required(path, f"version {name}@{version.version} has no capability flavor for {asked}")
 
 
-def _same(one: Known, other: Known) -> bool:
-    return {name: set(values) for name, values in one.items()} == {
-        name: set(values) for name, values in other.items()
-    }
+def _key(flavor: Capabilities, all_values: Mapping[str, Set[str]]) -> _Key:
+    """What is equal for flavors that mean the same: not to mention a capability means all its values."""
+    return frozenset(
+        (name, frozenset(values))
+        for name, values in flavor.items()
+        if values and name in all_values and set(values) != all_values[name]
+    )
