@@ -46,10 +46,16 @@ def test_a_second_sandbox_lives_beside_the_first_and_leaves_nothing(nodes: NodeW
     folder = tmp_path / "second"
     with worldwithnodes.opened(folder, ONE_NODE) as second:
         second.deploy_echo("second", replicas=1)
+        detached = subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.pause()"],
+            env={**os.environ, ownership.VARIABLE: second.sandbox.state.mark}, start_new_session=True,
+        )  # fmt: skip
         seen = traces.of(second.sandbox.state, folder)
         assert seen.left().keys() == KINDS
         assert not nodes.nodes[0].plan.pods_v4.overlaps(second.nodes[0].plan.pods_v4)
+        assert detached.poll() is None
     assert seen.left() == {}
+    assert detached.wait(60) == -signal.SIGKILL
     port = worldwithnodes.node_port(service, 8080)
     answer = echoclient.until(lambda: echoclient.tcp(nodes.nodes[0].v4, port, b"still here"))
     assert answer.said == b"still here"
@@ -66,38 +72,17 @@ def test_down_leaves_nothing(windowbox: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_leftovers_of_a_killed_supervisor_are_reported_and_cleared(
-    windowbox: CommandLine,
-) -> None:
+def test_what_a_killed_supervisor_leaves_is_reported_and_cleared_by_up(windowbox: CommandLine) -> None:
+    """`down` clears it in the same way: see the tests of routes and addresses of a sandbox."""
     windowbox.up("--nodes=1")
     seen = _traces_with_a_pod(windowbox)
     _kill_supervisor(windowbox)
-    assert all(processes.wait_gone(process, 30) for process in seen.inhabitants)
+    assert all(processes.wait_gone(process, 60) for process in seen.inhabitants)
     told = windowbox("doctor", expect=None)
     # A sandbox that starts meanwhile for another test clears such things away, too.
     assert f"{seen.site}-node-1" in told or _cleared(seen)
-    windowbox("down")
-    assert seen.left() == {}
-
-
-@pytest.mark.slow
-def test_what_a_killed_supervisor_leaves_is_cleared_by_up(windowbox: CommandLine) -> None:
-    windowbox.up("--nodes=1")
-    seen = _traces_with_a_pod(windowbox)
-    _kill_supervisor(windowbox)
     windowbox("up", "--watchers=0", "--workers=0", "--patchers=0", "--nodes=0")
     assert seen.left() == {}
-
-
-def test_a_detached_grandchild_ends_with_the_sandbox(nodes: NodeWorld, tmp_path: Path) -> None:
-    folder = tmp_path / "second"
-    with worldwithnodes.opened(folder, ONE_NODE.model_copy(update={"nodes": 0})) as sandbox:
-        detached = subprocess.Popen(
-            [sys.executable, "-c", "import signal; signal.pause()"],
-            env={**os.environ, ownership.VARIABLE: sandbox.sandbox.state.mark}, start_new_session=True,
-        )  # fmt: skip
-        assert detached.poll() is None
-    assert detached.wait(10) == -signal.SIGKILL
 
 
 def _traces_with_a_pod(windowbox: CommandLine) -> Traces:
@@ -112,7 +97,7 @@ def _kill_supervisor(windowbox: CommandLine) -> None:
     assert state
     os.kill(state.pid, signal.SIGKILL)
     for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
-        assert process is None or processes.wait_gone(process, 30)
+        assert process is None or processes.wait_gone(process, 60)
 
 
 @pytest.mark.slow

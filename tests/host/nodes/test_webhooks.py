@@ -39,12 +39,12 @@ def test_a_webhook_by_service_is_answered_by_a_pod(nodes: NodeWorld, hook: list[
     assert [webhooks.leads(address) for address in hook] == [link, link]
 
 
-@pytest.fixture
-def without_nodes(tmp_path: Path) -> Iterator[NodeWorld]:
+@pytest.fixture(scope="module")
+def without_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
     if reason := worldwithnodes.missing():
         pytest.skip(f"no nodes: {reason}")
     none = Options(watchers=0, workers=0, patchers=0, nodes=0)
-    with worldwithnodes.opened(tmp_path / "sandbox", none) as world:
+    with worldwithnodes.opened(tmp_path_factory.mktemp("none") / "sandbox", none) as world:
         yield world
 
 
@@ -59,6 +59,7 @@ def test_a_webhook_by_service_is_refused_at_once_without_nodes(without_nodes: No
         assert seconds < 2
         assert escapes.count() == 0
     assert webhooks.leads(address) == "nowhere"
+    without_nodes.api.request("DELETE", webhooks.SERVICE).close()
 
 
 def _asked(nodes: NodeWorld, name: str) -> str:
