@@ -17,7 +17,7 @@ from windowbox.errors import WindowboxError
 from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 
-MANY = 300
+MANY = 120
 ZONE = "local.gardener.cloud"
 
 T = TypeVar("T")
