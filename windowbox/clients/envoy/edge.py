@@ -59,6 +59,8 @@ class Edge:
         self._on_start = on_start
         self._lock = asyncio.Lock()
         self._written: Configuration | None = None
+        self._written_for: tuple[Configuration, list[LoadBalancer]] | None = None
+        """What was written last on behalf of which load balancers."""
         self._in_doubt = False
         self._known = asyncio.Event()
         self._ended_by_us = False
@@ -102,6 +104,8 @@ class Edge:
         """
         await self._known.wait()
         async with self._lock:
+            if self._is_written(wanted) and not retry:
+                return False  # most changes of anything leave the load balancers as they were
             listeners = [one for lb in wanted for one in lb.listeners]
             await self._prepare({one.address for one in listeners})
             before = await self._current()
@@ -111,6 +115,8 @@ class Edge:
             steps = resources.steps(before, after) or (self._retry_refused(after) if retry else [])
             if steps:
                 await self._write_steps(before, after, steps)
+                before = after
+            self._written_for = (before, list(wanted))
             return bool(steps)
 
     def wait_applied(
@@ -273,12 +279,19 @@ class Edge:
             }
         return {one for one in addresses if one in published or any(admin.is_at(one, name) for name in busy)}
 
+    def _is_written(self, wanted: Collection[LoadBalancer]) -> bool:
+        """Whether exactly these were written last, and all of their addresses arrive."""
+        if self._written_for is None or self._in_doubt or self._unprepared:
+            return False
+        written, before = self._written_for
+        # Lists compare their elements by identity first.
+        return written is self._written and before == list(wanted)
+
     async def _prepare(self, addresses: set[str]) -> None:
         self._prepared &= addresses  # others may be removed from the host now
-        if lacking := sorted(addresses - self._prepared):
-            failed = await self._attachment.prepare(lacking)
-            self._prepared.update(set(lacking) - failed.keys())
-            self._unprepared = dict(failed)
+        lacking = sorted(addresses - self._prepared)
+        self._unprepared = dict(await self._attachment.prepare(lacking)) if lacking else {}
+        self._prepared.update(set(lacking) - self._unprepared.keys())
 
     async def _current(self) -> Configuration:
         if self._in_doubt and self._serving is not None:
