@@ -21,12 +21,14 @@ Say = Callable[[str], None]
 _NODES = 4
 _AT_ONCE = 32
 _SHOWN = 5
+_NODE_PORTS = "--service-node-port-range=20000-32767"
+"""By default there are fewer than three thousand."""
 
 
 async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[ScaleResult]:
     """Measure with so many Services, one size after the other, before simulated nodes."""
     chosen = loadbalancers_nodes.options(_NODES, simulated=True)
-    chosen = chosen.model_copy(update={"addresses": (_prefix(),)})
+    chosen = chosen.model_copy(update={"addresses": (_prefix(),), "apiserver_arguments": (_NODE_PORTS,)})
     say("starting a sandbox with simulated nodes")
     async with opened(chosen) as bench:
         await bench.ground.prepare()
