@@ -61,6 +61,8 @@ class ExposureActuator(Actuator):
             return {"ingress": await _ingress(target, namespace, name)}
 
     async def delete(self, run: Run) -> None:
+        if not (run.object.spec.get("credentialsRef") or run.object.status.get("ingress")):
+            return  # infrastructure of somebody else: nothing could ever be made
         namespace, service = ownerindex.machine_namespace(run), wanted.service_name(run.ref.name)
         async with self._provider(run) as target:
             if await target.remove(SERVICES, namespace, service):
