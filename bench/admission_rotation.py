@@ -25,7 +25,7 @@ async def rotated(here: World, rate: float, ask: Callable[[int], Awaitable[None]
         await _age(here)
         async with asyncio.timeout(_PATIENCE):
             # Processes do not tell when they show another certificate.
-            while shown & await _shown(here):  # noqa: ASYNC110
+            while not (now := await _shown(here)) or shown & now:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         seconds = time.perf_counter() - began
         # New connections come with time.

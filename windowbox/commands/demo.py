@@ -34,14 +34,15 @@ def demo(name: str | None, download: bool) -> None:
 
     DNS records first. Then, with real nodes (Linux, as root), a load balancer in front of three Pods: one
     loses its node, and a port is added while clients are connected. Then an Infrastructure and a Bastion:
-    what is deleted by hand is made again, and deletion leaves nothing behind. Last, with real nodes, a Shoot
-    with two machines, which are replaced while clients are connected. The sandbox keeps running. A second
-    run shows the same.
+    what is deleted by hand is made again, and deletion leaves nothing behind. Then a kubelet's setting,
+    which a webhook changes before it is stored. Last, with real nodes, a Shoot with two machines, which are
+    replaced while clients are connected. The sandbox keeps running. A second run shows the same.
 
     Programs that are not on this machine are built, once; DNS records are shown as soon as they can be.
     """
     from windowbox.commands.balancers import demo
     from windowbox.commands.kinds import demo as kinds
+    from windowbox.commands.kinds import webhooks_demo
     from windowbox.commands.shoots import demo as shoots
     from windowbox.sandbox import environment
     from windowbox.sandbox import state as states
@@ -55,6 +56,7 @@ def demo(name: str | None, download: bool) -> None:
     else:
         demo.left_out(_no_nodes(state))
     asyncio.run(kinds.show(kubeconfig, folder, state))
+    asyncio.run(webhooks_demo.show(kubeconfig, state))
     if state.options.nodes:
         shoots.show(creation.detached(folder, state))
     else:
@@ -84,7 +86,8 @@ def _started(folder: Path, download: bool) -> State:
     prerequisites.gather(
         prerequisites.SERVERS, progress, nodes=not hostresources.unsuited(), download=download
     )
-    chosen = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
+    nodes = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
+    chosen = {**nodes, "admits": 1}
     later = prerequisites.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
     if obtain.lacking(later):
         return _in_two_steps(folder, chosen, prerequisites.in_background(later, progress, download=download))

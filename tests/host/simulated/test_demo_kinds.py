@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
-from windowbox.commands.kinds import demo
+from windowbox.commands.kinds import demo, webhooks_demo
 from windowbox.sandbox import detached, environment, stages
 from windowbox.sandbox.state import State
 
-OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "simulated_nodes": 2}
+OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "admits": 1, "simulated_nodes": 2}
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +47,13 @@ def test_the_demo_of_kinds_cleans_up_and_repeats(
         assert "Bastion shoot--demo--show/one deleted: gone after" in said
         assert "Infrastructure shoot--demo--show/one deleted: gone after" in said
         assert said.rstrip().endswith("nothing of it is left")
+
+
+def test_the_demo_of_webhooks_shows_what_was_stored(
+    sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, state = sandbox
+    kubeconfig = Path(environment.variables(folder, state)["KUBECONFIG"])
+    for _ in range(2):
+        asyncio.run(webhooks_demo.show(kubeconfig, state))
+        assert "asked for failSwapOn: true, stored failSwapOn: false" in capsys.readouterr().out
