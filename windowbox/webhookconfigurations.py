@@ -60,13 +60,14 @@ class Names:
         return f"{self.component}-webhook-server"
 
 
-COMPONENTS = tuple(map(Names, ("provider-local", "provider-local-runtime", "admission-local")))
+GARDEN = Names("admission-local")
+COMPONENTS = (Names("provider-local"), Names("provider-local-runtime"), GARDEN)
 """All that write configurations into the cluster that they run in, or are the admission of."""
 
 
 def names(settings: WebhookSettings, *, garden: bool = False) -> Names:
     if garden:
-        return Names("admission-local")
+        return GARDEN
     return Names("provider-local-runtime" if settings.runtime else "provider-local")
 
 

@@ -78,6 +78,9 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "--admits", type=click.IntRange(0), help="How many `windowbox admit`. [default: 1 if there are workers]"
 )
 @click.option(
+    "--garden-admits", type=click.IntRange(0), help="How many `windowbox admit --garden`. [default: 0]"
+)
+@click.option(
     "--nats-servers", type=click.Choice([1, 3]),
     help="How many NATS servers are the bus; of three, one may fail. [default: 1]",
 )  # fmt: skip

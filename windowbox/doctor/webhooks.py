@@ -65,7 +65,7 @@ async def _of_configuration(api: Kube, kind: str, names: Names, configuration: J
         problem, mend = await _of_client(api, names, client)
         if problem:
             return Finding(what, "wrong", f"{entry.get('name')}: {problem}", mend)
-    return Finding(what, "ok", f"{len(entries)} webhooks")
+    return Finding(what, "ok", "1 webhook" if len(entries) == 1 else f"{len(entries)} webhooks")
 
 
 async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:

@@ -33,11 +33,13 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
                 _define(api, manifest)
 
 
-def remove_webhooks(api: ApiServer) -> None:
-    """Have the API server ask nobody, where nobody would answer."""
-    ours = ",".join(f"{name}={value}" for name, value in webhookconfigurations.LABELS.items())
+def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
+    """Have the API server ask nobody, where nobody would answer: about a seed, or about a garden."""
     for resource in webhookconfigurations.RESOURCES.values():
-        api.request("DELETE", f"{resource.path()}?labelSelector={ours}").close()
+        for names in webhookconfigurations.COMPONENTS:
+            if (names == webhookconfigurations.GARDEN) is garden:
+                selected = f"fieldSelector=metadata.name%3D{names.prefixed}"
+                api.request("DELETE", f"{resource.path()}?{selected}").close()
 
 
 def _define(api: ApiServer, manifest: dict[str, Any]) -> None:

@@ -15,6 +15,8 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     patchers: int = Field(default=1, ge=0)
     admits: int = Field(default=0, ge=0)
     """How many processes answer webhooks. Without one, the API server asks nobody."""
+    garden_admits: int = Field(default=0, ge=0)
+    """How many processes are the admission of a garden, whose API server is the sandbox's own."""
     webhook_spread: float = 120.0
     """Seconds for which a new authority of webhooks is trusted before it signs."""
     nats_servers: Literal[1, 3] = 1

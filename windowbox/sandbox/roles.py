@@ -19,7 +19,13 @@ from windowbox.sandbox.nodes import images
 from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.zoneserver import Key
 
-COMMANDS = {"watcher": "watch", "worker": "work", "patcher": "patch", "admit": "admit"}
+COMMANDS = {
+    "watcher": ["watch"],
+    "worker": ["work"],
+    "patcher": ["patch"],
+    "admit": ["admit"],
+    "admission": ["admit", "--garden"],
+}
 _ROOT = Path(__file__).parents[2]
 _IMAGES = [
     {"name": "local-path-provisioner", "ref": images.PROVISIONER},
@@ -48,6 +54,8 @@ class Surroundings:
     dns_ownership: str = ""
     webhooks: int = 0
     """The port of webhooks."""
+    garden_webhooks: int = 0
+    """That of the garden's."""
     second_calls: bool = False
     """Whether they are called again after a failed call."""
     webhook_spread: float = 120.0
@@ -82,11 +90,13 @@ def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
 
 def write_settings(around: Surroundings, role: str, name: str, metrics_port: int | None) -> Path:
     """Write the settings of process `name` of `role`. They hold passwords: readable by the owner only."""
+    user = "admit" if role == "admission" else role
+    webhooks = around.garden_webhooks if role == "admission" else around.webhooks
     settings: dict[str, Any] = {
         "nats": {
             "url": around.bus,
-            "user": role,
-            "password": around.passwords[role],
+            "user": user,
+            "password": around.passwords[user],
             "replicas": around.replicas,
         },
         "objects": {"versions": 16},  # people look back here
@@ -96,9 +106,9 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
     if metrics_port:
         settings["metrics"] = f"127.0.0.1:{metrics_port}"
     settings["webhooks"] = {
-        "address": f"127.0.0.1:{around.webhooks}",
+        "address": f"127.0.0.1:{webhooks}",
         "mode": "url",
-        "url": f"127.0.0.1:{around.webhooks}",
+        "url": f"127.0.0.1:{webhooks}",
         "namespace": manifests.SYSTEM_NAMESPACE,
         "second_calls": around.second_calls,
         "spread": around.webhook_spread,
@@ -123,7 +133,7 @@ def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Ch
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Child(
         name,
-        [sys.executable, "-m", "windowbox", COMMANDS[role], "--settings", str(settings)],
+        [sys.executable, "-m", "windowbox", *COMMANDS[role], "--settings", str(settings)],
         ready=lambda: controlplane.healthy(f"http://127.0.0.1:{metrics_port}/readyz"),
         port=metrics_port,
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},

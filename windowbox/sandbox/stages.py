@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
 _SERVER_PORTS = (
-    "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named", "webhooks",
+    "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named", "webhooks", "garden-webhooks",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def role_processes(options: Options) -> list[tuple[str, str]]:
         "worker": options.workers,
         "patcher": options.patchers,
         "admit": options.admits,
+        "admission": options.garden_admits,
     }
     return [(role, f"{role}-{i}") for role, count in counts.items() for i in range(1, count + 1)]
 
@@ -87,7 +88,8 @@ def stages(
         prefixes=options.addresses or _addresses(ports, network),
         plan=resources.plan if resources else None,
         webhooks=ports["webhooks"],
-        second_calls=options.admits > 1,
+        garden_webhooks=ports["garden-webhooks"],
+        second_calls=max(options.admits, options.garden_admits) > 1,
         webhook_spread=options.webhook_spread,
     )
     roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,8 +122,9 @@ def dns_key_file(folder: Path) -> Path:
 def _fill(api: ApiServer, resources: HostResources | None, options: Options) -> None:
     """Apply what has to exist in the cluster before its users start."""
     manifests.apply_all(api)
-    if not options.admits:
-        manifests.remove_webhooks(api)
+    for count, garden in ((options.admits, False), (options.garden_admits, True)):
+        if not count:
+            manifests.remove_webhooks(api, garden=garden)
     if resources:
         resources.admit(api)
 

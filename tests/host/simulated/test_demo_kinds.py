@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
+from tests.support.running import eventually
+from windowbox.clients import kube
 from windowbox.commands.kinds import demo, webhooks_demo
+from windowbox.doctor import webhooks
 from windowbox.sandbox import detached, environment, stages
 from windowbox.sandbox.state import State
 
-OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "admits": 1, "simulated_nodes": 2}
+OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "admits": 1, "garden_admits": 1, "simulated_nodes": 2}
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +60,17 @@ def test_the_demo_of_webhooks_shows_what_was_stored(
     for _ in range(2):
         asyncio.run(webhooks_demo.show(kubeconfig, state))
         assert "asked for failSwapOn: true, stored failSwapOn: false" in capsys.readouterr().out
+
+
+async def test_doctor_finds_both_processes_that_answer_webhooks(sandbox: tuple[Path, State]) -> None:
+    folder, state = sandbox
+
+    async def verdicts() -> list[tuple[str, str]]:
+        return [(one.what.rpartition("-extension-")[2], one.verdict) async for one in webhooks.findings(seed)]
+
+    async def both() -> bool:
+        found = await verdicts()
+        return found == [("provider-local", "ok"), ("admission-local", "ok"), ("admission-local", "ok")]
+
+    async with kube.from_file(Path(environment.variables(folder, state)["KUBECONFIG"])) as seed:
+        await eventually(both, 60)
