@@ -154,6 +154,9 @@ _WORKER = [
     *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat tells whether they are there
     *_FULFILLING,
     subjects.intent(">"),
+    # Workers ask each other.
+    queries.TWINS,
+    f"{subjects.inbox('worker')}.>",
     "settings.>",
     *_reading(streams.OBJECTS),
     *(subject for pool in POOLS for subject in _taking(streams.OBJECTS, f"route-{pool}")),
@@ -221,7 +224,7 @@ _ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS)
 
 PERMISSIONS: dict[Role, Permissions] = {
     "watcher": _process("watcher", _WATCHER, _ROUTES),
-    "worker": _process("worker", _WORKER, answers=[queries.EDGE]),
+    "worker": _process("worker", _WORKER, answers=[queries.EDGE, queries.TWINS]),
     "edge": _process("edge", _EDGE, _ROUTES, answers=[queries.EDGE]),
     "patcher": _process("patcher", _PATCHER),
     "admit": _process("admit", _ADMIT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -13,6 +14,9 @@ from windowbox.errors import Unreachable, WindowboxError
 
 EDGE = "windowbox.edge"
 """What an edge carries, and how it is: asked of its owner, who alone can tell."""
+
+TWINS = "windowbox.twins"
+"""Whether another DNSRecord asks for a name: asked of the worker that follows all of them."""
 
 _FAILED = "Wb-Failed"
 
@@ -36,6 +40,10 @@ async def answering(
         subscription = await bus.client.subscribe(subject, cb=take)
         await bus.client.flush()  # from here on, the server knows whom to ask
     try:
+        task = asyncio.current_task()
+        if task and task.cancelling():
+            # nats-py's flush waits by `wait_for`, which swallows a cancellation if the answer comes with it.
+            raise asyncio.CancelledError
         yield
     finally:
         with contextlib.suppress(Exception):

@@ -93,7 +93,9 @@ class View(Generic[T]):
             raise NotListed(f"the view of {self._kind} is behind", retry_after=0.5) from error
 
     async def run(self) -> None:
-        """Follow the stream for ever; after a gap, start afresh."""
+        """Follow the stream for ever; after a gap, start afresh. What an earlier call read is forgotten."""
+        self._replica, self.listed = Replica(), set()
+        self.complete.clear()
         while True:
             try:
                 await self._follow()

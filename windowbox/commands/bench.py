@@ -81,7 +81,7 @@ def bus(items: int, workers: int, output: str) -> None:
     "-n", "count", type=click.IntRange(1), default=500, show_default=True, help="Records each time."
 )
 @click.option(
-    "--workers", type=click.IntRange(1), multiple=True, default=(2, 4, 8), show_default=True,
+    "--workers", type=click.IntRange(1), multiple=True, default=(1, 2, 4, 8), show_default=True,
     help="How many processes; repeatable.",
 )  # fmt: skip
 @click.option("--clusters", type=click.IntRange(0), default=0, help="So many clusters instead, simulated.")

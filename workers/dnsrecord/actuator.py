@@ -16,7 +16,7 @@ from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
 from workers.dnsrecord import orphans, records
-from workers.dnsrecord.claims import Claims
+from workers.dnsrecord.twins import Twins
 from workers.lifecycle import specs, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow
@@ -37,11 +37,11 @@ _LAST_TRY = 2.0
 class DNSRecordActuator(Actuator):
     """Makes a name resolve as its DNSRecord says, or no longer."""
 
-    def __init__(self, nameserver: Nameserver, settings: DnsSettings, claims: Claims) -> None:
+    def __init__(self, nameserver: Nameserver, settings: DnsSettings, twins: Twins) -> None:
         self._nameserver = nameserver
         self._zones = {zone.name: zone for zone in settings.zones}
         self._ask_resolver = settings.resolver_check
-        self._claims = claims
+        self._twins = twins
 
     async def reconcile(self, run: Run) -> Status:
         spec = specs.parsed(DNSRecordSpec, run.object)
@@ -149,8 +149,7 @@ class DNSRecordActuator(Actuator):
 
     async def _twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> str | None:
         async def act() -> str | None:
-            await self._claims.complete()
-            twin = self._claims.twin(run.ref, zone.name, record)
+            twin = await self._twins.find(run.ref, zone.name, record)
             return str(twin) if twin else None
 
         request = {"zone": zone.name, "name": record.name, "type": record.type}

@@ -73,12 +73,17 @@ class Claims:
         return self._view.listed
 
     async def run(self) -> None:
-        """Follow all DNSRecords, for ever."""
+        """Follow all DNSRecords, for ever. What was known when this ended before is forgotten."""
         await self._view.run()
 
     async def complete(self) -> None:
         """Wait until everything that was there at the start has been seen."""
         await self._view.complete.wait()
+
+    async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+        """Like `twin`, once everything has been seen that was there at the start."""
+        await self.complete()
+        return self.twin(ref, zone, record)
 
     def twin(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 from bus.queue import Queue
@@ -13,6 +14,7 @@ from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.drift import DriftCheck
 from workers.dnsrecord.gauges import NameserverGauges
 from workers.dnsrecord.orphans import OrphanedNames
+from workers.dnsrecord.twins import SharedTwins
 from workers.serving import Common, Serving, scope
 
 
@@ -27,11 +29,18 @@ def serving(common: Common, row: Served) -> Serving:
     queue = Queue(common.bus, row.pool)
     orphans = OrphanedNames(common.bus, nameserver, claims, queue, dns.zones)
     drift = DriftCheck(nameserver, claims, orphans, queue, dns.drift_interval)
+    twins = SharedTwins(common.bus, claims)
+
+    async def follow() -> None:
+        """What one worker does for all."""
+        async with asyncio.TaskGroup() as group:
+            for act in (claims.run, twins.answer, drift.run):
+                group.create_task(act())
+
     return Serving(
         KIND,
-        DNSRecordActuator(nameserver, dns, claims),
-        tasks={"claims": claims.run},
-        leased={"drift.dnsrecord": drift.run},
+        DNSRecordActuator(nameserver, dns, twins),
+        leased={"drift.dnsrecord": follow},
         details={"zones": lambda: [dataclasses.asdict(zone) for zone in nameserver.stats()]},
         gauges=(NameserverGauges(nameserver).update,),
         # Changes that come together are sent to the name server in one message: the more, the better.

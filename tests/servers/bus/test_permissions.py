@@ -44,6 +44,7 @@ async def errors() -> AsyncIterator[asyncio.Queue[str]]:
 
 FORBIDDEN: dict[Role, list[str]] = {
     "watcher": [
+        "windowbox.twins",
         "$KV.leases.process.work.x",
         "work.dnsrecord.x",
         "work.patch.x",
@@ -92,6 +93,7 @@ FORBIDDEN: dict[Role, list[str]] = {
         "$JS.ACK.WORK.pool-patch.1.1.1.1.0",
     ],
     "edge": [
+        "windowbox.twins",
         "$KV.leases.process.work.x",
         "object.x",
         "intent.x",
@@ -115,6 +117,7 @@ FORBIDDEN: dict[Role, list[str]] = {
         "$JS.API.CONSUMER.MSG.NEXT.WORK.pool-loadbalancer",
     ],
     "patcher": [
+        "windowbox.twins",
         "$KV.leases.process.work.x",
         "object.x",
         "intent.x",

@@ -1,0 +1,71 @@
+"""Whether another DNSRecord asks for the same name: one worker, by lease, follows all, and the others ask it.
+
+Were each to follow them itself, the CPU for one record would grow with the number of workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+import orjson
+
+from bus import queries, subjects
+from bus.connection import Bus
+from windowbox.errors import NotListed, Unreachable, WindowboxError
+from windowbox.models.recordsets import RecordKey
+from windowbox.models.refs import ObjectRef
+from workers.dnsrecord.claims import Claims
+
+logger = logging.getLogger(__name__)
+
+_AGAIN = 0.5
+
+
+class Twins(Protocol):
+    """Who knows all DNSRecords, or knows whom to ask."""
+
+    async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+        """Another DNSRecord that asks for the same name and type, in the same zone."""
+
+
+class SharedTwins:
+    """Twins that one worker of all finds, for itself and for the others."""
+
+    def __init__(self, bus: Bus, claims: Claims) -> None:
+        self._bus = bus
+        self._claims = claims
+        self._here = False
+
+    async def answer(self) -> None:
+        """Answer for all workers, for ever. For the holder of the lease, who follows the claims."""
+        await self._claims.complete()
+        self._here = True
+        try:
+            while True:
+                try:
+                    async with queries.answering(self._bus, queries.TWINS, self._answer):
+                        await asyncio.Event().wait()
+                except WindowboxError as error:
+                    logger.info("twins of DNSRecords are not answered: %s", error)
+                    await asyncio.sleep(_AGAIN)
+        finally:
+            self._here = False
+
+    async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+        if self._here:
+            return await self._claims.find(ref, zone, record)
+        question = orjson.dumps([subjects.key(ref), zone, record.name, record.type])
+        try:
+            answer = await queries.ask(self._bus, queries.TWINS, question)
+        except Unreachable as error:
+            raise NotListed(str(error), retry_after=_AGAIN) from error
+        if answer is None:
+            raise NotListed("no worker follows all DNSRecords just now", retry_after=_AGAIN)
+        return subjects.ref(answer.decode()) if answer else None
+
+    async def _answer(self, question: bytes) -> bytes:
+        key, zone, name, type = orjson.loads(question)
+        twin = await self._claims.find(subjects.ref(key), zone, RecordKey(name, type))
+        return subjects.key(twin).encode() if twin else b""
