@@ -58,6 +58,12 @@ class ApiServers:
         """Clusters that answer 503 to everything."""
         self._version = 1
         self._stores: dict[_Kind, _Store] = defaultdict(_Store)
+        self._objects: dict[_Kind, Raw] = {}
+        """By the path of each."""
+        self.hanging: set[str] = set()
+        """Names of objects about which whoever asks gets no answer."""
+        self.hung = 0
+        """How often that was."""
 
     def kubeconfig(self, cluster: str) -> str:
         return kubeconfig(self.url, cluster)
@@ -74,12 +80,14 @@ class ApiServers:
         version = f"{resource.group}/{resource.version}" if resource.group else resource.version
         made = {"apiVersion": version, "kind": resource.kind, **body, "metadata": metadata}
         store.objects[key] = made
+        self._objects[_Kind(cluster, resource.path(*key))] = made
         self._record(store, "MODIFIED" if before else "ADDED", made)
         return made
 
     def delete(self, cluster: str, resource: Resource, namespace: str, name: str) -> None:
         store = self._stores[_Kind(cluster, resource.path())]
         gone = store.objects.pop((namespace, name))
+        del self._objects[_Kind(cluster, resource.path(namespace, name))]
         self._version += 1
         metadata = {**gone["metadata"], "resourceVersion": str(self._version)}
         self._record(store, "DELETED", {**gone, "metadata": metadata})
@@ -107,6 +115,11 @@ class ApiServers:
             return web.Response(status=503)
         if path == "/version":
             return web.json_response({"gitVersion": "v1.0.0-simulated"})
+        if found := self._objects.get(_Kind(cluster, path)):
+            if found["metadata"]["name"] in self.hanging:
+                self.hung += 1
+                await asyncio.Event().wait()  # until whoever asks gives up
+            return web.Response(body=orjson.dumps(found), content_type="application/json")
         store = self._stores[_Kind(cluster, path)]
         if request.query.get("watch"):
             return await self._watch(request, cluster, store)

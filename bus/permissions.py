@@ -129,6 +129,7 @@ _FULFILLING = [
     *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
     *_asking_leader(streams.WORK),
     *_api(f"STREAM.INFO.{streams.LATER}"),  # tells the server's time
+    *_api(f"STREAM.INFO.{streams.WORK}"),  # tells a sweep which items there are
     *_last(streams.INTENTS, subjects.intent(">")),
 ]
 

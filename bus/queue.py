@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 _SCHEDULE = "Nats-Schedule"
 _OVERDUE = 5.0
 """Seconds after its time until a schedule counts as forgotten by the server."""
+_FEW = 100
+"""So many wishes are enqueued without a look whether their items are there: the server refuses a second."""
 _LAG = 0.005
 _LOOKS = 1000
 _RACES = 20
@@ -110,18 +113,31 @@ class Queue:
 
     async def sweep(self, older_than: float) -> int:
         """Put every wish older than so many seconds back into the queue, should its item have got lost."""
-        found = 0
         horizon = await self.bus.now() - older_than
-        async for stored in consumers.snapshot(
-            self.bus, streams.TRIGGERS, [subjects.wish(self.pool, ">")], headers_only=True
-        ):
-            if int(stored.time) / 1e9 < horizon:
-                found += 1
-                await self.enqueue(subjects.without(f"trigger.{self.pool}", stored.subject))
-        found += await self._sweep_overdue(await self.bus.now() - _OVERDUE)
+        wishes = [subjects.wish(self.pool, ">")]
+        old = [
+            subjects.without(f"trigger.{self.pool}", stored.subject)
+            async for stored in consumers.snapshot(self.bus, streams.TRIGGERS, wishes, headers_only=True)
+            if int(stored.time) / 1e9 < horizon
+        ]
+        queued = await self._queued() if len(old) > _FEW else frozenset()
+        lost = [key for key in old if key not in queued]
+        for key in lost:
+            await self.enqueue(key)
+        found = len(lost) + await self._sweep_overdue(await self.bus.now() - _OVERDUE)
         if found:
             metrics.swept.labels(self.pool).inc(found)
         return found
+
+    async def _queued(self) -> Set[str]:
+        """The keys of all items: to ask for them is less than to have each of them refused."""
+        everything, found = {"subjects_filter": subjects.item(self.pool, ">")}, set[str]()
+        while True:
+            info = await self.bus.api(f"STREAM.INFO.{streams.WORK}", everything | {"offset": len(found)})
+            page = info["state"].get("subjects") or {}
+            found |= {subjects.without(f"work.{self.pool}", subject) for subject in page}
+            if not page or len(found) >= int(info.get("total", 0)):
+                return found
 
     async def _sweep_overdue(self, horizon: float) -> int:
         """Make the wishes now whose time has come without the server's noticing.

@@ -46,7 +46,8 @@ class Clusters:
         self._egress = Egress((), egress.allowed)
         self._registry = registry
         self._opened: dict[str, _Opened] = {}
-        self._lock = asyncio.Lock()
+        self._locks: dict[str, asyncio.Lock] = {}
+        """By cluster: one that answers late must not hold up the others."""
         stack.push_async_callback(self._close_all_but, ())
 
     def has_left(self, cluster: str) -> bool:
@@ -65,7 +66,7 @@ class Clusters:
             raise TransientError(f"cluster {cluster!r} does not take part (any more)")
         if member.asleep:
             raise TransientError(f"cluster {cluster!r} is hibernated")
-        async with self._lock:
+        async with self._locks.setdefault(cluster, asyncio.Lock()):
             opened = self._opened.get(cluster)
             if opened and (opened.credentials != _credentials(member) or opened.kube.stale):
                 # Credentials may have been renewed: read them again.
@@ -74,6 +75,9 @@ class Clusters:
                 stack = contextlib.AsyncExitStack()
                 kube = await stack.enter_async_context(self._open(member))
                 self._opened[cluster] = _Opened(_credentials(member), kube, stack)
+                if cluster not in self._registry.members:
+                    await self._close(cluster)
+                    raise TransientError(f"cluster {cluster!r} has left")
             return self._opened[cluster].kube
 
     async def follow(self) -> None:
@@ -83,15 +87,18 @@ class Clusters:
         while True:
             await changed.wait()
             changed.clear()
-            async with self._lock:
-                await self._close_all_but(self._registry.members.keys() - self._registry.asleep())
+            await self._close_all_but(self._registry.members.keys() - self._registry.asleep())
 
     async def _close_all_but(self, kept: Collection[str]) -> None:
-        for cluster in self._opened.keys() - set(kept):
+        for cluster in self._locks.keys() - set(kept):
+            if self._locks[cluster].locked():
+                continue  # whoever is just opening it will see that it has left
+            del self._locks[cluster]
             await self._close(cluster)
 
     async def _close(self, cluster: str) -> None:
-        await self._opened.pop(cluster).stack.aclose()
+        if opened := self._opened.pop(cluster, None):
+            await opened.stack.aclose()
 
     @contextlib.asynccontextmanager
     async def _open(self, member: Member) -> AsyncIterator[Kube]:

@@ -18,11 +18,11 @@ from windowbox.errors import TransientError, WindowboxError
 from windowbox.kinds import KINDS
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
+from workers.membership.checks import Checks
 
 logger = logging.getLogger(__name__)
 
 _WITH_CREDENTIALS = {(row.credentials_of or row.resource).id: row for row in KINDS if row.credentials}
-_MOST_AT_ONCE = 16
 
 
 def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
@@ -53,7 +53,7 @@ class ProviderMembership:
     _views: list[View[SecretKey]] = field(default_factory=list)
     _clusters: dict[SecretKey, str | None] = field(default_factory=dict)
     """Where each Secret led when it was last looked at."""
-    _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_AT_ONCE))
+    _checks: Checks = field(default_factory=lambda: Checks())
     _unneeded: set[Member] = field(default_factory=set)
     """For which there was no Secret the last time. What has just begun may not be known to the views."""
 
@@ -67,44 +67,43 @@ class ProviderMembership:
             for view in self._views:
                 await view.complete.wait()
             await self.registry.complete.wait()
-            while True:
-                try:
+            async with self._checks.running():
+                while True:
                     await self._reconcile()
-                except WindowboxError as error:
-                    logger.info("provider clusters: %s; again in %.0f s", error, self.interval)
-                await asyncio.sleep(self.interval)
+                    await asyncio.sleep(self.interval)
 
     async def _reconcile(self) -> None:
         needed: set[SecretKey] = {secret for view in self._views for _, secret in view.items()}
         self._clusters = {secret: found for secret, found in self._clusters.items() if secret in needed}
-        await asyncio.gather(*(self._resolve(secret) for secret in needed - self._clusters.keys()))
+        for secret in needed - self._clusters.keys():
+            self._checks.begin(secret, lambda secret=secret: self._resolve(secret))  # type: ignore[misc]
+        await self._checks.settle()
         members = [m for m in self.registry.members.values() if m.origin == "provider"]
-        # At once, so that a slow cluster holds up no other.
-        await asyncio.gather(*(self._check_member(member, needed) for member in members))
+        for member in members:
+            self._checks.begin(member, lambda member=member: self._check_member(member, needed))  # type: ignore[misc]
+        await self._checks.settle()
         self._unneeded.intersection_update(members)
         for cluster in {found for found in self._clusters.values() if found} - self.registry.members.keys():
-            if secret := await self._secret_for(cluster):
-                await self._exchange(cluster, None, providers.member(cluster, secret))
+            self._checks.begin(cluster, lambda cluster=cluster: self._join(cluster))  # type: ignore[misc]
+        await self._checks.settle()
+        self._checks.forget_all_but({*needed, *members, *self._clusters.values()})
 
     async def _resolve(self, secret: SecretKey) -> None:
-        """Note where it leads, if that can be told."""
-        async with self._at_once:
-            with contextlib.suppress(TransientError):
-                self._clusters[secret] = await self.providers.leads_to(secret)
+        """Note where it leads."""
+        self._clusters[secret] = await self.providers.leads_to(secret)
 
-    async def _is_watchable(self, secret: SecretKey, cluster: str) -> bool | None:
-        """Whether it leads there now and lets us watch; None if that cannot be told."""
-        try:
-            async with self._at_once:
-                self._clusters[secret] = found = await self.providers.leads_to(secret, watched=True)
-        except TransientError as error:
-            logger.debug("provider clusters: %s", error)
-            return None
+    async def _join(self, cluster: str) -> None:
+        if secret := await self._secret_for(cluster):
+            await self._exchange(cluster, None, providers.member(cluster, secret))
+
+    async def _is_watchable(self, secret: SecretKey, cluster: str) -> bool:
+        """Whether it leads there now and lets us watch; TransientError if that cannot be told."""
+        self._clusters[secret] = found = await self.providers.leads_to(secret, watched=True)
         return found == cluster
 
     async def _check_member(self, member: Member, needed: set[SecretKey]) -> None:
         assert member.secret
-        if member.secret in needed and await self._is_watchable(member.secret, member.id) is not False:
+        if member.secret in needed and await self._is_watchable(member.secret, member.id):
             self._unneeded.discard(member)
             return
         if secret := await self._secret_for(member.id):
@@ -120,8 +119,9 @@ class ProviderMembership:
         """A Secret that leads there now. Those that led there before are asked first."""
         for secret in sorted(self._clusters, key=lambda one: (self._clusters[one] != cluster, str(one))):
             known = self._clusters.get(secret)
-            if known in (None, cluster) and await self._is_watchable(secret, cluster):
-                return secret
+            with contextlib.suppress(TransientError):  # another may lead there, too
+                if known in (None, cluster) and await self._is_watchable(secret, cluster):
+                    return secret
         return None
 
     async def _exchange(self, cluster: str, before: Member | None, after: Member | None) -> None:

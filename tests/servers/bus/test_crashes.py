@@ -63,6 +63,16 @@ async def test_a_wish_whose_item_got_lost_is_found_by_the_sweep(bus: Bus) -> Non
         await eventually(lambda: at_rest(bus))
 
 
+async def test_a_sweep_of_many_enqueues_only_what_got_lost(bus: Bus) -> None:
+    queue, keys = Queue(bus, POOL), [key(f"web-{number}") for number in range(150)]
+    await asyncio.gather(*(queue.wish(one, EVENT) for one in keys))
+    lost = [keys[0], keys[-1]]
+    for one in lost:
+        await bus.api("STREAM.PURGE.WORK", {"filter": subjects.item(POOL, one)})
+    assert await queue.sweep(older_than=-1) == 2
+    assert await queue.sweep(older_than=-1) == 0
+
+
 async def test_a_sweep_does_not_disturb_what_is_being_done(bus: Bus) -> None:
     story, queue = Story(), Queue(bus, POOL)
     handler = Telling(bus, story.add)
