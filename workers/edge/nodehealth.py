@@ -15,7 +15,11 @@ from windowbox.clients import kubeproxy
 _INTERVAL = 3.0
 _SOON = 0.5
 """Seconds until the next health check of a node that failed the last."""
-_MOST_PER_SECOND = 100
+_MOST_PER_SECOND = 400
+"""Health checks of healthy nodes: up to 1,200 nodes are asked every three seconds, 5,000
+every twelve and a half. Each costs about 0.3 ms of CPU."""
+_MOST_SUSPECTS_PER_SECOND = 100
+"""So many suspects as well, however many nodes there are: up to 50 are asked twice a second."""
 _FAILURES = 2
 """So often in a row a node has to fail that was well."""
 
@@ -48,6 +52,13 @@ def next_state(before: Health, *, answered: bool) -> Health:
     return Health(before.healthy and failures < _FAILURES, failures)
 
 
+def pause(nodes: int, suspects: int, *, suspect: bool) -> float:
+    """Seconds until the next check of a node. A suspect does not wait for the many that are healthy."""
+    if suspect:
+        return max(_SOON, suspects / _MOST_SUSPECTS_PER_SECOND)
+    return max(_INTERVAL, nodes / _MOST_PER_SECOND)
+
+
 class NodeHealth:
     """Keeps asking the nodes that it is told to follow."""
 
@@ -56,6 +67,8 @@ class NodeHealth:
         self._changed = changed
         self._probing: dict[str, asyncio.Task[None]] = {}
         self._health: dict[str, Health] = {}
+        self._suspects: set[str] = set()
+        """Those that failed the last time, or have not answered yet."""
 
     def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
         """Ask the nodes at these addresses, by cluster, from now on, and no others."""
@@ -63,11 +76,13 @@ class NodeHealth:
         for address in self._probing.keys() - wanted:
             self._probing.pop(address).cancel()
             del self._health[address]
+            self._suspects.discard(address)
         for addresses in clusters.values():
             new = set(addresses) - self._health.keys()
             health = initial(only_new=len(new) == len(addresses))
             for address in sorted(new):
                 self._health[address] = health
+                self._note(address)
                 probing = self._group.create_task(self._probe(address), name=f"edge: health of {address}")
                 self._probing[address] = probing
 
@@ -76,6 +91,8 @@ class NodeHealth:
         return not self._health.get(address, HEALTHY).healthy
 
     async def _probe(self, address: str) -> None:
+        if address not in self._suspects:  # thousands that are new are not asked all at once
+            await asyncio.sleep(random.uniform(0, len(self._probing) / _MOST_PER_SECOND))
         while True:
             answered = await kubeproxy.is_healthy(address)
             if answered is not None:
@@ -85,9 +102,13 @@ class NodeHealth:
     def _record(self, address: str, *, answered: bool) -> None:
         before = self._health[address]
         now = self._health[address] = next_state(before, answered=answered)
+        self._note(address)
         if now.healthy != before.healthy:
             self._changed()
 
+    def _note(self, address: str) -> None:
+        (self._suspects.discard if self._health[address] == HEALTHY else self._suspects.add)(address)
+
     def _pause(self, address: str) -> float:
-        usual = _INTERVAL if self._health[address] == HEALTHY else _SOON
-        return max(usual, len(self._probing) / _MOST_PER_SECOND) * random.uniform(0.9, 1.1)
+        suspect = address in self._suspects
+        return pause(len(self._probing), len(self._suspects), suspect=suspect) * random.uniform(0.9, 1.1)

@@ -13,7 +13,7 @@ import pytest
 from tests.support.running import eventually
 from windowbox.clients import kubeproxy
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
-from workers.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state
+from workers.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
 
 NODE = f"127.68.{os.getpid() % 250}"
 
@@ -37,6 +37,22 @@ def test_a_node_is_judged_by_its_answers(before: Health, answers: list[bool], he
     for answered in answers:
         before = next_state(before, answered=answered)
     assert before.healthy == healthy
+
+
+@pytest.mark.parametrize(
+    ("nodes", "suspects", "suspect", "seconds"),
+    [
+        pytest.param(4, 0, False, 3.0, id="few"),
+        pytest.param(1200, 0, False, 3.0, id="as-many-as-three-seconds-allow"),
+        pytest.param(5000, 1, False, 12.5, id="many-healthy"),
+        pytest.param(5000, 1, True, 0.5, id="a-suspect-among-many"),
+        pytest.param(5000, 5000, True, 50.0, id="all-are-suspects"),
+    ],
+)
+def test_a_suspect_does_not_wait_for_the_healthy(
+    nodes: int, suspects: int, suspect: bool, seconds: float
+) -> None:
+    assert pause(nodes, suspects, suspect=suspect) == seconds
 
 
 @contextlib.asynccontextmanager
