@@ -20,9 +20,6 @@ REASONS: dict[str, str] = {
     "WF-6": "says what is not done",
     "WF-36": "about another part of Gardener, which the label of WF-2 keeps away",
     "WF-51": "says what is not used",
-    **dict.fromkeys(
-        ("WF-70", "WF-71", "WF-72"), "about the Service of a chart, which windowbox does not have yet"
-    ),
     "AD-1": "about Gardener's own admission, which sets the labels",
     "T-10": "says that something does not exist",
     "O-3": "so by its making: all kinds have their runs from one life cycle",

@@ -13,6 +13,7 @@ import pytest
 from bus import permissions
 from tests.support import helm, servers
 from tests.support.helm import Manifest, of_kind, refusal, rendered
+from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox import rbac, settings
 from windowbox.chart import secrets
@@ -83,6 +84,24 @@ def test_the_api_server_takes_every_manifest(
         if one["kind"] not in FOREIGN and (error := _dry_run(api, one)):
             refused[f"{one['kind']} {one['metadata']['name']}"] = error
     assert refused == {}
+
+
+@rule("WF-70", "WF-71", "WF-72")
+def test_api_servers_reach_webhooks_where_gardener_makes_network_policies() -> None:
+    services = of_kind(rendered(**EVERYTHING | GARDENER), "Service")
+    service = services["gardener-extension-provider-local"]
+    prefix = "networking.resources.gardener.cloud/"
+    told = {
+        name.removeprefix(prefix): value
+        for name, value in service["metadata"]["annotations"].items()
+        if name.startswith(prefix)
+    }
+    # The port of the Pods, not that of the Service.
+    pods = [{"protocol": "TCP", "port": 11250}]
+    assert [one["port"] for one in service["spec"]["ports"]] == [443]
+    assert json.loads(told["from-world-to-ports"]) == pods
+    assert json.loads(told["from-all-webhook-targets-allowed-ports"]) == pods
+    assert told["pod-label-selector-namespace-alias"] == "extensions"
 
 
 def test_pods_are_restricted_but_for_the_edge(api: ApiServer) -> None:

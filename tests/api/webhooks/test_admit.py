@@ -204,7 +204,8 @@ async def test_the_admission_of_a_garden(plane: ControlPlane, bus_server: RoleSe
         'admission webhook "secrets.validator.admission-local.extensions.gardener.cloud" denied the request: '
         "kubeconfig is missing"
     )
-    async with admitted(settings_for(plane, bus_server, role="admission"), garden=True):
+    settings = settings_for(plane, bus_server, role="admission", second_calls=True)
+    async with admitted(settings, garden=True):
 
         async def denied() -> bool:
             try:
