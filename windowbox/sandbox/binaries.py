@@ -90,6 +90,15 @@ PROGRAMS: dict[str, Program] = {
             module="gardener",
             package="github.com/gardener/gardener/cmd/gardener-resource-manager",
         ),
+        # Only tests use it: gardenlet's own code as a client.
+        Program(
+            "gardener-client",
+            "1.150.0",
+            (1, 140),
+            module="gardener",
+            package="./gardener-client",
+            nodes=True,
+        ),
         # Only tests install the chart.
         Program("helm", "4.2.4", (3, 14), ("version",), "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("named", "9.18", (9, 16), ("-v",)),

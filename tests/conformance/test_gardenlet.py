@@ -1,0 +1,76 @@
+"""gardenlet's own code creates, waits for, migrates, restores and deletes a ControlPlane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.api.controlplane.controlplanes import PROFILE, bundles, secrets, shoot_of
+from tests.support import servers
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from windowbox.models.refs import CONTROL_PLANES
+from windowbox.sandbox import binaries
+
+PROGRAM = "gardener-client"
+AUTHORITY = "ca-provider-local-controlplane"
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
+    if reason := servers.missing(PROGRAM):
+        pytest.skip(reason)
+    async with kind_world(plane, nats, "controlplane") as made:
+        yield made
+
+
+async def gardenlet(shoot: Client, *steps: str) -> str:
+    """Have these steps done. Returns what is told if one fails."""
+    program: Path = await asyncio.to_thread(binaries.find, PROGRAM)
+    process = await asyncio.create_subprocess_exec(
+        program,
+        str(shoot.world.plane.kubeconfig),
+        shoot.namespace,
+        *steps,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, complaint = await process.communicate()
+    return complaint.decode() if process.returncode else ""
+
+
+@rule("W-3", "W-4", "W-5", "W-7", "A.13", "C-3")
+async def test_gardenlet_takes_what_is_reported_of_a_control_plane(world: KindWorld) -> None:
+    shoot = await shoot_of(world)
+    assert await gardenlet(shoot, "deploy", "wait", "deploy", "wait") == ""
+
+    await shoot.cluster(cloudProfile={"spec": {"providerConfig": None}})
+    told = await gardenlet(shoot, "deploy", "wait")
+    assert "add a CloudProfileConfig" in told
+    await shoot.cluster(cloudProfile=PROFILE)
+    assert await gardenlet(shoot, "deploy", "wait") == ""
+
+    before = await _authorities(shoot)
+    assert await gardenlet(shoot, "migrate", "wait-migrate") == ""
+    migrated = await shoot.get(CONTROL_PLANES, "local")
+    assert migrated
+    assert not migrated.finalizers
+    assert await bundles(shoot) == {}
+    assert await gardenlet(shoot, "restore", "wait") == ""
+    restored = await shoot.get(CONTROL_PLANES, "local")
+    assert restored
+    assert restored.last_operation["type"] == "Restore"
+    assert await _authorities(shoot) == before
+
+    assert await gardenlet(shoot, "destroy", "wait-cleanup") == ""
+    assert await shoot.get(CONTROL_PLANES, "local") is None
+    assert await secrets(shoot) == {}
+
+
+async def _authorities(shoot: Client) -> list[str]:
+    return [one.name for one in (await secrets(shoot)).values() if one.labels.get("name") == AUTHORITY]
