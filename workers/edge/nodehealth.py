@@ -15,9 +15,9 @@ from windowbox.clients import kubeproxy
 _INTERVAL = 3.0
 _SOON = 0.5
 """Seconds until the next health check of a node that failed the last."""
-_MOST_PER_SECOND = 400
-"""Health checks of healthy nodes: up to 1,200 nodes are asked every three seconds, 5,000
-every twelve and a half. Each costs about 0.3 ms of CPU."""
+_MOST_PER_SECOND = 1700
+"""Health checks of healthy nodes: up to 5,100 nodes are asked every three seconds, more of them less often. A
+check costs 0.07 ms of CPU: 1,700 a second are an eighth of a core."""
 _MOST_SUSPECTS_PER_SECOND = 100
 """So many suspects as well, however many nodes there are: up to 50 are asked twice a second."""
 _FAILURES = 2

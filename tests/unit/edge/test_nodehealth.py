@@ -43,8 +43,8 @@ def test_a_node_is_judged_by_its_answers(before: Health, answers: list[bool], he
     ("nodes", "suspects", "suspect", "seconds"),
     [
         pytest.param(4, 0, False, 3.0, id="few"),
-        pytest.param(1200, 0, False, 3.0, id="as-many-as-three-seconds-allow"),
-        pytest.param(5000, 1, False, 12.5, id="many-healthy"),
+        pytest.param(5100, 0, False, 3.0, id="as-many-as-three-seconds-allow"),
+        pytest.param(17000, 1, False, 10.0, id="many-healthy"),
         pytest.param(5000, 1, True, 0.5, id="a-suspect-among-many"),
         pytest.param(5000, 5000, True, 50.0, id="all-are-suspects"),
     ],
