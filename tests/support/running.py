@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_POLL, _SLOWEST_POLL = 0.02, 0.2
+"""Seconds between two looks at first, and after many: a look costs the server that is asked, too."""
+
 PATIENCE = 60.0
 """Seconds until a test gives up waiting. None should ever wait that long."""
 
@@ -40,7 +43,9 @@ async def soon(happens: Awaitable[T]) -> T:
 
 async def eventually(look: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
     """Poll until the condition holds: for states of other processes, which send no events."""
+    pause = _POLL
     async with asyncio.timeout(patience):
-        while not (seen := await look()):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # see above: no event
+        while not (seen := await look()):
+            await asyncio.sleep(pause)  # see above: no event
+            pause = min(1.2 * pause, _SLOWEST_POLL)
         return seen
