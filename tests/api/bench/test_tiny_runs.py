@@ -136,6 +136,7 @@ def test_neighbours_of_hostile_objects_are_measured(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_controlplanes_are_measured_through_a_rotation(tmp_path: Path) -> None:
     found = bench(tmp_path, "controlplane", "-n", "3", "--singles", "1")
     assert [(phase["name"], phase["count"]) for phase in found["phases"]] == [
