@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from bus import consumers, streams, subjects
 from bus.connection import Access, connected
@@ -17,6 +19,7 @@ from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
+from webhooks.connections import Bodies
 from webhooks.journal import unpacked
 from windowbox import webhookconfigurations
 from windowbox.admitting import admitting
@@ -176,6 +179,27 @@ async def test_second_calls_are_made_only_for_what_still_matters(
         # Those of before, too, that showed that the API server asks.
         assert set(await outcomes(DEPLOYMENTS.id, "kube-scheduler")) == {"patched"}
         assert await outcomes(DEPLOYMENTS.id, "kube-apiserver") == []
+
+
+async def test_a_call_whose_connection_breaks_is_made_again(
+    plane: ControlPlane, bus_server: RoleServer, seed: Seed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, read, broken = await seed.shoot("shoot--hooks--broken"), Bodies.read, 0
+
+    def break_first(self: Bodies, request: web.Request) -> Any:
+        nonlocal broken
+        if request.transport and not request.path.startswith("/again"):
+            broken += 1
+            request.transport.abort()
+        return read(self, request)
+
+    async with admitted(settings_for(plane, bus_server, second_calls=True)):
+        await seed.asked(where)
+        monkeypatch.setattr(Bodies, "read", break_first)
+        for _ in range(3):
+            assert injected(await seed.scheduler(where))
+            await seed.kube.remove(DEPLOYMENTS, where, "kube-scheduler")
+    assert broken >= 3
 
 
 async def test_reviews_are_answered_while_the_bus_is_away(
