@@ -51,6 +51,11 @@ MACHINE = {
         "lastOperation": {"description": "its Pod boots", "lastUpdateTime": LONG_AGO},
     },
 }
+WEBHOOKS = {
+    "metadata": {"name": "extension-controlplane-shoot-webhooks", "creationTimestamp": LONG_AGO},
+    "status": {"conditions": [{"type": "ResourcesApplied", "status": "False", "message": "refused"}]},
+}
+BEHIND = extension("ControlPlane", "Processing", "waiting for its webhooks")
 FAILED = extension("ControlPlane", "Error", "Error reconciling ControlPlane: no config")
 WAITING = extension("Worker", "Processing", "Waiting for 1 machine")
 
@@ -75,6 +80,12 @@ WAITING = extension("Worker", "Processing", "Waiting for 1 machine")
             "takes part",
             id="the-cluster-before-the-machine",
         ),
+        pytest.param(
+            observed(extensions={"ControlPlane": BEHIND}, managed=[WEBHOOKS]),
+            "ManagedResource extension-controlplane-shoot-webhooks",
+            id="the-webhooks-before-their-control-plane",
+        ),
+        pytest.param(observed(extensions={"ControlPlane": BEHIND}), "ControlPlane", id="no-webhooks-yet"),
         pytest.param(observed(membership={"asleep": True}), None, id="hibernated"),
     ],
 )
@@ -94,3 +105,18 @@ def test_the_picture_tells_what_waits_for_what_and_the_next_step() -> None:
         "Blocked for 120 s by takes part: its cluster has not joined",
         "Next: windowbox clusters list",
     ]
+
+
+def test_what_a_person_has_to_correct_is_asked_for_again() -> None:
+    wrong = extension("ControlPlane", "Error", "spec.providerConfig of the CloudProfile is missing: add one")
+    wrong["status"]["lastError"] = {"codes": ["ERR_CONFIGURATION_PROBLEM"]}
+    lines = chain.picture(chain.chain(observed(extensions={"ControlPlane": wrong})), NOW)
+    assert lines[-1] == (
+        "Next: correct that, then kubectl -n shoot--local--one annotate controlplane one "
+        "gardener.cloud/operation=reconcile"
+    )
+
+
+def test_what_does_not_exist_is_made_anew_with_its_shoot() -> None:
+    lines = chain.picture(chain.chain(observed(extensions={"Worker": None})), NOW)
+    assert lines[-1] == "Next: windowbox shoot delete one, then windowbox shoot create one"

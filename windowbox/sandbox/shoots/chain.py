@@ -71,8 +71,10 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "OperatingSystemConfig": (),
     "Worker": ("Infrastructure", "OperatingSystemConfig"),
 }
+_CONFIGURATION = "ERR_CONFIGURATION_PROBLEM"
+_MANAGED, _WEBHOOKS = "ManagedResource", "extension-controlplane-shoot-webhooks"
 _MANAGED_NEEDS = {
-    "extension-controlplane-shoot-webhooks": ("API server",),
+    _WEBHOOKS: ("API server",),
     "extension-controlplane-shoot": ("ControlPlane", "nodes"),
     "extension-controlplane-storageclasses": ("ControlPlane",),
 }
@@ -138,9 +140,11 @@ def _seconds(duration: timedelta) -> str:
 
 def _extension(kind: str, found: Observed) -> Link:
     """An extension object, by its last operation."""
-    object, needs = found.extensions[kind], _KINDS[kind]
+    object, needs = found.extensions[kind], _needs(kind, found)
     if object is None:
-        return Link(kind, State.WAITING, "does not exist", None, "windowbox shoot create NAME", needs)
+        shoot = found.technical_id.rpartition("--")[2]
+        step = f"windowbox shoot delete {shoot}, then windowbox shoot create {shoot}"
+        return Link(kind, State.WAITING, "does not exist", None, step, needs)
     name, status = object["metadata"]["name"], object.get("status") or {}
     step = f"windowbox trace {kind.lower()} {found.technical_id}/{name}"
     operation = status.get("lastOperation") or {}
@@ -149,12 +153,23 @@ def _extension(kind: str, found: Observed) -> Link:
     if state == "Succeeded" and status.get("observedGeneration") == object["metadata"].get("generation"):
         return Link(kind, State.DONE, "Succeeded", since, step, needs)
     said = str(operation.get("description") or "nobody has taken it up: is a worker running?")
+    if _CONFIGURATION in ((status.get("lastError") or {}).get("codes") or ()):
+        asked = f"annotate {kind.lower()} {name} gardener.cloud/operation=reconcile"
+        step = f"correct that, then kubectl -n {found.technical_id} {asked}"
     return Link(kind, State.FAILED if state == "Error" else State.WAITING, said, since, step, needs)
+
+
+def _needs(kind: str, found: Observed) -> tuple[str, ...]:
+    """A ControlPlane that has handed webhooks over waits until they are applied."""
+    names = {one["metadata"]["name"] for one in found.managed}
+    if kind == "ControlPlane" and _WEBHOOKS in names:
+        return (*_KINDS[kind], f"{_MANAGED} {_WEBHOOKS}")
+    return _KINDS[kind]
 
 
 def _managed(object: Object, namespace: str) -> Link:
     """A ManagedResource, by its conditions."""
-    name = f"ManagedResource {object['metadata']['name']}"
+    name = f"{_MANAGED} {object['metadata']['name']}"
     step = f"kubectl -n {namespace} describe managedresource {object['metadata']['name']}"
     conditions = {one.get("type"): one for one in _list(object, "conditions")}
     needs = _MANAGED_NEEDS.get(object["metadata"]["name"], ())
