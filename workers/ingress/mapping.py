@@ -68,12 +68,16 @@ async def _changed(change: Announcement, before: PreviousVersion) -> bool:
 
 async def _of_record(ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
     """The Ingress of a record; also of one that only bears the name of its record, and is in the way."""
-    versions = [await before.object(), None if change.gone or change.omitted else change.object()]
+    name = wanted.ingress_name(ref.name)
+    new = None if change.gone or change.omitted else change.object()
+    if not name and new and not made_for(ref, new):
+        return []  # as most records, of which the version before would cost a question each time
+    versions = [await before.object(), new]
     ingresses = {owner for version in versions if version and (owner := made_for(ref, version))}
     if change.operation == "ADDED":
         # It may have been made for a rule that was gone before anybody saw it.
         return sorted(map(subjects.key, ingresses))
-    if name := wanted.ingress_name(ref.name):
+    if name:
         ingresses.add(ObjectRef(ref.cluster, INGRESSES.id, ref.namespace, name))
     if not ingresses or not await _triggers(change, before):
         return []
