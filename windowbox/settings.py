@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from bus.connection import Access
@@ -38,6 +46,11 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+def _number(value: object) -> object:
+    """The environment holds texts, which a Literal of numbers does not take."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 class NatsSettings(Section):
     url: str = Field(
         "nats://127.0.0.1:4222",
@@ -59,7 +72,9 @@ class NatsSettings(Section):
         None,
         description="File with a user's JWT and nkey seed, instead of a password; `user` names its role.",
     )
-    replicas: Literal[1, 3] = Field(1, description="Copies of every stream; 3 needs a NATS cluster.")
+    replicas: Annotated[Literal[1, 3], BeforeValidator(_number)] = Field(
+        1, description="Copies of every stream; 3 needs a NATS cluster."
+    )
 
     def access(self, name: str) -> Access:
         password = self.password.get_secret_value() if self.password else None

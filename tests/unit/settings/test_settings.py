@@ -92,3 +92,8 @@ def test_what_decides_has_no_secrets_and_no_servers() -> None:
     assert '"interval":7' in told
     for hidden in ("hunter2", "aHVudGVyMg", "192.0.2.53"):
         assert hidden not in told
+
+
+def test_the_environment_can_ask_for_three_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDOWBOX_NATS__REPLICAS", "3")
+    assert settings.load(None).nats.replicas == 3
