@@ -115,6 +115,7 @@ class Nats(Pod):
     url: str = Field("", description="The servers of your own NATS, by comma, where `enabled` is false.")
     image: Image = Image(repository="nats", tag="2.15.2-alpine")
     replicas: Literal[1, 3] = Field(1, description="Servers, and copies of every stream.")
+    cluster_ip: str = Field("", alias="clusterIP", description="The address of the Service; empty: any.")
     existing_secret: str = Field(
         "",
         description="A Secret with the passwords of users: watcher, worker, edge, patcher, admit, operator.",
@@ -212,6 +213,9 @@ class Values(Section):
     global_: Global = Field(Global(), alias="global")
     image: Image = Image(repository="windowbox")
     image_pull_secrets: list[str] = []
+    host_aliases: list[Object] = Field(
+        [], description="Names for all Pods that the cluster's DNS does not know."
+    )
     settings: ChartSettings = Field(
         {},
         description="Settings of all roles, as in docs/settings.md, without `nats` and `metrics`.",

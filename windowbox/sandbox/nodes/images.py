@@ -95,7 +95,10 @@ def _write_layer(image: Image, content: IO[bytes]) -> None:
             layer.addfile(entry)
         for name, source in image.files.items():
             program = isinstance(source, Path) or source.startswith("#!")
-            _add(layer, name, source.read_bytes() if isinstance(source, Path) else source.encode(), program)
+            content = source.read_bytes() if isinstance(source, Path) else source.encode()
+            # Python takes bytecode by the time of its source.
+            time = int(source.stat().st_mtime) if isinstance(source, Path) and source.suffix == ".py" else 0
+            _add(layer, name, content, program, time)
         for name, target in image.links.items():
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
@@ -118,9 +121,9 @@ def _parents(image: Image) -> set[str]:
     return {str(Path(name).parent) for name in (*image.files, *image.links)} - {"."}
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = False) -> None:
+def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = False, time: int = 0) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), 0o755 if program else 0o644
+    entry.size, entry.mode, entry.mtime = len(content), 0o755 if program else 0o644, time
     archive.addfile(entry, io.BytesIO(content))
 
 

@@ -109,6 +109,9 @@ spec:
       automountServiceAccountToken: {{ ne .command "edge" }}
       {{- include "windowbox.pullSecrets" $root | nindent 6 }}
       terminationGracePeriodSeconds: 30
+      {{- with $root.Values.hostAliases }}
+      hostAliases: {{ toYaml . | nindent 8 }}
+      {{- end }}
       {{- if and (eq .command "edge") .values.hostNetwork }}
       hostNetwork: true
       dnsPolicy: ClusterFirstWithHostNet
