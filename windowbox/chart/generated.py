@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windowbox.chart import rights, schema
+from windowbox.chart import alerts, dashboards, rights, schema
 
 CHART = Path(__file__).parents[2] / "deploy" / "charts" / "windowbox"
 
@@ -16,6 +16,9 @@ def files() -> dict[str, str]:
         "values.schema.json": schema.schema(),
         "files/group.yaml": schema.group(),
         "files/rbac.yaml": rights.text(),
+        "files/alerts.yaml": alerts.text(),
+        "../../../docs/alerts.md": alerts.page(),
+        **{f"files/dashboards/{name}.json": dashboards.text(name) for name in dashboards.DASHBOARDS},
     }
 
 

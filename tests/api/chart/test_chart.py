@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bus import permissions
 from tests.support import helm, servers
@@ -229,6 +230,18 @@ def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_cannot_be_installed_is_refused_by_name(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
+
+
+def test_values_of_gardeners_objects_are_rendered() -> None:
+    for file, path in (("controllerregistration", ("helm",)), ("extension", ("deployment", "extension"))):
+        manifests = yaml.safe_load_all((helm.CHART.parents[1] / "gardener" / f"{file}.yaml").read_text())
+        place = next(iter(manifests))
+        place = place.get("spec", place)
+        for name in path:
+            place = place[name]
+        for values in (place["values"], place.get("runtimeClusterValues", {})):
+            found = of_kind(rendered(**(values | GARDENER)), "Deployment")
+            assert all(one["spec"]["template"]["metadata"]["labels"] for one in found.values())
 
 
 def test_keda_counts_the_items_of_each_pool() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
 from cryptography import x509
+from prometheus_client import REGISTRY
 
 from bus import permissions
 from windowbox import rbac
-from windowbox.chart import generated, rights, secrets
+from windowbox.chart import alerts, dashboards, generated, rights, secrets
 from windowbox.chart.values import Values
 from windowbox.models.grantsettings import GrantSettings
+from windowbox.telemetry import metrics  # noqa: F401 -- declares all metrics
 
 
 @pytest.mark.parametrize("name", sorted(generated.files()))
@@ -57,6 +60,18 @@ def test_the_certificate_names_all_servers_and_serves_both_ways() -> None:
     usages = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert names.get_values_for_type(x509.DNSName) == ["bus", "bus-0.bus-servers"]
     assert len(list(usages)) == 2
+
+
+def test_dashboards_and_alerts_ask_for_metrics_that_exist() -> None:
+    known = {sample.name for family in REGISTRY.collect() for sample in family.samples}
+    known |= {
+        f"{family.name}{suffix}"
+        for family in REGISTRY.collect()
+        for suffix in ("", "_total", "_bucket", "_count")
+    }
+    panels = [panel.expression for board in dashboards.DASHBOARDS.values() for panel in board]
+    asked = [*panels, *(alert.expression for alert in alerts.ALERTS)]
+    assert {name for text in asked for name in re.findall(r"windowbox_\w+", text)} - known == set()
 
 
 def test_bindings_name_service_accounts() -> None:
