@@ -18,6 +18,7 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox import rbac, settings
 from windowbox.chart import secrets
+from windowbox.chart.generated import CHART
 from windowbox.errors import Refused
 from windowbox.sandbox import binaries
 from windowbox.sandbox.apiserver import ApiServer
@@ -234,7 +235,7 @@ def test_what_cannot_be_installed_is_refused_by_name(values: dict[str, Any], rea
 
 def test_values_of_gardeners_objects_are_rendered() -> None:
     for file, path in (("controllerregistration", ("helm",)), ("extension", ("deployment", "extension"))):
-        manifests = yaml.safe_load_all((helm.CHART.parents[1] / "gardener" / f"{file}.yaml").read_text())
+        manifests = yaml.safe_load_all((CHART.parents[1] / "gardener" / f"{file}.yaml").read_text())
         place = next(iter(manifests))
         place = place.get("spec", place)
         for name in path:

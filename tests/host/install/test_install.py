@@ -12,6 +12,7 @@ import yaml
 
 from tests.support import helm, servers, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
+from windowbox.chart.generated import CHART
 from windowbox.sandbox.nodes import images, ownimage
 from windowbox.sandbox.shoots import creation, importing
 
@@ -59,9 +60,9 @@ def values(node: NodeWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(600)
 def test_helm_installs_what_serves_records(node: NodeWorld, values: Path) -> None:
     to = (f"--kubeconfig={node.kubeconfig}", f"--namespace={helm.NAMESPACE}")
-    laptop = f"--values={helm.CHART / 'values-laptop.yaml'}"
+    laptop = f"--values={CHART / 'values-laptop.yaml'}"
     installed = helm.helm(
-        "install", "windowbox", str(helm.CHART), *to, laptop, f"--values={values}", "--skip-crds",
+        "install", "windowbox", str(CHART), *to, laptop, f"--values={values}", "--skip-crds",
         "--wait", "--timeout=5m", patience=400,
     )  # fmt: skip
     assert installed.returncode == 0, installed.stderr + _pods(node)

@@ -95,10 +95,10 @@ def _write_layer(image: Image, content: IO[bytes]) -> None:
             layer.addfile(entry)
         for name, source in image.files.items():
             program = isinstance(source, Path) or source.startswith("#!")
-            content = source.read_bytes() if isinstance(source, Path) else source.encode()
+            data = source.read_bytes() if isinstance(source, Path) else source.encode()
             # Python takes bytecode by the time of its source.
             time = int(source.stat().st_mtime) if isinstance(source, Path) and source.suffix == ".py" else 0
-            _add(layer, name, content, program, time)
+            _add(layer, name, data, program, time)
         for name, target in image.links.items():
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
