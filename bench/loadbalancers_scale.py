@@ -19,6 +19,8 @@ from windowbox.models.refs import SERVICES
 Say = Callable[[str], None]
 
 _NODES = 4
+_SOCKETS = 12_000
+"""Node ports of all nodes that the node simulator listens on, one open file for each."""
 _AT_ONCE = 32
 _SHOWN = 5
 _NODE_PORTS = "--service-node-port-range=20000-32767"
@@ -27,7 +29,8 @@ _NODE_PORTS = "--service-node-port-range=20000-32767"
 
 async def run(sizes: Sequence[int], times: int, idle_seconds: float, say: Say) -> list[ScaleResult]:
     """Measure with so many Services, one size after the other, before simulated nodes."""
-    chosen = loadbalancers_nodes.options(_NODES, simulated=True)
+    nodes = _NODES if max(sizes) * _NODES <= _SOCKETS else 2
+    chosen = loadbalancers_nodes.options(nodes, simulated=True)
     chosen = chosen.model_copy(update={"addresses": (_prefix(),), "apiserver_arguments": (_NODE_PORTS,)})
     say("starting a sandbox with simulated nodes")
     async with opened(chosen) as bench:
