@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from windowbox import settings
 from windowbox.commands import clusters
+from windowbox.errors import Unreachable
 from windowbox.sandbox import roles
 from windowbox.sandbox.shoots import chain, observing, records
 from windowbox.sandbox.shoots.chain import Link, State
@@ -32,4 +33,7 @@ def look(sandbox: Sandbox, name: str) -> list[Link]:
     shoot = records.read(sandbox.folder, name)
     members = asyncio.run(clusters.listed(settings.load(roles.settings_file(sandbox.folder, "operator"))))
     membership = next((one for one in members if one["id"] == shoot.technical_id), None)
-    return chain.chain(observing.observe(sandbox, shoot, membership))
+    try:
+        return chain.chain(observing.observe(sandbox, shoot, membership))
+    except Unreachable as error:
+        raise Unreachable(f"{error}; see `windowbox status` and `windowbox logs kube-apiserver`") from error

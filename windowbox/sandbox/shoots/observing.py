@@ -38,13 +38,15 @@ def observe(sandbox: Sandbox, shoot: Shoot, membership: Mapping[str, Any] | None
         managed=_items(api, f"/apis/resources.gardener.cloud/v1alpha1/{home}/managedresources"),
         membership=membership,
         machines=_items(api, f"/apis/machine.sapcloud.io/v1alpha1/{home}/machines"),
-        nodes=_items(inside, "/api/v1/nodes"),
+        nodes=_items_inside(inside, "/api/v1/nodes"),
         records=_items(api, f"{EXTENSIONS}/{home}/dnsrecords"),
-        services=[one for one in _items(inside, "/api/v1/services") if one["spec"]["type"] == "LoadBalancer"],
+        services=[
+            one for one in _items_inside(inside, "/api/v1/services") if one["spec"]["type"] == "LoadBalancer"
+        ],
         webhooks=[
             one
             for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-            for one in _items(inside, f"{_WEBHOOKS}/{kind}")
+            for one in _items_inside(inside, f"{_WEBHOOKS}/{kind}")
         ],
     )
 
@@ -60,13 +62,21 @@ def _read(api: ApiServer, path: str) -> str:
     """When the object at `path` was created; empty if it was not."""
     try:
         return str(api.read(path)["metadata"]["creationTimestamp"])
-    except (Refused, Unreachable):
+    except Refused:
         return ""
 
 
 def _items(api: ApiServer, path: str) -> list[Object]:
-    """The objects there; none if they cannot be read."""
+    """The objects there; none if the API server does not know the kind."""
     try:
         return list(api.read(path)["items"])
-    except (Refused, Unreachable):
+    except Refused:
+        return []
+
+
+def _items_inside(api: ApiServer, path: str) -> list[Object]:
+    """The objects of a Shoot; none if its API server does not answer, which `server` tells."""
+    try:
+        return _items(api, path)
+    except Unreachable:
         return []

@@ -1,0 +1,27 @@
+"""What `windowbox shoot status` tells while API servers are away."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from windowbox.errors import Unreachable
+from windowbox.sandbox import certificates, controlplane, roles
+from windowbox.sandbox.shoots import observing, records
+from windowbox.sandbox.shoots.creation import Sandbox
+from windowbox.sandbox.shoots.records import Shoot
+
+
+def test_a_sandbox_without_api_server_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    ca = certificates.authority(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"https://127.0.0.1:{closed.getsockname()[1]}"
+    config = controlplane.kubeconfig_text(url, ca, certificates.client(ca, tmp_path, "operator"))
+    shoot = Shoot(name="small", ports={})
+    records.folder(tmp_path, shoot.name).mkdir(parents=True)
+    for path in (roles.kubeconfig(tmp_path, "operator"), records.kubeconfig(tmp_path, shoot.name)):
+        path.write_text(config)
+    with pytest.raises(Unreachable, match=url):
+        observing.observe(Sandbox(tmp_path, lambda: None), shoot, None)
