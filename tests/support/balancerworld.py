@@ -236,7 +236,7 @@ class BalancerWorld:
 
     async def _watching(self, bus: Bus, stack: contextlib.AsyncExitStack) -> list[Any]:
         api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["watcher"]))
-        registry, leases = Registry(bus), Leases(bus, f"watcher {id(bus)}")
+        registry, leases = Registry(bus), Leases(bus, f"watcher {id(bus)}", "watch")
         opened = await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
         watching = Watching(bus, leases, opened, registry, KINDS)
         return [registry.run(), leases.run(), watching.run()]

@@ -332,7 +332,7 @@ async def world_of(world: KindWorld, role: str, assembled: Callable[..., Any]) -
 
 
 async def _watching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
-    leases = Leases(bus, f"watcher {id(bus)}")
+    leases = Leases(bus, f"watcher {id(bus)}", "watch")
     watching = Watching(bus, leases, opened, registry, WatchSettings().kinds)
     return [leases.run(), watching.run()]
 

@@ -67,7 +67,7 @@ async def test_machines_are_followed_with_rights_in_one_namespace(
         clusters(api, registry := Registry(bus), loopback.SETTINGS, files) as opened,
     ):
         await _machine(api, NAMESPACE)
-        watching = Watching(bus, leases := Leases(bus, "watcher"), opened, registry, ())
+        watching = Watching(bus, leases := Leases(bus, "watcher", "watch"), opened, registry, ())
         work = (registry.run(), leases.run(), watching.run(), ccmconfig.join(registry, found.infrastructure))
         async with running(*work):
             await eventually(lambda: _seen(bus, found.infrastructure, NAMESPACE))
