@@ -19,7 +19,28 @@ class Alert:
     severity: str = "warning"
 
 
+_STARTED = "windowbox_process_started_seconds"
+_ROLES = ("watch", "work", "patch")
+_DOWN = " or ".join(
+    f'label_replace(absent({_STARTED}{{pod=~".+-{role}-.+"}}), "role", "{role}", "", "")' for role in _ROLES
+)
+
 ALERTS = (
+    Alert(
+        "WindowboxRoleDown",
+        _DOWN,
+        "5m",
+        "No Pod of role {{ $labels.role }} tells metrics",
+        "`kubectl get pods` shows whether they run, `kubectl logs` why they end",
+        "critical",
+    ),
+    Alert(
+        "WindowboxObjectsFillUp",
+        "max(windowbox_objects_bytes) / max(windowbox_objects_limit_bytes) > 0.8",
+        "15m",
+        "OBJECTS holds four fifths of what it may",
+        "Raise `objects.size`, and `nats.storage.size` with it; or lower `objects.versions`",
+    ),
     Alert(
         "WindowboxWishesWaitTooLong",
         "max by (pool) (windowbox_queue_oldest_seconds) > 300",

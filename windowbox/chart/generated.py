@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windowbox.chart import alerts, dashboards, rights, schema
+from windowbox.chart import alerts, bus, dashboards, rights, schema
 
 CHART = Path(__file__).parents[2] / "deploy" / "charts" / "windowbox"
 
@@ -15,6 +15,7 @@ def files() -> dict[str, str]:
         "values.yaml": schema.values(),
         "values.schema.json": schema.schema(),
         "files/group.yaml": schema.group(),
+        "files/bus.yaml": bus.text(),
         "files/rbac.yaml": rights.text(),
         "files/alerts.yaml": alerts.text(),
         "../../../docs/alerts.md": alerts.page(),

@@ -86,8 +86,14 @@ class Group(Role):
 
 
 class Edge(Role):
+    resources: Object = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}}
     enabled: bool = Field(False, description="Run Envoy. Needs settings.loadbalancer.ranges.")
-    host_network: bool = Field(True, description="Addresses of load balancers are those of its node.")
+    host_network: bool = Field(
+        True,
+        description="Addresses of load balancers are those of its node. False needs networkPolicies.enabled: "
+        "false, since nobody can tell where clients are.",
+    )
+    metrics_port: int = Field(19090, ge=1, le=65535, description="On its node's network, too.")
     host_path: str = Field(
         "", description="Folder of the node for Envoy's files; empty: they end with the Pod."
     )
@@ -103,7 +109,7 @@ class Grant(Role):
 
 
 class Storage(Section):
-    size: str = "2Gi"
+    size: str = Field("16Gi", pattern="^[0-9]+([KMGT]i?)?$")
     class_name: str = ""
     ephemeral: bool = Field(False, description="An emptyDir instead of a volume: for laptops.")
 
@@ -124,7 +130,10 @@ class Nats(Pod):
     ca_secret: str = Field(
         "", description="A Secret with ca.crt by which your own NATS is known; empty: that of `tlsSecret`."
     )
-    storage: Storage = Storage()
+    storage: Storage = Field(
+        Storage(),
+        description="A third more than what all streams may hold: settings.objects.size and 5.5 GiB.",
+    )
     sync_interval: str = Field(
         "2m",
         description="How often JetStream calls fsync. What a power failure of all servers at once takes "
@@ -172,10 +181,34 @@ class NetworkPolicies(Section):
 
     enabled: bool = True
     api_servers: list[str] = Field(
-        [], description="Ranges of API servers. None: any address but link-local ones, on ports 443 and 6443."
+        [],
+        description="Ranges of this cluster's API server. None: any address but link-local ones, private "
+        "networks included, on the ports of `apiServerPorts`.",
+    )
+    provider_clusters: list[str] = Field(
+        [],
+        description="Ranges of API servers of other clusters: provider clusters, Shoots, those that join. "
+        "They count beside `apiServers`.",
     )
     api_server_ports: list[int] = [443, 6443]
-    name_servers: list[str] = Field([], description="Ranges of name servers that take updates.")
+    name_servers: list[str] = Field(
+        [],
+        description="Ranges of name servers that take updates. Addresses in settings.dns.zones need not be "
+        "repeated; names do.",
+    )
+    dns: list[Object] = Field(
+        [
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+            }
+        ],
+        description="Who resolves names for Pods, as peers of a NetworkPolicy. With NodeLocal DNSCache, add "
+        "`{ipBlock: {cidr: 169.254.20.10/32}}`.",
+    )
+    edge_nodes: list[str] = Field(
+        [], description="Ranges of the edge's nodes, which may connect to the bus. None: any address."
+    )
     extra_egress: list[Object] = Field([], description="More rules for all Pods of windowbox.")
     monitoring: Object = Field({}, description="Namespaces (a selector) that may read metrics. None: all.")
 
@@ -185,6 +218,10 @@ class Monitored(Section):
     labels: Texts = {}
 
 
+class PrometheusRule(Monitored):
+    runbooks: str = Field("", description="Where docs/alerts.md is read: alerts link their section of it.")
+
+
 class ServiceMonitor(Monitored):
     interval: str = "30s"
 
@@ -192,7 +229,7 @@ class ServiceMonitor(Monitored):
 class Monitoring(Section):
     annotations: bool = Field(True, description="Pods have the annotations prometheus.io/…")
     service_monitor: ServiceMonitor = ServiceMonitor()
-    prometheus_rule: Monitored = Monitored()
+    prometheus_rule: PrometheusRule = PrometheusRule()
     dashboards: Monitored = Monitored(labels={"grafana_dashboard": "1"})
 
 
@@ -209,7 +246,7 @@ class Values(Section):
     """All values of the chart."""
 
     name_override: str = ""
-    fullname_override: str = ""
+    fullname_override: str = Field("", max_length=40)
     global_: Global = Field(Global(), alias="global")
     image: Image = Image(repository="windowbox")
     image_pull_secrets: list[str] = []

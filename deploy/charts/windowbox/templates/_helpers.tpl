@@ -71,7 +71,8 @@ topologySpreadConstraints:
   {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
   - maxSkew: 1
     topologyKey: {{ . }}
-    whenUnsatisfiable: {{ $.values.topologySpread }}
+    # Nodes without a zone take Pods, too.
+    whenUnsatisfiable: {{ ternary "ScheduleAnyway" $.values.topologySpread (contains "zone" .) }}
     labelSelector:
       matchLabels: {{ include "windowbox.selector" $ | nindent 8 }}
   {{- end }}
@@ -102,6 +103,11 @@ topologySpreadConstraints:
 {{/* The name of what a role runs as */}}
 {{- define "windowbox.account" -}}{{ include "windowbox.fullname" .root }}-{{ .command }}{{- end }}
 
+{{/* Of a process: the edge has one of its own, since its Pod has its node's network. */}}
+{{- define "windowbox.metricsPortOf" -}}
+{{- if eq .command "edge" }}{{ .root.Values.edge.metricsPort }}{{ else }}{{ include "windowbox.metricsPort" .root }}{{ end }}
+{{- end }}
+
 {{- define "windowbox.metricsPort" -}}
 {{- if .Values.usablePorts }}{{ first .Values.usablePorts }}{{ else }}9090{{ end }}
 {{- end }}
@@ -112,11 +118,7 @@ topologySpreadConstraints:
 
 {{/* A rule of a NetworkPolicy: names are asked for */}}
 {{- define "windowbox.dnsEgress" }}
-    - to:
-        - namespaceSelector:
-            matchLabels: {kubernetes.io/metadata.name: kube-system}
-          podSelector:
-            matchLabels: {k8s-app: kube-dns}
+    - to: {{ toYaml .Values.networkPolicies.dns | nindent 8 }}
       ports:
         - {protocol: UDP, port: 53}
         - {protocol: TCP, port: 53}

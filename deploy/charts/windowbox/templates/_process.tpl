@@ -99,7 +99,7 @@ spec:
         {{- end }}
         {{- if and $root.Values.monitoring.annotations (ne .command "grant") }}
         prometheus.io/scrape: "true"
-        prometheus.io/port: {{ include "windowbox.metricsPort" $root | quote }}
+        prometheus.io/port: {{ include "windowbox.metricsPortOf" $ | quote }}
         prometheus.io/name: {{ $name }}
         {{- end }}
         {{- with .values.podAnnotations }}{{ toYaml . | nindent 8 }}{{ end }}
@@ -135,7 +135,7 @@ spec:
             {{- if ne .command "grant" }}
             {{- include "windowbox.busEnv" . | nindent 12 }}
             - name: WINDOWBOX_METRICS
-              value: 0.0.0.0:{{ include "windowbox.metricsPort" $root }}
+              value: 0.0.0.0:{{ include "windowbox.metricsPortOf" $ }}
             {{- end }}
             {{- if and $root.Values.bind.enabled (eq .command "work") }}
             - name: DNS_KEY_SECRET
@@ -149,7 +149,7 @@ spec:
             {{- with .values.extraEnv }}{{ toYaml . | nindent 12 }}{{ end }}
           {{- if ne .command "grant" }}
           ports:
-            - {name: metrics, containerPort: {{ include "windowbox.metricsPort" $root }}}
+            - {name: metrics, containerPort: {{ include "windowbox.metricsPortOf" $ }}}
             {{- if eq .command "admit" }}
             - {name: webhook-server, containerPort: {{ include "windowbox.webhookPort" $root }}}
             {{- end }}

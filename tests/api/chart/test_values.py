@@ -1,0 +1,139 @@
+"""What values lead to: volumes that hold the streams, name servers that are reached, Pods that are placed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bus import streams
+from tests.support import helm, servers
+from tests.support.helm import Manifest, of_kind, refusal, rendered
+from windowbox.chart.generated import CHART
+from windowbox.settings import ObjectsSettings
+
+_OBJECTS = ObjectsSettings().size
+RANGES = {"loadbalancer": {"ranges": [{"prefixes": ["198.18.0.0/24"]}]}}
+_HA = CHART / "values-ha.yaml"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs() -> None:
+    if reason := servers.missing("helm"):
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("files", [(), *((file,) for file in helm.PRESETS)], ids=str)
+def test_the_store_of_nats_holds_all_streams(files: tuple[Path, ...]) -> None:
+    given = [yaml.safe_load(file.read_text()) for file in files]
+    size = next((one["settings"]["objects"]["size"] for one in given if "settings" in one), _OBJECTS)
+    store = _store(rendered(*files))
+    kept = streams.streams(1, ObjectsSettings(size=size).retention)
+    assert sum(one["max_bytes"] for one in kept) <= store
+
+
+@pytest.mark.parametrize(
+    ("values", "least"),
+    [
+        ({"nats": {"storage": {"size": "2Gi"}}}, "make it 13Gi"),
+        ({"nats": {"storage": {"size": "12Gi"}}}, "make it 13Gi"),
+        ({"watch": {"settings": {"objects": {"size": 16384}}}}, "make it 29Gi"),
+    ],
+)
+def test_a_volume_that_cannot_hold_the_streams_is_refused(values: dict[str, Any], least: str) -> None:
+    assert least in refusal(**values)
+
+
+def test_the_volume_may_be_as_small_as_the_refusal_says() -> None:
+    assert _store(rendered(nats={"storage": {"size": "13Gi"}})) == 13 * 2**30 * 3 // 4
+
+
+def test_a_changed_configuration_restarts_nats_which_waits_for_its_streams() -> None:
+    one, three = (
+        of_kind(rendered(nats={"replicas": count}), "StatefulSet")["windowbox-nats"]["spec"]["template"]
+        for count in (1, 3)
+    )
+    checksums = [pod["metadata"]["annotations"]["checksum/configuration"] for pod in (one, three)]
+    assert len({*checksums}) == 2
+    probes = [pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"] for pod in (one, three)]
+    assert probes == ["/healthz?js-server-only=true", "/healthz"]
+
+
+def test_the_preset_for_availability_needs_neither_zones_nor_programs_of_others() -> None:
+    manifests = rendered(_HA)
+    strict = {
+        (constraint["topologyKey"], constraint["whenUnsatisfiable"])
+        for one in manifests
+        for constraint in one.get("spec", {})
+        .get("template", {})
+        .get("spec", {})
+        .get("topologySpreadConstraints", [])
+    }
+    assert ("kubernetes.io/hostname", "DoNotSchedule") in strict
+    assert ("topology.kubernetes.io/zone", "DoNotSchedule") not in strict
+    assert {one["apiVersion"] for one in manifests if "coreos" in one["apiVersion"]} == set()
+
+
+def test_workers_reach_the_name_servers_of_their_zones() -> None:
+    given = ["192.0.2.53", "192.0.2.54:5353", "[2001:db8::1]:54", "2001:db8::2", "ns.example:5300"]
+    zones = {"dns": {"zones": [{"name": "example.org", "servers": given}]}}
+    manifests = rendered(settings=zones, networkPolicies={"nameServers": ["192.0.2.128/25"]})
+    rules = of_kind(manifests, "NetworkPolicy")["windowbox-nameservers"]["spec"]["egress"]
+    found = {
+        (peer["ipBlock"]["cidr"], port["port"])
+        for one in rules
+        for peer in one["to"]
+        for port in one["ports"]
+    }
+    assert found == {
+        ("192.0.2.53/32", 53), ("192.0.2.54/32", 5353), ("2001:db8::1/128", 54), ("2001:db8::2/128", 53),
+        ("192.0.2.128/25", 53), ("192.0.2.128/25", 5353), ("192.0.2.128/25", 5300),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        pytest.param(
+            {"settings": {"dns": {"zones": [{"name": "a.b", "servers": ["ns.example:54"]}]}}},
+            "networkPolicies.nameServers: give the ranges of ns.example:54",
+            id="a-name-server-by-name",
+        ),
+        pytest.param(
+            {"edge": {"enabled": True, "hostNetwork": False}, "settings": RANGES},
+            "needs networkPolicies.enabled: false",
+            id="an-edge-whose-clients-are-refused",
+        ),
+        pytest.param({"fullnameOverride": "a" * 41}, "maxLength", id="a-name-that-would-be-cut"),
+    ],
+)  # fmt: skip
+def test_what_would_not_work_is_refused(values: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(**values)
+
+
+def test_api_servers_of_other_clusters_are_reached_beside_that_of_this_one() -> None:
+    policies = {"apiServers": ["192.0.2.1/32"], "providerClusters": ["198.51.100.0/24"]}
+    manifests = rendered(networkPolicies=policies)
+    [blocks] = [
+        [peer["ipBlock"]["cidr"] for peer in rule["to"]]
+        for rule in of_kind(manifests, "NetworkPolicy")["windowbox"]["spec"]["egress"]
+        if "ipBlock" in rule.get("to", [{}])[0]
+    ]
+    assert blocks == ["192.0.2.1/32", "198.51.100.0/24"]
+
+
+def test_alerts_link_where_their_page_is_read() -> None:
+    rule = {"enabled": True, "runbooks": "https://wiki.example/alerts"}
+    [made] = of_kind(rendered(monitoring={"prometheusRule": rule}), "PrometheusRule").values()
+    links = {one["annotations"]["runbook_url"] for group in made["spec"]["groups"] for one in group["rules"]}
+    assert "https://wiki.example/alerts#windowboxroledown" in links
+
+
+def _store(manifests: list[Manifest]) -> int:
+    text = of_kind(manifests, "ConfigMap")["windowbox-nats"]["data"]["nats-server.conf"]
+    found = re.search(r"max_file_store: (\d+)", text)
+    assert found, text
+    return int(found[1])
