@@ -47,16 +47,18 @@ def page() -> str:
     return _HEAD + "\n".join(_rows(Settings, "")) + "\n" + _EXAMPLE
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
+def _rows(model: type[BaseModel], prefix: str, made: BaseModel | None = None) -> Iterator[str]:
+    """`made` is the section as it is where the file does not name it."""
     for name, field in model.model_fields.items():
         inner, many = _section(field.annotation)
         place = f"{prefix}{name}" + ("[]" if many else "")
         if inner:
             if many or field.description:
-                yield f"| `{place}` | {_default(field)} | {_description(field, inner)} |"
-            yield from _rows(inner, f"{place}.")
+                yield f"| `{place}` | {_default(field, name, made)} | {_description(field, inner)} |"
+            default = field.default if isinstance(field.default, BaseModel) else None
+            yield from _rows(inner, f"{place}.", default)
         else:
-            yield f"| `{place}` | {_default(field)} | {field.description or ''} |"
+            yield f"| `{place}` | {_default(field, name, made)} | {field.description or ''} |"
 
 
 def _section(annotation: object) -> tuple[type[BaseModel] | None, bool]:
@@ -71,14 +73,17 @@ def _section(annotation: object) -> tuple[type[BaseModel] | None, bool]:
     return None, False
 
 
-def _default(field: FieldInfo) -> str:
-    if field.default is PydanticUndefined:
-        return "required"
-    if field.default is None or isinstance(field.default, BaseModel):
+def _default(field: FieldInfo, name: str, made: BaseModel | None) -> str:
+    default = field.default
+    if default is PydanticUndefined:
+        if made is None:
+            return "required"
+        default = getattr(made, name)
+    if default is None or isinstance(default, BaseModel):
         return ""
-    if isinstance(field.default, tuple):
-        return f"`[{', '.join(map(str, field.default))}]`"
-    return f"`{field.default}`"
+    if isinstance(default, tuple):
+        return f"`[{', '.join(map(str, default))}]`"
+    return f"`{default}`"
 
 
 def _description(field: FieldInfo, section: type[BaseModel]) -> str:
