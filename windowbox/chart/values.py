@@ -108,6 +108,17 @@ class Grant(Role):
     enabled: bool = Field(True, description="Bind the rights on Secrets in settings.grant.namespaces.")
 
 
+class Operator(Section):
+    """A Pod to look from."""
+
+    enabled: bool = Field(
+        False,
+        description="A Pod for `kubectl exec`, in which `windowbox trace`, `top` and `record` reach the bus. "
+        "Whoever may exec there sees all that the bus carries.",
+    )
+    resources: Object = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}}
+
+
 class Storage(Section):
     size: str = Field("16Gi", pattern="^[0-9]+([KMGT]i?)?$")
     class_name: str = ""
@@ -263,6 +274,7 @@ class Values(Section):
     edge: Edge = Edge()
     admit: Admit = Admit()
     grant: Grant = Grant()
+    operator: Operator = Operator()
     nats: Nats = Nats()
     bind: Bind = Bind()
     rbac: Rbac = Rbac()

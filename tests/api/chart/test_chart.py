@@ -26,7 +26,7 @@ from windowbox.sandbox.apiserver import ApiServer
 RANGES = {"loadbalancer": {"ranges": [{"prefixes": ["198.18.255.0/24"]}]}}
 EVERYTHING: dict[str, Any] = {
     "edge": {"enabled": True}, "admit": {"enabled": True}, "bind": {"enabled": True},
-    "rbac": {"provider": True},
+    "rbac": {"provider": True}, "operator": {"enabled": True},
     "nats": {"replicas": 3}, "settings": RANGES, "imageVectorOverwrite": {"images": []},
     "work": [
         {"name": "records", "pools": ["dnsrecord"], "autoscaling": {"type": "hpa"}},
@@ -154,7 +154,7 @@ def test_each_role_runs_as_an_account_of_its_own() -> None:
         "windowbox-watch": "windowbox-watch", "windowbox-work-records": "windowbox-work",
         "windowbox-work-rest": "windowbox-work", "windowbox-patch": "windowbox-patch",
         "windowbox-edge": "windowbox-edge", "windowbox-admit": "windowbox-admit",
-        "windowbox-grant": "windowbox-grant",
+        "windowbox-grant": "windowbox-grant", "windowbox-operator": "windowbox-operator",
     }  # fmt: skip
     assert not pods["windowbox-edge"]["automountServiceAccountToken"]
 
