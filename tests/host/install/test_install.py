@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -43,6 +44,7 @@ def values(node: NodeWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
         yaml.safe_dump(
             {
                 "rbac": {"name": "installed"},  # the sandbox itself has roles called windowbox
+                "operator": {"enabled": True},
                 "image": IMAGE,
                 "nats": {"image": IMAGE, "clusterIP": bus},
                 "bind": {"image": IMAGE, "service": {"clusterIP": name_server}},
@@ -66,11 +68,19 @@ def test_helm_installs_what_serves_records(node: NodeWorld, values: Path) -> Non
         "--wait", "--timeout=5m", patience=400,
     )  # fmt: skip
     assert installed.returncode == 0, installed.stderr + _pods(node)
-    tested = helm.helm("test", "windowbox", *to, "--timeout=3m", patience=240)
+    tested = helm.helm("test", "windowbox", *to, "--logs", "--timeout=3m", patience=240)
     assert tested.returncode == 0, tested.stderr + _pods(node)
     assert _restarts(node) == {}
+    made = re.search(r"DNSRecord (\S+) is made", tested.stdout)
+    assert made, tested.stdout
+    assert "Succeeded" in _from_the_operators_pod(node, "trace", "dnsrecord", made[1])
     removed = helm.helm("uninstall", "windowbox", *to, "--wait", "--timeout=3m", patience=240)
     assert removed.returncode == 0, removed.stderr
+
+
+def _from_the_operators_pod(node: NodeWorld, *command: str) -> str:
+    pod = (f"--namespace={helm.NAMESPACE}", "deploy/windowbox-operator")
+    return node.kubectl("exec", *pod, "--", "windowbox", *command)
 
 
 def _restarts(node: NodeWorld) -> dict[str, int]:
