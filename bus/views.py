@@ -57,7 +57,10 @@ class View(Generic[T]):
             yield _ref(subject), entry
 
     def omitted(self) -> Iterator[ObjectRef]:
-        """Objects that are there, but too large for the bus: of those nothing else is known."""
+        """Objects that are there, but too large for the bus, or for their cluster's share of it.
+
+        Of those only what was known before is known, which may be nothing.
+        """
         for subject in list(self._replica.omitted):
             yield _ref(subject)
 
@@ -122,10 +125,11 @@ class View(Generic[T]):
             else:
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)
-                entry = self._entry(ref, seen)
-                different = fresh.put(stored.subject, entry, self._indexes)
                 omitted = seen.omitted and not seen.gone
-                different = fresh.note_omitted(stored.subject, omitted) or different
+                different = fresh.note_omitted(stored.subject, omitted)
+                # Of an object without its content the former counts: it is there, so it has not ended.
+                if not omitted:
+                    different = fresh.put(stored.subject, self._entry(ref, seen), self._indexes) or different
             # Most versions of an object differ in what nobody here looks at.
             if self._replica is fresh and different:
                 self._changed()
@@ -136,7 +140,7 @@ class View(Generic[T]):
 
     def _entry(self, ref: ObjectRef, seen: Announcement) -> T | None:
         try:
-            return None if seen.gone or seen.omitted else self._extract(ref, seen.object())
+            return None if seen.gone else self._extract(ref, seen.object())
         except Exception:
             # One object that nobody foresaw must not take the view of the others away.
             logger.exception("%s is left out of a view", ref)
@@ -158,7 +162,7 @@ class Replica(Generic[T]):
         self.omitted = {one for one in self.omitted if not one.startswith(prefix)}
 
     def note_omitted(self, subject: str, omitted: bool) -> bool:
-        """Whether the object is too large for the bus. False if that was known already."""
+        """Note whether the object is announced without content. False if that was known already."""
         if omitted == (subject in self.omitted):
             return False
         if omitted:

@@ -86,6 +86,8 @@ class Mirror:
         self._failed: asyncio.Future[None]
         self._version = ""
         self._forgetting: asyncio.Task[None] | None = None
+        self._refused = False
+        """Whether a listing showed objects for which there was no room at all."""
         self._account = Account(self.shared.budget, self.cluster)
 
     @property
@@ -120,7 +122,9 @@ class Mirror:
         await self.permit.wait()
         self._known = await self.shared.known(self.cluster, self.resource.id)
         for known in self._known.values():
-            self._account.count(known.size)
+            if not known.gone:
+                self._account.count(known.size)
+        self._begin_to_forget()
         self._version = await self._list()
         self.listed.set()
         breaks = 0
@@ -144,12 +148,15 @@ class Mirror:
 
     async def _list(self) -> str:
         """Announce what has changed since the bus last heard of it. Returns where a watch may begin."""
+        self._refused = False
         async with self.shared.listing(self.cluster):
             listed, version = await self._announce_listing()
         for subject, known in list(self._known.items()):
             if subject not in listed and not known.gone:
                 await self._enqueue(subject, Change("DELETED", known.uid, known.version))
         await self._flush()
+        if self._refused:
+            raise self._exhausted()  # the next listing has the room of what was deleted
         # Whoever reads the stream from its beginning knows here that nothing is missing.
         await self._store(subjects.listed(self.cluster, self.resource.id), b"", {}, None)
         return version
@@ -209,12 +216,22 @@ class Mirror:
         object = Object(raw)
         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
         known = self._known.get(subject)
-        if known is None:
-            self._check_number(len(self._known) + 1)
-        if not (known and known.version == object.resource_version and not known.gone):
-            body = _encoded(redacted(raw, secret=self._secret))
+        if known is None and len(self._known) >= self.kube.limits.objects:
+            self._check_number(1 + sum(not one.gone for one in self._known.values()))
+        unchanged = known and known.version == object.resource_version and not known.gone
+        if unchanged and not (known and known.omitted):
+            return subject
+        body = _encoded(redacted(raw, secret=self._secret))
+        if not unchanged or self._fits(body):
             await self._enqueue(subject, Change(operation, object.uid, object.resource_version, body))
         return subject
+
+    def _fits(self, body: bytes, former: int = 0) -> bool:
+        """Whether the bus takes the content of an object that has so many bytes there."""
+        return len(body) + 4096 <= self.bus.max_payload and self._account.has_room(len(body), former)
+
+    def _exhausted(self) -> TooLarge:
+        return TooLarge(f"{self.cluster} has far more than its share of the bus: see objects.share")
 
     async def _enqueue(self, subject: str, change: Change) -> None:
         """Publish after what was begun for the object before, beside other objects."""
@@ -234,6 +251,13 @@ class Mirror:
             await before
         known = self._known.get(subject)
         predecessor = known.sequence if known else 0
+        there = known if known and not known.gone else None
+        gone, body = change.operation == "DELETED", change.body
+        if there is None and not gone and self._account.exhausted:
+            if change.operation != "LISTED":
+                raise self._exhausted()
+            self._refused = True  # deletions that the listing shows come first
+            return
         headers = {
             OPERATION: change.operation,
             UID: change.uid,
@@ -241,14 +265,15 @@ class Mirror:
             PREDECESSOR: str(predecessor),
             TRACE: tracing.fresh(),
         }
-        body = change.body
-        if len(body) + 4096 > self.bus.max_payload:
+        if omitted := not self._fits(body, there.size if there else 0):
             headers[BODY], body = "omitted", b""
-        if not self._account.claim(len(body), known.size if known else None):
-            headers[BODY], body = "omitted", b""
+        if there:
+            self._account.drop(there.size)
+        if not gone:
+            self._account.count(len(body))
         sequence = await self._store(subject, body, headers, predecessor)
-        gone = change.operation == "DELETED"
-        self._known[subject] = Known(change.uid, change.version, sequence, gone, time.time(), len(body))
+        now = time.time()
+        self._known[subject] = Known(change.uid, change.version, sequence, gone, now, len(body), omitted)
         metrics.events_seen.labels(self.cluster, self.resource.id, change.operation).inc()
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)
 
@@ -322,7 +347,6 @@ class Mirror:
             logger.info("%s: not forgotten yet: %s", subject, error)
         else:
             del self._known[subject]
-            self._account.drop(known.size)
 
 
 def redacted(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from bus import streams
 from bus.connection import Bus
 from bus.streams import Retention
-from windowbox.errors import TooLarge, WindowboxError
+from windowbox.errors import WindowboxError
 from windowbox.models.refs import RUNTIME
 from windowbox.telemetry import metrics
 
@@ -21,6 +21,8 @@ _TIGHT, _RELAXED = 0.9, 0.7
 """From the former on, only the last version of each object is kept; below the latter, all are again."""
 _OVERHEAD = 512
 """Bytes of a message besides the body: its subject, its headers, and what the server adds."""
+_KEEPING, _MOST = 2, 3
+"""Shares up to which an object keeps the content that it has, and beyond which no new object is watched."""
 
 
 class Budget:
@@ -38,46 +40,49 @@ class Budget:
         if not self._used[cluster]:
             del self._used[cluster]
 
-    def has_room(self, cluster: str, more: int) -> bool:
-        """Whether so many bytes more are within the cluster's share. TooLarge at twice the share."""
+    def has_room(self, cluster: str, more: int, *, kept: bool) -> bool:
+        """Whether so many bytes more are within the share; `kept` is for content that is there already."""
         if cluster == RUNTIME:
             return True
-        used = self._used[cluster]
-        if used > 2 * self._limit:
-            raise TooLarge(f"{cluster} has twice its share of the bus: no more is watched; see objects.share")
-        within = used + more <= self._limit
+        within = self._used[cluster] + more <= self._limit
         if not within and cluster not in self._over:
             logger.warning("%s has used up its share of the bus: new content stays away", cluster)
         (self._over.discard if within else self._over.add)(cluster)
         metrics.clusters_over_share.set(len(self._over))
-        return within
+        return within or (kept and self._used[cluster] + more <= _KEEPING * self._limit)
+
+    def is_exhausted(self, cluster: str) -> bool:
+        """Whether the cluster has so much that not even the names of new objects are taken in."""
+        return cluster != RUNTIME and self._used.get(cluster, 0) > _MOST * self._limit
 
 
 class Account:
-    """What the objects of one mirror take of their cluster's share."""
+    """What the objects of one mirror take of their cluster's share. Those that have ended take nothing."""
 
     def __init__(self, budget: Budget, cluster: str) -> None:
         self._budget = budget
         self._cluster = cluster
         self._total = 0
 
-    def claim(self, size: int, former: int | None) -> bool:
-        """Claim room for so many bytes of an object that had so many; None if it is new.
+    @property
+    def exhausted(self) -> bool:
+        return self._budget.is_exhausted(self._cluster)
 
-        False if its content has to stay away: whoever needs it asks the API.
+    def has_room(self, size: int, former: int = 0) -> bool:
+        """Whether content of so many bytes may be announced of an object that has so many there.
+
+        If not, it has to stay away: whoever needs it asks the API.
         """
-        overhead = _OVERHEAD if former is None else 0
-        more = size - (former or 0)
-        fits = more <= 0 or self._budget.has_room(self._cluster, more)
-        self._change((more if fits else -(former or 0)) + overhead)
-        return fits
+        more = size - former
+        # A Service that grows by a few bytes must not lose its load balancer.
+        return more <= 0 or self._budget.has_room(self._cluster, more, kept=former > 0)
 
     def count(self, size: int) -> None:
-        """Count an object that is there already."""
+        """Count an object with so many bytes of content."""
         self._change(size + _OVERHEAD)
 
     def drop(self, size: int) -> None:
-        """An object is no longer there."""
+        """The object has ended, or has other content now."""
         self._change(-size - _OVERHEAD)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus
-from bus.messages import OPERATION, UID, VERSION
+from bus.messages import BODY, OPERATION, UID, VERSION
 from bus.streams import Retention
 from watchers.room import Budget, Room
 from windowbox.errors import Unreachable
@@ -31,6 +31,8 @@ class Known(NamedTuple):
     at: float
     size: int
     """Bytes of the body."""
+    omitted: bool = False
+    """Whether it is there without its content."""
 
 
 KnownObjects = dict[str, Known]
@@ -111,6 +113,7 @@ class Shared:
                 headers[OPERATION] == "DELETED",
                 int(stored.time) / 1e9,
                 int(headers.get("Nats-Msg-Size", 0)),
+                headers.get(BODY) == "omitted",
             )
         return found
 

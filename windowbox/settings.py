@@ -128,7 +128,9 @@ class ObjectsSettings(Section):
         gt=0,
         le=1,
         description="The part that one cluster may take, the runtime cluster excepted. Beyond it, objects "
-        "are announced without their content, which is then read from the API.",
+        "are announced without their content, which is then read from the API. An object that has its "
+        "content there keeps it up to twice the share. New objects are not watched beyond three times the "
+        "share.",
     )
 
     @property

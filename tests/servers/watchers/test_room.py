@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+
+import pytest
 
 from bench.apiservers import ApiServers
 from bus import streams, subjects
@@ -10,8 +14,13 @@ from bus.connection import Bus
 from bus.messages import Announcement
 from bus.streams import Retention
 from tests.servers.watchers.conftest import PATIENCE, watched
-from tests.support.running import eventually
+from tests.support.running import eventually, running, soon
+from watchers.mirror import Mirror
+from watchers.shared import Shared
+from windowbox.clients import kube
+from windowbox.errors import TooLarge
 from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.sandbox import files
 
 RETENTION = Retention(size=1 << 20, versions=8)
 BIG = "x" * 20_000
@@ -72,6 +81,71 @@ async def test_one_cluster_cannot_fill_the_stream_for_others(
         apis.put("shoot--0", SERVICES, service("greedy-29", BIG))
         await there.tells("shoot--0", "greedy-29", "MODIFIED")
         assert (await announced(bus, "shoot--0", "greedy-29")).stored.data
+
+
+@contextlib.asynccontextmanager
+async def tenant(
+    bus: Bus, apis: ApiServers, folder: Path, share: float
+) -> AsyncIterator[Callable[[], Mirror]]:
+    """A cluster with a share of the stream; what is yielded makes mirrors of its Services."""
+    retention = Retention(size=1 << 20, versions=2)
+    await streams.ensure(bus, 1, retention)
+    files.write_private(folder / "tenant", apis.kubeconfig("tenant"))
+    async with kube.from_file(folder / "tenant") as opened:
+        shared = Shared(bus, retention=retention, share=share)
+        yield lambda: Mirror(bus, opened, "tenant", SERVICES, shared)
+
+
+async def test_an_object_keeps_its_content_and_gets_it_back(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    for name in ("web", "other", "late"):
+        apis.put("tenant", SERVICES, service(name, BIG))
+    async with tenant(bus, apis, tmp_path, 0.1) as mirror:
+        first = mirror()
+        async with running(first.run()):
+            await soon(first.listed.wait())
+            assert (await announced(bus, "tenant", "late")).omitted
+            apis.put("tenant", SERVICES, service("web", BIG + "y" * 15_000))
+            await eventually(lambda: is_announced(bus, "web", "MODIFIED"), PATIENCE)
+            assert not (await announced(bus, "tenant", "web")).omitted
+            apis.put("tenant", SERVICES, service("other", BIG * 5))
+            await eventually(lambda: is_announced(bus, "other", "MODIFIED"), PATIENCE)
+            assert (await announced(bus, "tenant", "other")).omitted
+        apis.delete("tenant", SERVICES, "default", "web")
+        second = mirror()
+        async with running(second.run()):
+            await soon(second.listed.wait())
+        # Not before the deletion has been published is there room.
+        third = mirror()
+        async with running(third.run()):
+            await soon(third.listed.wait())
+        assert not (await announced(bus, "tenant", "late")).omitted
+        assert (await announced(bus, "tenant", "other")).omitted
+
+
+async def test_a_cluster_far_over_its_share_is_watched_again_when_it_is_cleaned_up(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    for number in range(50):
+        apis.put("tenant", SERVICES, service(f"many-{number}", ""))
+    async with tenant(bus, apis, tmp_path, 0.01) as mirror:
+        with pytest.raises(TooLarge):
+            await soon(mirror().run())
+        for number in range(50):
+            apis.delete("tenant", SERVICES, "default", f"many-{number}")
+        apis.put("tenant", SERVICES, service("new", ""))
+        with pytest.raises(TooLarge):
+            await soon(mirror().run())
+        again = mirror()
+        async with running(again.run()):
+            await soon(again.listed.wait())
+        assert await is_announced(bus, "new", "LISTED")
+        assert await is_announced(bus, "many-0", "DELETED")
+
+
+async def is_announced(bus: Bus, name: str, operation: str) -> bool:
+    return (await announced(bus, "tenant", name)).operation == operation
 
 
 async def announced(bus: Bus, cluster: str, name: str) -> Announcement:
