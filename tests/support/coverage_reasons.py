@@ -30,7 +30,6 @@ REASONS: dict[str, str] = {
     "HC-4": "so by its making: checks are part of a run, which has a deadline",
     "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),
-    "P-2": "part of a deployment, not of the program",
     "P-3": "part of a deployment, not of the program",
     "P-4": "a probe for end-to-end tests of the Go program",
     "BE-6": "kept: backups are folders of one host; the setting backup.host says of which",
