@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +24,16 @@ logger = logging.getLogger(__name__)
 _SHARED = "edge"
 """The name of the Envoy that all Services share."""
 
+_RENEW_AGAIN, _RENEW_SELDOM = 1.0, 60.0
+"""Seconds until an outdated Envoy is replaced again after a failure: after the first, and after many."""
+
 
 @dataclass
 class Kept:
-    """An edge, and the task that keeps it running."""
+    """An edge, and the tasks that keep it running and up to date."""
 
     edge: Edge
-    keeping: asyncio.Task[None]
+    keeping: list[asyncio.Task[None]]
     routes: Mapping[str, str] | None = None
     """The routes that it has; None if they are not known."""
 
@@ -140,11 +142,11 @@ class Edges:
         if self._isolated:
             labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
         edge = Edge(self._attachment, name, labels=labels, on_start=self._restarted)
-        keeping = self._group.create_task(edge.keep(), name=f"edge: keep {name}")
-        self._kept[name] = Kept(edge, keeping)
+        keeping = [self._group.create_task(edge.keep(), name=f"edge: keep {name}")]
         if not self._attachment.fixed_ports:  # two could not have the same ports
-            self._group.create_task(_renew(edge), name=f"edge: renew {name}")
-        return self._kept[name]
+            keeping.append(self._group.create_task(_renew(edge), name=f"edge: renew {name}"))
+        kept = self._kept[name] = Kept(edge, keeping)
+        return kept
 
     def _restarted(self) -> None:
         for kept in self._kept.values():
@@ -156,8 +158,9 @@ class Edges:
         for name in self._kept.keys() - wanted_names.keys():
             kept = self._kept.pop(name)
             self._tidied = False  # an Envoy that fails to end is found again
-            kept.keeping.cancel()
-            await asyncio.wait([kept.keeping])
+            for task in kept.keeping:
+                task.cancel()
+            await asyncio.wait(kept.keeping)
             await kept.edge.end()
         if not self._tidied:
             for name in set(await self._attachment.names()) - wanted_names.keys():
@@ -167,9 +170,21 @@ class Edges:
 
 
 async def _renew(edge: Edge) -> None:
-    """Replace an Envoy of an earlier version of windowbox or Envoy."""
-    with contextlib.suppress(WindowboxError):
-        await edge.running.wait()
-        if await edge.outdated():
+    """Replace an Envoy of an earlier version of windowbox or Envoy.
+
+    Until then, it may read other files than are written, and serve what it did.
+    """
+    pause = _RENEW_AGAIN
+    while True:
+        try:
+            await edge.running.wait()
+            if not await edge.outdated():
+                return
             logger.info("%s: Envoy or its bootstrap is outdated; replacing it", edge.name)
             await edge.replace()
+        except WindowboxError as error:
+            logger.warning("%s: Envoy is not replaced, again in %g s: %s", edge.name, pause, error)
+            await asyncio.sleep(pause)
+            pause = min(_RENEW_SELDOM, pause * 2)
+        else:
+            return

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from tests.servers.envoy.clients import datagram, greeting, talk
 from tests.servers.envoy.conftest import end_all
 from tests.servers.envoy.nodes import Node
 from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import World, balancer
+from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.clients.envoy import bootstrap, protobuf, resources
-from windowbox.clients.envoy.attachments import Order
+from windowbox.clients.envoy.attachments import Order, Running
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.process import Processes
+from windowbox.errors import Unreachable
+from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import Endpoint, Listener, Protocol
+from workers.edge import edges
+from workers.edge.edges import Edges
 
 ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1", unhealthy=True), Endpoint("127.0.0.3", 65535, "n2"))
 PROTOCOLS: tuple[Protocol, ...] = ("TCP", "UDP")
@@ -81,6 +89,7 @@ async def test_an_envoy_with_json_files_is_replaced(
 ) -> None:
     node, place = await Node("n1", address()).start(), address()
     one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+    changed = replace(one, listeners=(replace(one.listeners[0], idle_timeout=90.5), one.listeners[1]))
     try:
         await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
         edge = Edge(attachment)
@@ -89,6 +98,11 @@ async def test_an_envoy_with_json_files_is_replaced(
             assert not await edge.write([one])
             assert await edge.outdated()
             await eventually(lambda: _greets(place))
+            assert await edge.write([changed])
+        edge = Edge(attachment)
+        async with running(edge.keep()):
+            await soon(edge.running.wait())
+            assert not await edge.write([changed]), "the next process reads what was written beside JSON"
             async with talk(place, PORT) as before:
                 await edge.replace()
                 assert await greeting(place, PORT) == "n1"
@@ -118,10 +132,87 @@ async def test_json_files_of_an_ended_envoy_are_served(
         await end_all(attachment)
 
 
+@rule("LB-15-12")
+async def test_an_envoy_with_json_files_and_fixed_ports_is_started_again(
+    attachment: Processes, address: Callable[[], str]
+) -> None:
+    attachment.fixed_ports = True
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+    try:
+        await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
+        edge = Edge(attachment)
+        async with running(edge.keep()):
+            await soon(edge.running.wait())
+            assert not await edge.outdated()
+            assert not await edge.write([one])
+            await eventually(lambda: _greets(place))
+    finally:
+        await node.stop()
+        await end_all(attachment)
+
+
+class Reluctant(Processes):
+    """Cannot start an Envoy at first."""
+
+    failures = 0
+
+    async def start(self, order: Order) -> Running:
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable("the disk is full")
+        return await super().start(order)
+
+
+@rule("LB-15-12")
+async def test_an_envoy_that_could_not_be_replaced_is_replaced_later(
+    address: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edges, "_RENEW_AGAIN", 0.01)
+    reluctant = Reluctant(tmp_path / "envoys", program=envoyprogram.envoy(tmp_path))
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+    try:
+        await reluctant.start(Order(name="edge", generation=1, files=_json_files(reluctant, one)))
+        reluctant.failures = 2
+        async with asyncio.TaskGroup() as group:
+            kept = Edges(reluctant, LoadBalancerSettings(), group, lambda: None)
+            await kept.write({one.ref: one})
+            await eventually(lambda: _generations(reluctant, [2]))
+            await kept.write({})
+            await end_all(reluctant)
+            raise _Done
+    except* _Done:
+        assert reluctant.failures == 0
+    finally:
+        await node.stop()
+        await end_all(reluctant)
+
+
+class _Done(Exception):
+    """Ends the tasks of a group."""
+
+
+def test_files_written_beside_json_are_newer() -> None:
+    before = balancer(*(Listener("10.9.0.1", port, "UDP", ENDPOINTS) for port in (1, 2)))
+    after = balancer(replace(before.listeners[0], endpoints=ENDPOINTS[:1]), before.listeners[1])
+    was, now = (
+        resources.configuration([one], folder="/f", eds=("udp_10.9.0.1_2",)) for one in (before, after)
+    )
+    files = _as_json(was.files)
+    for step in resources.steps(resources.parsed(files), now):
+        files |= step
+    assert bootstrap.LISTENERS not in files
+    assert resources.parsed(files) == now
+
+
 def _json_files(attachment: Processes, one: Any) -> dict[str, bytes]:
     udp = one.listeners[1].name
     made = resources.configuration([one], folder=attachment.folder, eds=(udp,)).files
-    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **made}
+    return _as_json({bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **made})
+
+
+def _as_json(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {
         name.replace(".pb", ".json"): _json(file) if name.endswith(".pb") else file.replace(b".pb", b".json")
         for name, file in files.items()

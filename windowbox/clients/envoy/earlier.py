@@ -14,11 +14,10 @@ LISTENERS = "lds.json"
 
 
 def binary(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files, with those that are binary today in that form."""
-    if bootstrap.CLUSTERS in files:
-        return dict(files)
-    made = {_today(name): _converted(file) for name, file in files.items() if name != _today(name)}
-    return {**files, **made}
+    """The files, with those that are binary today in that form. What stands there in both was written last as
+    binary: an Envoy that reads JSON was adopted, and some of its files have changed since."""
+    made = {_today(name): _converted(file) for name, file in files.items() if _is_earlier(name, files)}
+    return {**made, **files}
 
 
 def are_whole(files: Mapping[str, bytes]) -> bool:
@@ -27,13 +26,20 @@ def are_whole(files: Mapping[str, bytes]) -> bool:
     return files.keys() >= today or files.keys() >= before
 
 
+async def are_read_by(running: Running) -> bool:
+    """Whether the Envoy reads such files, by its bootstrap: it does not notice what is written today."""
+    return CLUSTERS.encode() in (await running.read(bootstrap.BOOTSTRAP) or b"")
+
+
 async def read(running: Running) -> dict[str, bytes]:
-    """The files of an Envoy that has such files."""
-    names = [CLUSTERS, LISTENERS, bootstrap.RUNTIME, bootstrap.OWNERS]
-    clusters = orjson.loads(await running.read(CLUSTERS) or b"{}").get("resources", ())
-    names += [_before(bootstrap.endpoints_file(one["name"])) for one in clusters if one["type"] == "EDS"]
-    found = {name: await running.read(name) for name in names}
-    return {name: content for name, content in found.items() if content is not None}
+    """The files of an Envoy that has such files; empty if it has none."""
+    clusters = await running.read(CLUSTERS)
+    if clusters is None:
+        return {}
+    found = orjson.loads(clusters)["resources"]
+    names = [_before(bootstrap.endpoints_file(one["name"])) for one in found if one["type"] == "EDS"]
+    others = {name: await running.read(name) for name in [LISTENERS, *names]}
+    return {CLUSTERS: clusters, **{name: file for name, file in others.items() if file is not None}}
 
 
 async def retire(running: Running, no_listeners: bytes) -> None:
@@ -41,6 +47,11 @@ async def retire(running: Running, no_listeners: bytes) -> None:
     if await running.read(LISTENERS) is not None:
         empty = {"version_info": protobuf.version(no_listeners), "resources": []}
         await running.write({LISTENERS: orjson.dumps(empty)})
+
+
+def _is_earlier(name: str, files: Mapping[str, bytes]) -> bool:
+    """Whether this is JSON that has not been written as binary since."""
+    return name != _today(name) and _today(name) not in files
 
 
 def _converted(file: bytes) -> bytes:

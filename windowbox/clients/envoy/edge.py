@@ -199,10 +199,14 @@ class Edge:
 
     async def _begin(self) -> None:
         async with self._lock:
-            found = await self._attachment.found(self.name)
+            found = list(await self._attachment.found(self.name))
             written = await self._adopt_running(found) if found else await self._last_written()
             self._written, self._in_doubt = written, False
             self._known.set()
+            if found and self._attachment.fixed_ports and await earlier.are_read_by(found[-1]):
+                # No other can have its ports beside it, and it would serve what it does now for ever.
+                logger.info("%s: Envoy reads files of an earlier version; starting it again", self.name)
+                await found.pop().end()
             if found:
                 newest = found[-1]
                 self._tracker.take_over(written)
@@ -369,11 +373,10 @@ async def _drained(old: Running) -> None:
 
 async def _read(running: Running) -> Configuration:
     """The configuration that was written last for an Envoy."""
-    clusters = await running.read(bootstrap.CLUSTERS)
-    if clusters is None:
-        return resources.parsed(await earlier.read(running))
-    found = {name: await running.read(name) for name in resources.file_names(clusters)}
-    return resources.parsed({name: content for name, content in found.items() if content is not None})
+    names = resources.file_names(await running.read(bootstrap.CLUSTERS))
+    found = {name: await running.read(name) for name in names}
+    written = {name: content for name, content in found.items() if content is not None}
+    return resources.parsed({**await earlier.read(running), **written})
 
 
 def _without(step: Mapping[str, bytes], file: str) -> dict[str, bytes]:
