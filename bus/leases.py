@@ -50,7 +50,7 @@ class Leases:
     All in this process who ask for the same lease share it. `role` says which lives the process may write.
     """
 
-    def __init__(self, bus: Bus, owner: str, role: str = "work") -> None:
+    def __init__(self, bus: Bus, owner: str, role: str) -> None:
         self._bus = bus
         self.owner = owner
         self._liveness = Liveness(bus, role, owner, self._end)

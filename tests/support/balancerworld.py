@@ -177,7 +177,7 @@ class BalancerWorld:
         self, bus: Bus, stack: contextlib.AsyncExitStack
     ) -> tuple[BalancerParts, list[Callable[[], Any]]]:
         runtime = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["worker"]))
-        registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}")
+        registry, leases = Registry(bus), Leases(bus, f"worker {id(bus)}", "work")
         opened = await stack.enter_async_context(clusters(runtime, registry, loopback.SETTINGS))
         attachment = self.attachment or Processes(self.folder / "edge", program=self.settings.envoy)
         providers = Providers(opened, registry)

@@ -46,7 +46,7 @@ async def dns_world(
                 common_of(made, bus, opened, registry, targets), nameserver=nameserver, dns=settings
             )
             parts = serving.parts(common, pools.serving(common, "dnsrecord"))
-            leases = Leases(bus, f"dns {id(bus)}")
+            leases = Leases(bus, f"dns {id(bus)}", "work")
             tasks: list[Any] = [task() for task in parts.tasks.values()]
             tasks += [leases.while_held(name, act) for name, act in parts.leased.items()]
             return [leases.run(), common.world.run(), parts.pool.run(), parts.router.run(), *tasks]

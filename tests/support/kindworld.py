@@ -345,7 +345,7 @@ async def _patching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]
 async def _working(
     world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, served: tuple[str, ...]
 ) -> list[Any]:
-    leases = Leases(bus, f"worker {id(bus)}")
+    leases = Leases(bus, f"worker {id(bus)}", "work")
     providers = Providers(opened, registry)
     targets = TargetClusters(opened, providers)
     keeping = ProviderMembership(bus, registry, providers, world.work.sweep_interval)

@@ -165,7 +165,7 @@ async def many_shoots(
             balancer_world(runtime, nats, folder, "default", node_networks=networks, **settings)
         )
         bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
-        registry, leases = Registry(bus), Leases(bus, "joining")
+        registry, leases = Registry(bus), Leases(bus, "joining", "work")
         joining = Joining(bus, registry, JoinSettings())
         work = (registry.run(), registry.keep(), leases.run(), leases.while_held("join", joining.run))
         async with running(*work):

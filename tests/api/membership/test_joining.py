@@ -89,7 +89,7 @@ async def world(
 ) -> AsyncIterator[World]:
     """What makes clusters join. `file` is the kubeconfig of the one that the records belong to."""
     files = {records.namespace: file} if file else None
-    registry, leases = Registry(bus), Leases(bus, "one")
+    registry, leases = Registry(bus), Leases(bus, "one", "work")
     join = Joining(bus, registry, JoinSettings())
     async with clusters(records.kube, registry, loopback.SETTINGS, files) as opened:
         watching = Watching(bus, leases, opened, registry, (NAMESPACES.id,))

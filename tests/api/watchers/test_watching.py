@@ -64,7 +64,7 @@ async def watcher(
     files: Mapping[str, Path] | None = None,
 ) -> AsyncIterator[Watcher]:
     """Watch as long as the body lasts."""
-    registry, leases = Registry(bus), Leases(bus, name)
+    registry, leases = Registry(bus), Leases(bus, name, "watch")
     async with clusters(runtime, registry, loopback.SETTINGS, files) as opened:
         watching = Watching(bus, leases, opened, registry, kinds)
         async with running(leases.run(), registry.run(), watching.run()):

@@ -32,7 +32,7 @@ async def look_after() -> None:
 
 async def main(url: str) -> None:
     async with connected(Access(url)) as bus:
-        await Leases(bus, "process").while_held("thing", act)
+        await Leases(bus, "process", "work").while_held("thing", act)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class EdgeController:
         self.name = name
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
-        self._leases = Leases(bus, name)
+        self._leases = Leases(bus, name, "work")
         self._holding = holding
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ async def test_a_graceful_stop_gives_the_lease_back(bus: Bus) -> None:
 
 
 async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
-    leases, began = Leases(bus, "both"), [asyncio.Event(), asyncio.Event()]
+    leases, began = Leases(bus, "both", "work"), [asyncio.Event(), asyncio.Event()]
 
     async def act(which: int) -> None:
         began[which].set()
@@ -99,7 +99,7 @@ async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
 
 async def test_all_leases_of_a_process_are_renewed_as_one(bus: Bus) -> None:
     """The life of the process is renewed, and each lease written once."""
-    leases, held = Leases(bus, "me"), [asyncio.Event() for _ in range(3)]
+    leases, held = Leases(bus, "me", "work"), [asyncio.Event() for _ in range(3)]
 
     async def act(which: int) -> None:
         held[which].set()
@@ -150,7 +150,7 @@ async def test_a_lease_that_nobody_wants_any_more_is_released(bus: Bus) -> None:
 
 
 async def test_a_single_job_under_a_lease_releases_it(bus: Bus) -> None:
-    leases, done = Leases(bus, "me"), []
+    leases, done = Leases(bus, "me", "work"), []
 
     async def act() -> None:
         done.append("done")
@@ -163,7 +163,7 @@ async def test_a_single_job_under_a_lease_releases_it(bus: Bus) -> None:
 
 
 async def test_an_error_under_a_lease_reaches_the_caller(bus: Bus) -> None:
-    leases = Leases(bus, "me")
+    leases = Leases(bus, "me", "work")
 
     async def act() -> None:
         raise ValueError("a bug")

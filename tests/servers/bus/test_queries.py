@@ -49,7 +49,7 @@ async def test_a_worker_keeps_addresses_and_states_and_owns_an_edge(
     async with connected(roles.access("worker")) as bus:
         for name in (streams.ADDRESSES, streams.EDGES):
             await keep(Bucket(bus, name))
-        leases, owned = Leases(bus, "me"), asyncio.Event()
+        leases, owned = Leases(bus, "me", "work"), asyncio.Event()
 
         async def own() -> None:
             owned.set()

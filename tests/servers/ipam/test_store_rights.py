@@ -30,7 +30,7 @@ async def test_a_worker_may_do_all_that_the_book_asks_of_it(
         await allocate(store, "db")
         await store.keep(service("web"), "web", until=1.0)
         assert (await store.release(service("web"))).wake == (service("db"),)
-        await hold(Leases(bus, "me"), "edge")
+        await hold(Leases(bus, "me", "work"), "edge")
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 

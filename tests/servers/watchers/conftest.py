@@ -87,7 +87,7 @@ async def watched(
     for name, path in paths.items():
         files.write_private(path, apis.kubeconfig(name))
         apis.put(name, SERVICES, {"metadata": {"namespace": "default", "name": "web"}})
-    registry, leases = Registry(bus), Leases(bus, "one")
+    registry, leases = Registry(bus), Leases(bus, "one", "watch")
     async with (
         kube.from_file(paths[RUNTIME]) as runtime,
         clusters(runtime, registry, loopback.SETTINGS, paths) as opened,
