@@ -257,7 +257,8 @@ class _Share:
 
     async def do(self, act: Act) -> bool:
         """Do `act` once the lease is ours. Whether it came to its end before the lease was lost."""
-        await self._until_held()
+        while not self._held.is_set():
+            await self._until_held()  # the lease may be lost again before this returns
         acting = self._begin(act)
         self._acts.add(acting)
         try:
