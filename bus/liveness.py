@@ -79,7 +79,7 @@ class Liveness:
     async def _keep(self, life: Life, sequence: int) -> None:
         try:
             while True:
-                await asyncio.sleep(_RENEW)
+                await asyncio.sleep(life.renewed + _RENEW - time.monotonic())
                 sequence = await self._renew(life, sequence)
         except Lost:
             pass
@@ -89,7 +89,7 @@ class Liveness:
 
     async def _renew(self, life: Life, sequence: int) -> int:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _GIVE_UP - _RENEW
+        deadline = life.renewed + _GIVE_UP
         while True:
             try:
                 async with asyncio.timeout_at(deadline):

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable
 
@@ -20,6 +21,7 @@ from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon, stopped
 from windowbox.sandbox import processes
 
+_STREAM = f"KV_{streams.LEASES}"
 _LEASE = f"$KV.{streams.LEASES}.thing"
 
 
@@ -254,6 +256,22 @@ async def test_leases_are_taken_anew_when_the_store_is_another_one(nats: NatsSer
             owner.began.clear()
             await eventually(lambda: made_anew(bus))
             await soon(owner.began.wait())
+
+
+async def test_a_process_that_was_stopped_for_too_long_does_not_go_on(one_server: NatsServer) -> None:
+    """It stops its work before it asks: its key may expire before the answer comes."""
+    async with connected(Access(one_server.url)) as bus:
+        await ensured(bus)
+        owner = EdgeController(bus, "owner", set())
+        async with running(owner.run()):
+            await soon(owner.began.wait())
+            async for stored in consumers.follow(bus, _STREAM, [liveness.subject("work.>")]):
+                if stored is not None:
+                    break
+            # Longer than it may act without renewal, shorter than its key lives: it must not matter that
+            # the server would still renew it.
+            time.sleep(streams.LEASE_SECONDS * 0.87)  # noqa: ASYNC251 - nothing of this process runs
+            await soon(owner.ended.wait())
 
 
 async def _renewed(bus: Bus) -> bool:
