@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 
 from bus import buckets, consumers, liveness, streams, subjects
-from bus.connection import Bus, Stored, WrongSequence
+from bus.connection import TIMEOUT, Bus, Stored, WrongSequence
 from bus.liveness import Life, Liveness, Lost
 from windowbox.errors import TransientError, WindowboxError
 
@@ -70,7 +70,7 @@ class Leases:
             except WindowboxError as error:
                 logger.debug("leases: %s", error)
                 await asyncio.sleep(0.5)
-            self._doubt_all()
+            self.doubt_all()
 
     async def while_held(self, name: str, act: Act) -> None:
         """Do `act` whenever the lease is ours, and stop it when it is not. For ever."""
@@ -157,20 +157,26 @@ class Leases:
 
     async def _write_again(self, subject: str, share: _Share, life: Life) -> None:
         while not life.over:
-            try:
-                share.sequence = await self._write(subject, life, share.sequence)
-            except WrongSequence as error:
-                raise Lost(subject) from error
-            except TransientError:
-                await asyncio.sleep(_AGAIN)
-            else:
-                return
+            with contextlib.suppress(TransientError):
+                try:
+                    share.sequence = await self._write(subject, life, share.sequence, liveness.PATIENCE)
+                    return
+                except WrongSequence:
+                    share.sequence = await self._stored(subject, life)
+            await asyncio.sleep(_AGAIN)
 
-    async def _write(self, subject: str, life: Life, expected: int) -> int:
+    async def _stored(self, subject: str, life: Life) -> int:
+        """The sequence of an entry that names us, after all: the answer to an earlier attempt was lost."""
+        last = await self._bus.last(_STREAM, subject, liveness.PATIENCE)
+        if last is None or last.headers.get(HOLDER) != life.name:
+            raise Lost(subject)
+        return last.sequence
+
+    async def _write(self, subject: str, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
         """Name us as the holder. It is not cut short: nobody else could tell whether we hold it."""
         headers = {HOLDER: life.name, **_FOR_EVER}
         writing = asyncio.ensure_future(
-            self._bus.publish(subject, self.owner.encode(), headers, expect_last=expected)
+            self._bus.publish(subject, self.owner.encode(), headers, expect_last=expected, timeout=timeout)
         )
         try:
             sequence = await asyncio.shield(writing)
@@ -208,7 +214,8 @@ class Leases:
         for changed in self._changed.values():
             changed.set()
 
-    def _doubt_all(self) -> None:
+    def doubt_all(self) -> None:
+        """Make sure that all leases are still ours: others may have been given them unheard."""
         for share in self._shares.values():
             share.doubted.set()
 

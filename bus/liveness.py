@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
 
 from bus import buckets, streams, subjects
-from bus.connection import Bus, WrongSequence
+from bus.connection import TIMEOUT, Bus, WrongSequence
 from windowbox.errors import TransientError, WindowboxError
 
 _STREAM = f"KV_{streams.LEASES}"
 _RENEW = streams.LEASE_SECONDS / 3
 _GIVE_UP = streams.LEASE_SECONDS * 0.8
 """Without renewal for so long we stop by ourselves: before the server removes the key."""
+PATIENCE = 0.5
+"""Seconds to wait for the answer to one attempt: if it is lost, there is time for another attempt."""
+_AGAIN = 0.1
 
 
 class Lost(WindowboxError):
@@ -81,27 +85,34 @@ class Liveness:
             while True:
                 await asyncio.sleep(life.renewed + _RENEW - time.monotonic())
                 sequence = await self._renew(life, sequence)
-        except Lost:
+        except (Lost, TimeoutError):
             pass
         finally:
             life.over = True
             self._on_end(life)
 
     async def _renew(self, life: Life, sequence: int) -> int:
-        loop = asyncio.get_running_loop()
-        deadline = life.renewed + _GIVE_UP
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    return await self._write(life, sequence)
-            except (TransientError, TimeoutError) as error:
-                if isinstance(error, WrongSequence) or loop.time() >= deadline:
-                    raise Lost(life.name) from error
-                await asyncio.sleep(0.1)
+        async with asyncio.timeout_at(life.renewed + _GIVE_UP):
+            while True:
+                with contextlib.suppress(TransientError):
+                    try:
+                        return await self._write(life, sequence, PATIENCE)
+                    except WrongSequence:
+                        sequence = await self._stored(life)
+                await asyncio.sleep(_AGAIN)
 
-    async def _write(self, life: Life, expected: int) -> int:
+    async def _stored(self, life: Life) -> int:
+        """The sequence of the key. Only we write it: the answer to an earlier attempt was lost."""
+        last = await self._bus.last(_STREAM, subject(life.name), PATIENCE)
+        if last is None or buckets.gone(last):
+            raise Lost(life.name)
+        return last.sequence
+
+    async def _write(self, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
         asked = time.monotonic()
-        sequence = await self._bus.publish(subject(life.name), self._owner.encode(), expect_last=expected)
+        sequence = await self._bus.publish(
+            subject(life.name), self._owner.encode(), expect_last=expected, timeout=timeout
+        )
         assert sequence is not None  # no message id, so never a duplicate
         life.renewed = asked
         return sequence

@@ -18,7 +18,7 @@ from bus.leases import HOLDER, Leases
 from bus.liveness import Life
 from tests.support.natsserver import NatsServer, ensured, made_anew, port_of
 from tests.support.proxy import proxy
-from tests.support.running import eventually, running, soon, stopped
+from tests.support.running import PATIENCE, eventually, running, soon, stopped
 from windowbox.sandbox import processes
 
 _STREAM = f"KV_{streams.LEASES}"
@@ -32,13 +32,13 @@ class EdgeController:
         self.name = name
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
-        self._leases = Leases(bus, name, "work")
+        self.leases = Leases(bus, name, "work")
         self._holding = holding
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._leases.run())
-            tasks.create_task(self._leases.while_held("thing", self._act))
+            tasks.create_task(self.leases.run())
+            tasks.create_task(self.leases.while_held("thing", self._act))
 
     async def _act(self) -> None:
         assert not self._holding, f"{self.name} began while {self._holding} held the lease"
@@ -272,6 +272,49 @@ async def test_a_process_that_was_stopped_for_too_long_does_not_go_on(one_server
             # the server would still renew it.
             time.sleep(streams.LEASE_SECONDS * 0.87)  # noqa: ASYNC251 - nothing of this process runs
             await soon(owner.ended.wait())
+
+
+async def test_an_answer_that_was_lost_costs_no_lease(one_server: NatsServer) -> None:
+    """The life was renewed, and its owner does not know."""
+    async with connected(Access(one_server.url)) as bus:
+        await ensured(bus)
+        owner = EdgeController(bus, "owner", set())
+        async with running(owner.run()):
+            await soon(owner.began.wait())
+            held = await bus.last(_STREAM, _LEASE)
+            assert held
+            life = liveness.subject(held.headers[HOLDER])
+            unknown = await bus.publish(life, b"owner")
+            assert unknown
+            renewed = await _next(bus, life, unknown)
+            assert not buckets.gone(renewed)
+            assert not owner.ended.is_set()
+
+
+async def test_a_lease_whose_entry_names_us_is_kept(one_server: NatsServer) -> None:
+    """Its owner wrote it again, and the answer was lost."""
+    async with connected(Access(one_server.url)) as bus:
+        await ensured(bus)
+        owner = EdgeController(bus, "owner", set())
+        async with running(owner.run()):
+            await soon(owner.began.wait())
+            held = await bus.last(_STREAM, _LEASE)
+            assert held
+            ours = {HOLDER: held.headers[HOLDER], "Nats-TTL": "never"}
+            unknown = await bus.publish(_LEASE, b"owner", ours)
+            assert unknown
+            owner.leases.doubt_all()
+            assert (await _next(bus, _LEASE, unknown)).headers[HOLDER] == held.headers[HOLDER]
+            assert not owner.ended.is_set()
+
+
+async def _next(bus: Bus, subject: str, after: int) -> Stored:
+    """The next message of a subject."""
+    async with asyncio.timeout(PATIENCE):
+        async for stored in consumers.follow(bus, _STREAM, [subject], since=after + 1):
+            if stored is not None:
+                return stored
+    raise AssertionError("following ends never")
 
 
 async def _renewed(bus: Bus) -> bool:
