@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from bus import streams, subjects
 from bus.connection import Bus
 from bus.messages import OPERATION
 from windowbox.errors import WindowboxError
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -29,15 +34,27 @@ async def kinds_of(bus: Bus, cluster: str) -> set[str]:
 
 
 async def purge(bus: Bus, cluster: str, kind: str) -> None:
-    """Take out a kind that nobody keeps up to date any more."""
+    """Take out a kind that nobody keeps up to date any more, but nothing that is announced from now on."""
     listed = subjects.listed(cluster, kind)
     while True:
         try:
             # Nobody who reads along is told of a purge.
-            end = await bus.publish(listed, b"", {OPERATION: "DELETED"})
-            await bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+            end = await _to_end(bus.publish(listed, b"", {OPERATION: "DELETED"}))
+            assert end is not None  # no message id, so never a duplicate
+            await _to_end(bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind), end))
             await asyncio.sleep(_PROPAGATION_SECONDS)
-            return await bus.purge(streams.OBJECTS, listed, (end or 0) + 1)
+            return await bus.purge(streams.OBJECTS, listed, end + 1)
         except WindowboxError as error:
             logger.warning("%s %s: still on the bus: %s", cluster, kind, error)
             await asyncio.sleep(1)
+
+
+async def _to_end(asked: Awaitable[T]) -> T:
+    """The answer. Whoever is cancelled waits for it: what comes next must not meet a purge on its way."""
+    asking = asyncio.ensure_future(asked)
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        with contextlib.suppress(WindowboxError):
+            await asking
+        raise

@@ -56,7 +56,10 @@ class Watching:
     _mirrors: dict[Pair, Mirror] = field(default_factory=dict)
     _restarts: dict[Pair, asyncio.Event] = field(default_factory=dict)
     """Set where a mirror is to begin anew."""
-    _clearing: dict[Pair | str, asyncio.Task[None]] = field(default_factory=dict)
+    _left: dict[str, set[Pair]] = field(default_factory=dict)
+    """What is to be cleared away, by lease."""
+    _clearing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """By lease: one task for all that is cleared away once it is ours."""
     _terms: dict[str, Term] = field(default_factory=dict)
     _holding: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -100,15 +103,14 @@ class Watching:
         await _all_cancelled([self._running.pop(pair) for pair in gone])
         for pair in gone:
             self._doing.pop(pair, None)
-            self._clearing[pair] = self._begin("forget", self._forget, pair)
+            self._clear(pair)
         needed = {_lease(*pair) for pair in wanted}
         for lease in needed - self._terms.keys():
             term = self._terms[lease] = Term(self._continuity.doubt)
             holding = self.leases.while_held(lease, term.hold)
             self._holding[lease] = asyncio.create_task(holding, name=f"watch: hold {lease}")
         for pair in wanted - self._running.keys():
-            if clearing := self._clearing.pop(pair, None):
-                await _cancelled(clearing)  # what is left is compared with what there is now
+            await self._spare(pair)
             self._running[pair] = self._begin("watch", self._mirror_in_terms, pair)
         for lease in self._terms.keys() - needed:
             await _cancelled(self._holding.pop(lease))
@@ -133,12 +135,42 @@ class Watching:
         await self.registry.complete.wait()
         for cluster in sorted(self.registry.left):
             for kind in await leaving.kinds_of(self.bus, cluster):
-                if cluster in self.registry.left:
-                    self._clearing[cluster, kind] = self._begin("forget", self._forget, (cluster, kind))
+                if cluster in self.registry.left and (cluster, kind) not in self._running:
+                    self._clear((cluster, kind))
 
-    async def _forget(self, cluster: str, kind: str) -> None:
-        # While the lease is ours, nobody can have begun to mirror the cluster anew.
-        await self.leases.once(_lease(cluster, kind), lambda: leaving.purge(self.bus, cluster, kind))
+    def _clear(self, pair: Pair) -> None:
+        """Clear a kind away as soon as its lease is ours: then nobody can have begun to mirror it anew."""
+        lease = _lease(*pair)
+        self._left.setdefault(lease, set()).add(pair)
+        self._begin_to_clear(lease)
+
+    def _begin_to_clear(self, lease: str) -> None:
+        if lease not in self._clearing or self._clearing[lease].done():
+            self._clearing[lease] = asyncio.create_task(self._clear_all(lease), name=f"watch: clear {lease}")
+
+    async def _clear_all(self, lease: str) -> None:
+        left = self._left[lease]
+        while left:
+            await self.leases.once(lease, lambda: self._purge(left))
+
+    async def _purge(self, left: set[Pair]) -> None:
+        while left:
+            cluster = min(left)[0]
+            pairs = {pair for pair in left if pair[0] == cluster}
+            # Most often another has done it already, hours ago.
+            while there := {kind for _, kind in pairs} & await leaving.kinds_of(self.bus, cluster):
+                async with asyncio.TaskGroup() as purging:
+                    for kind in there:
+                        purging.create_task(leaving.purge(self.bus, cluster, kind))
+            left -= pairs
+
+    async def _spare(self, pair: Pair) -> None:
+        """Do not clear it away any more: what is left is compared with what there is now."""
+        lease = _lease(*pair)
+        if pair in (left := self._left.get(lease, set())):
+            await _cancelled(self._clearing[lease])
+            left.discard(pair)
+            self._begin_to_clear(lease)
 
     def _newest(self) -> Witness | None:
         """The newest message that any mirror knows."""

@@ -1,0 +1,91 @@
+"""What clusters leave behind on the bus is taken out, but nothing that is announced later."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bench.apiservers import ApiServers
+from bus import streams, subjects
+from bus.connection import Bus
+from bus.leases import Leases
+from bus.registry import Member
+from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
+from tests.support.running import eventually, running, soon
+from watchers import leaving
+from watchers.watching import Watching
+from windowbox.models.refs import SERVICES, ObjectRef
+
+OLD, NEW = (subjects.seen(ObjectRef("gone", SERVICES.id, "default", name)) for name in ("old", "new"))
+
+
+async def test_a_late_purge_spares_what_is_announced_later(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    await streams.ensure(bus)
+    await bus.publish(OLD, b"{}")
+    sent, arrives, purge = asyncio.Event(), asyncio.Event(), bus.purge
+
+    async def late(stream: str, subject: str, before: int | None = None) -> None:
+        sent.set()
+        await arrives.wait()
+        await purge(stream, subject, before)
+
+    monkeypatch.setattr(bus, "purge", late)
+    clearing = asyncio.create_task(leaving.purge(bus, "gone", SERVICES.id))
+    await soon(sent.wait())
+    clearing.cancel()
+    # The kind is mirrored anew only when what was sent has arrived; and if not, nothing new is lost.
+    done, _ = await asyncio.wait([clearing], timeout=0.05)
+    assert not done
+    await bus.publish(NEW, b"{}")
+    arrives.set()
+    await asyncio.wait([clearing])
+    assert clearing.cancelled()
+    assert await bus.last(streams.OBJECTS, OLD) is None
+    assert await bus.last(streams.OBJECTS, NEW) is not None
+
+
+async def test_a_cluster_that_comes_back_at_once_is_mirrored_anew(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    await streams.ensure(bus)
+    async with watched(bus, apis, tmp_path, 3) as there:
+        await everywhere_left(there)
+        for name in there.members:
+            await there.watching.registry.join(Member(id=name, file=str(tmp_path / f"{name}.kubeconfig")))
+        for name in there.members:
+            apis.put(name, SERVICES, {"metadata": {"namespace": "default", "name": "later"}})
+        for name in there.members:
+            await there.tells(name, "later", "LISTED", "ADDED")
+            await there.tells(name, "web", "LISTED")
+
+
+async def test_whoever_stands_by_waits_with_one_task_for_each_lease(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    await streams.ensure(bus)
+    async with watched(bus, apis, tmp_path, 3) as there:
+        leases, first = Leases(bus, "two", "watch"), there.watching
+        second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))
+        async with running(leases.run(), second.run()):
+            await eventually(lambda: stands_by(second, 12), PATIENCE)
+            await everywhere_left(there)
+            for name in there.members:
+                await eventually(lambda name=name: is_cleared(bus, name), PATIENCE)  # type: ignore[misc]
+            await eventually(lambda: stands_by(second, 3), PATIENCE)
+            waiting = [task for task in asyncio.all_tasks() if task.get_name().startswith("watch: clear")]
+            assert len(waiting) <= 2 * len(there.members)  # of two processes, not one for each kind
+
+
+async def everywhere_left(there: Watched) -> None:
+    for name in there.members:
+        await there.watching.registry.leave(name)
+
+
+async def stands_by(watching: Watching, kinds: int) -> bool:
+    return list(watching.states.values()) == kinds * ["standing by"]
+
+
+async def is_cleared(bus: Bus, cluster: str) -> bool:
+    return not await leaving.kinds_of(bus, cluster)
