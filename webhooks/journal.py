@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import zlib
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -57,43 +58,55 @@ class Journal:
 
     def __init__(self, process: str) -> None:
         self._process = process
-        self._waiting: asyncio.Queue[tuple[Decision, int]] = asyncio.Queue(_LONGEST_QUEUE)
+        self._waiting: deque[tuple[Decision, int]] = deque()
+        self._noted = asyncio.Event()
         self._bytes = 0
         self._writing = False
 
     def note(self, decision: Decision) -> None:
         size = decision.size + _found_size(decision)
-        if not self._writing or self._waiting.full() or self._bytes + size > _LARGEST_QUEUE:
+        if not self._writing or len(self._waiting) >= _LONGEST_QUEUE or self._bytes + size > _LARGEST_QUEUE:
             metrics.reviews_unnoted.inc()
             return
         self._bytes += size
-        self._waiting.put_nowait((decision, size))
+        self._waiting.append((decision, size))
+        self._noted.set()
 
     async def write(self, bus: Bus) -> None:
         """Write to the bus, for ever. What is noted while nobody writes is lost, and held by nobody."""
         self._writing = True
         try:
             while True:
-                some = [await self._waiting.get()]
-                if self._waiting.qsize() < _TOGETHER:
+                await self._noted.wait()
+                if len(self._waiting) < _TOGETHER:
                     await asyncio.sleep(_PAUSE)  # many at once cost less than one by one
-                while not self._waiting.empty() and len(some) < _TOGETHER:
-                    some.append(self._waiting.get_nowait())
-                await asyncio.gather(*(self._write(bus, *one) for one in some))
+                await asyncio.gather(*(self._write(bus, *one) for one in self._popped(_TOGETHER)))
         finally:
             self._writing = False
+            metrics.reviews_unnoted.inc(len(self._popped(_LONGEST_QUEUE)))
+
+    def _popped(self, most: int) -> list[tuple[Decision, int]]:
+        """The first that wait, no longer counted among them."""
+        some = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        self._bytes -= sum(size for _, size in some)
+        if not self._waiting:
+            self._noted.clear()
+        return some
 
     async def _write(self, bus: Bus, decision: Decision, size: int) -> None:
-        self._bytes -= size
+        noted = False
         try:
             if size > _BIG:
                 key, record = await asyncio.to_thread(_encoded, decision, self._process)
             else:
                 key, record = _encoded(decision, self._process)
             await bus.publish(subjects.review(key), record, timeout=_PATIENCE)
+            noted = True
         except WindowboxError as error:
-            metrics.reviews_unnoted.inc()
             logger.debug("a decision is not noted: %s", error)
+        finally:
+            if not noted:
+                metrics.reviews_unnoted.inc()
 
 
 def _encoded(decision: Decision, process: str) -> tuple[str, bytes]:

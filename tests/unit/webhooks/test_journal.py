@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bus.connection import Bus
 from tests.support.reviews import admission_review
+from tests.support.running import running
 from webhooks import answering, journal, replay
 from webhooks.answering import Asked
 from webhooks.review import Context
@@ -79,7 +82,28 @@ def test_nothing_waits_while_nobody_writes() -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
     noting.note(decision(NODE, "node", "nodes"))
-    assert (noting._waiting.qsize(), metrics.reviews_unnoted._value.get()) == (0, before + 1)
+    assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before + 1)
+
+
+class _NeverPublishing(Bus):
+    def __init__(self) -> None:
+        """Without a connection."""
+
+    async def publish(self, *_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+
+async def test_a_writer_that_is_cancelled_leaves_room_for_the_next() -> None:
+    before = metrics.reviews_unnoted._value.get()
+    noting = journal.Journal("here")
+    large = decision(NODE, "node", "nodes", 10 << 20)
+    for _ in range(6):
+        async with running(noting.write(_NeverPublishing())):
+            await asyncio.sleep(0)  # the writer begins
+            noting.note(large)
+            await asyncio.sleep(0)  # and has taken it, or waits for more
+    assert metrics.reviews_unnoted._value.get() == before + 6
+    assert (noting._bytes, len(noting._waiting)) == (0, 0)
 
 
 def test_what_was_looked_up_counts_in_the_queue() -> None:
@@ -88,7 +112,7 @@ def test_what_was_looked_up_counts_in_the_queue() -> None:
     large = replace(decision(NODE, "node", "nodes"), context=Context(found={"spec": "x" * (12 << 20)}))
     for _ in range(3):
         noting.note(large)
-    assert noting._waiting.qsize() == 2
+    assert len(noting._waiting) == 2
 
 
 def test_credentials_of_remote_writes_are_not_noted() -> None:
