@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 
@@ -11,9 +12,12 @@ _TIMEOUT = 1.0
 _TOO_LATE = 0.25
 """Seconds by which a timeout may be noticed late, before this process counts as too busy to tell."""
 
+_OUR_OWN = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
+"""What this host lacks, not the node."""
+
 
 async def is_healthy(address: str) -> bool | None:
-    """Whether the health check succeeds. None if this process was too busy to decide."""
+    """Whether the health check succeeds. None if this process was too busy, or lacked resources."""
     loop = asyncio.get_running_loop()
     limit = loop.time() + _TIMEOUT
     try:
@@ -22,7 +26,9 @@ async def is_healthy(address: str) -> bool | None:
     except TimeoutError:
         # A process that was stopped or stalled has not waited long enough for the node.
         return False if loop.time() < limit + _TOO_LATE else None
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
+    except OSError as error:
+        return None if error.errno in _OUR_OWN else False
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
         return False
 
 

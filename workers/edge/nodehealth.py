@@ -19,7 +19,10 @@ _MOST_PER_SECOND = 1700
 """Health checks of healthy nodes: up to 5,100 nodes are asked every three seconds, more of them less often. A
 check costs 0.07 ms of CPU: 1,700 a second are an eighth of a core."""
 _MOST_SUSPECTS_PER_SECOND = 100
-"""So many suspects as well, however many nodes there are: up to 50 are asked twice a second."""
+"""So many suspects of each cluster as well: up to 50 are asked twice a second."""
+_AT_ONCE, _AT_ONCE_OF_CLUSTER = 512, 128
+"""Health checks that are under way. Each takes a descriptor, for up to a second where nobody answers. No
+cluster takes the places of others."""
 _FAILURES = 2
 """So often in a row a node has to fail that was well."""
 
@@ -52,6 +55,15 @@ def next_state(before: Health, *, answered: bool) -> Health:
     return Health(before.healthy and failures < _FAILURES, failures)
 
 
+class Cluster:
+    """What the nodes of one cluster share."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Semaphore(_AT_ONCE_OF_CLUSTER)
+        self.suspects: set[str] = set()
+        """Those that failed the last time, or have not answered yet."""
+
+
 def pause(nodes: int, suspects: int, *, suspect: bool) -> float:
     """Seconds until the next check of a node. A suspect does not wait for the many that are healthy."""
     if suspect:
@@ -67,8 +79,10 @@ class NodeHealth:
         self._changed = changed
         self._probing: dict[str, asyncio.Task[None]] = {}
         self._health: dict[str, Health] = {}
-        self._suspects: set[str] = set()
-        """Those that failed the last time, or have not answered yet."""
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._clusters: dict[str, Cluster] = {}
+        self._cluster_of: dict[str, Cluster] = {}
+        """By address; the first, should several have it."""
 
     def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
         """Ask the nodes at these addresses, by cluster, from now on, and no others."""
@@ -76,12 +90,14 @@ class NodeHealth:
         for address in self._probing.keys() - wanted:
             self._probing.pop(address).cancel()
             del self._health[address]
-            self._suspects.discard(address)
-        for addresses in clusters.values():
+            self._cluster_of.pop(address).suspects.discard(address)
+        self._clusters = {name: self._clusters.get(name) or Cluster() for name in clusters}
+        for name, addresses in clusters.items():
             new = set(addresses) - self._health.keys()
             health = initial(only_new=len(new) == len(addresses))
             for address in sorted(new):
                 self._health[address] = health
+                self._cluster_of[address] = self._clusters[name]
                 self._note(address)
                 probing = self._group.create_task(self._probe(address), name=f"edge: health of {address}")
                 self._probing[address] = probing
@@ -91,10 +107,12 @@ class NodeHealth:
         return not self._health.get(address, HEALTHY).healthy
 
     async def _probe(self, address: str) -> None:
-        if address not in self._suspects:  # thousands that are new are not asked all at once
+        cluster = self._cluster_of[address]
+        if address not in cluster.suspects:  # thousands that are new are not asked all at once
             await asyncio.sleep(random.uniform(0, len(self._probing) / _MOST_PER_SECOND))
         while True:
-            answered = await kubeproxy.is_healthy(address)
+            async with cluster.room, self._room:
+                answered = await kubeproxy.is_healthy(address)
             if answered is not None:
                 self._record(address, answered=answered)
             await asyncio.sleep(self._pause(address))
@@ -107,8 +125,12 @@ class NodeHealth:
             self._changed()
 
     def _note(self, address: str) -> None:
-        (self._suspects.discard if self._health[address] == HEALTHY else self._suspects.add)(address)
+        suspects = self._cluster_of[address].suspects
+        (suspects.discard if self._health[address] == HEALTHY else suspects.add)(address)
 
     def _pause(self, address: str) -> float:
-        suspect = address in self._suspects
-        return pause(len(self._probing), len(self._suspects), suspect=suspect) * random.uniform(0.9, 1.1)
+        suspects = self._cluster_of[address].suspects
+        suspect = address in suspects
+        # The next answer decides whether one that is still healthy keeps its traffic.
+        counted = 0 if self._health[address].healthy else len(suspects)
+        return pause(len(self._probing), counted, suspect=suspect) * random.uniform(0.9, 1.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import pytest
 from tests.support.running import eventually
 from windowbox.clients import kubeproxy
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
+from workers.edge import nodehealth
 from workers.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
 
 NODE = f"127.68.{os.getpid() % 250}"
@@ -106,6 +108,51 @@ async def test_a_paused_checker_does_not_blame_the_node(monkeypatch: pytest.Monk
         assert await kubeproxy.is_healthy(f"{NODE}.4") is None
 
 
+@pytest.mark.parametrize("lacking", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
+async def test_a_checker_without_resources_does_not_blame_the_node(
+    lacking: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def status(_: str) -> bytes:
+        raise OSError(lacking, os.strerror(lacking))
+
+    monkeypatch.setattr(kubeproxy, "_status", status)
+    assert await kubeproxy.is_healthy(f"{NODE}.8") is None
+
+
+async def test_few_checks_are_under_way_and_failed_ones_are_repeated_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    under_way, most, answers = 0, 0, asyncio.Semaphore(0)
+    asked: set[str] = set()
+
+    async def is_healthy(address: str) -> bool | None:
+        nonlocal under_way, most
+        asked.add(address)
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            await answers.acquire()
+        finally:
+            under_way -= 1
+        return False
+
+    monkeypatch.setattr(kubeproxy, "is_healthy", is_healthy)
+    nodes = [f"127.9.{i // 250}.{i % 250 + 1}" for i in range(2000)]
+    async with asyncio.TaskGroup() as group:
+        health = NodeHealth(group, lambda: None)
+        health.follow({"a": [f"{NODE}.9"], "b": [f"{NODE}.10"]})
+        health.follow({"a": [f"{NODE}.9", *nodes], "b": [f"{NODE}.10", f"{NODE}.11"]})
+        await eventually(lambda: _is(most > nodehealth._AT_ONCE_OF_CLUSTER))  # that cluster has no place left
+        assert f"{NODE}.11" in asked, "no cluster takes the places of others"
+        health._record(f"{NODE}.9", answered=False)
+        assert health._pause(f"{NODE}.9") < 1 < health._pause(nodes[0]), (
+            "healthy as yet, it has to be decided"
+        )
+        assert health._pause(f"{NODE}.11") < 1, "there are few suspects in its cluster"
+        assert most <= nodehealth._AT_ONCE_OF_CLUSTER + 3
+        health.follow({})
+
+
 async def test_health_changes_are_reported_once() -> None:
     changed = asyncio.Event()
     said = [_OK]
@@ -132,3 +179,7 @@ async def test_health_changes_are_reported_once() -> None:
 
         await eventually(back)
         health.follow({})
+
+
+async def _is(condition: bool) -> bool:
+    return condition
