@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bus import streams, subjects
 from bus.connection import Bus
@@ -20,6 +21,16 @@ _BUS_PATIENCE = 0.5
 _API_PATIENCE = 10.0
 _AT_ONCE = 32
 """Requests to the API at once: anybody who reaches the server can cause them."""
+_MOST = 512
+"""Objects that are asked for, or wait to be."""
+
+
+@dataclass
+class _Asking:
+    """A request to the API, and how many wait for its answer."""
+
+    task: asyncio.Task[Found | None]
+    waiting: int = 0
 
 
 class Lookups:
@@ -31,7 +42,7 @@ class Lookups:
         self._bus = bus
         self._mirrored = mirrored
         self._room = asyncio.Semaphore(_AT_ONCE)
-        self._asking: dict[Lookup, asyncio.Task[Found]] = {}
+        self._asking: dict[Lookup, _Asking] = {}
 
     async def look(self, wanted: Lookup, seconds: float) -> Found:
         """The object, or why there is none, within so many seconds."""
@@ -41,19 +52,39 @@ class Lookups:
             return Found(found)
         try:
             async with asyncio.timeout(end - time.monotonic()):
-                return await asyncio.shield(self._from_api(wanted))
+                # A request that began long ago may fail for its age: who came late asks anew.
+                while (answer := await self._from_api(wanted)) is None:
+                    pass
+                return answer
         except TimeoutError:
             return _too_slow(wanted)
 
-    def _from_api(self, wanted: Lookup) -> asyncio.Task[Found]:
-        """The request that asks for this object: one for all, so that no Shoot takes the places of others."""
+    async def _from_api(self, wanted: Lookup) -> Found | None:
+        """The answer of the request for this object: one for all, so that no Shoot takes others' places.
+
+        None if the API was too slow. The request ends with the last who waits for it.
+        """
         asking = self._asking.get(wanted)
         if asking is None:
-            asking = self._asking[wanted] = asyncio.create_task(self._ask(wanted), name=f"look {wanted.name}")
-            asking.add_done_callback(lambda _: self._asking.pop(wanted))
-        return asking
+            if len(self._asking) >= _MOST:
+                return Found(None, f'{wanted.resource.id} "{wanted.name}": too much is looked up just now')
+            asking = _Asking(asyncio.create_task(self._ask(wanted), name=f"look {wanted.name}"))
+            self._asking[wanted] = asking
+            asking.task.add_done_callback(lambda _: self._forget(wanted, asking))
+        asking.waiting += 1
+        try:
+            return await asyncio.shield(asking.task)
+        finally:
+            asking.waiting -= 1
+            if not asking.waiting:
+                self._forget(wanted, asking)
+                asking.task.cancel()
 
-    async def _ask(self, wanted: Lookup) -> Found:
+    def _forget(self, wanted: Lookup, asking: _Asking) -> None:
+        if self._asking.get(wanted) is asking:
+            del self._asking[wanted]
+
+    async def _ask(self, wanted: Lookup) -> Found | None:
         try:
             async with asyncio.timeout(_API_PATIENCE), self._room:
                 object = await self._kube.get(wanted.resource, wanted.namespace, wanted.name)
@@ -62,7 +93,7 @@ class Lookups:
         except WindowboxError as error:
             return Found(None, str(error))
         except TimeoutError:
-            return _too_slow(wanted)
+            return None
         return Found(object.raw)
 
     async def _from_bus(self, wanted: Lookup, seconds: float) -> Json | None:
