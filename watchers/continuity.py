@@ -61,7 +61,8 @@ class Continuity:
                 await self._doubted.wait()
                 self._doubted.clear()
                 try:
-                    intact = await self._is_intact()
+                    created = await self._creation()
+                    intact = await self._is_intact(created)
                 except WindowboxError as error:
                     logger.debug("whether the bus has lost anything is not known yet: %s", error)
                     await asyncio.sleep(random.uniform(0.1, _AGAIN))
@@ -72,17 +73,20 @@ class Continuity:
                 if not intact:
                     logger.warning("the bus has lost objects: all clusters are listed again")
                     self._lost()
+                self._created = created
                 self.intact.set()
 
-    async def _is_intact(self) -> bool:
-        created = str((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True))["created"])
-        before, self._created = self._created, created
-        if not before:
+    async def _creation(self) -> str:
+        """When the stream was created."""
+        return str((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True))["created"])
+
+    async def _is_intact(self, created: str) -> bool:
+        if not self._created:
             return True  # there was nothing to lose
-        return created == before and (self._witness is None or await self._is_there(self._witness))
+        return created == self._created and (self._witness is None or await self._is_there(self._witness))
 
     async def _is_there(self, witness: Witness) -> bool:
         found = await self._bus.at(streams.OBJECTS, witness.sequence)
         if found is None or found.subject != witness.subject:
             return False
-        return (found.headers.get(UID), found.headers.get(VERSION)) == (witness.uid, witness.version)
+        return (found.headers.get(UID, ""), found.headers.get(VERSION, "")) == (witness.uid, witness.version)

@@ -17,7 +17,7 @@ from bus.connection import Bus, Full, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from watchers.continuity import Witness
 from watchers.room import Account
-from watchers.shared import Known, KnownObjects, Shared
+from watchers.shared import Known, KnownObjects, Shared, Turn
 from watchers.terms import Permit
 from windowbox.clients import apiresponses
 from windowbox.clients.kube import Event, Kube, Page
@@ -84,6 +84,11 @@ class Mirror:
         self._tail: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
+        self._told: Witness | None = None
+        """The message that says that all is listed."""
+        self._listing: Turn | None = None
+        self._publishing: set[asyncio.Task[None]] = set()
+        """Those that have a turn."""
         self._version = ""
         self._forgetting: asyncio.Task[None] | None = None
         self._refused = False
@@ -93,10 +98,12 @@ class Mirror:
     @property
     def newest(self) -> Witness | None:
         """The newest message of this kind that we know."""
+        told = self._told
         if not self._known:
-            return None
+            return told
         subject, known = max(self._known.items(), key=lambda one: one[1].sequence)
-        return Witness(known.sequence, subject, known.uid, known.version)
+        newest = Witness(known.sequence, subject, known.uid, known.version)
+        return max(newest, told) if told else newest
 
     @property
     def _secret(self) -> bool:
@@ -149,7 +156,7 @@ class Mirror:
     async def _list(self) -> str:
         """Announce what has changed since the bus last heard of it. Returns where a watch may begin."""
         self._refused = False
-        async with self.shared.listing(self.cluster):
+        async with self.shared.listing(self.cluster) as self._listing:
             listed, version = await self._announce_listing()
         for subject, known in list(self._known.items()):
             if subject not in listed and not known.gone:
@@ -158,7 +165,8 @@ class Mirror:
         if self._refused:
             raise self._exhausted()  # the next listing has the room of what was deleted
         # Whoever reads the stream from its beginning knows here that nothing is missing.
-        await self._store(subjects.listed(self.cluster, self.resource.id), b"", {}, None)
+        subject = subjects.listed(self.cluster, self.resource.id)
+        self._told = Witness(await self._store(subject, b"", {}, None), subject, "", "")
         return version
 
     async def _announce_listing(self) -> tuple[set[str], str]:
@@ -240,11 +248,26 @@ class Mirror:
 
     async def _begin(self, subject: str, act: Callable[[Before], Coroutine[Any, Any, None]]) -> None:
         await self._room.acquire()
-        await self.permit.wait()
+        await self._permitted()
         await self.shared.publishing.acquire()
         task = asyncio.create_task(act(self._tail.get(subject)), name=subject)
         self._tail[subject] = task
+        self._publishing.add(task)
         task.add_done_callback(lambda done: self._ended(subject, done))
+
+    async def _permitted(self) -> None:
+        """Wait for the permit. Meanwhile other mirrors have our turns: it may take as long as a lease."""
+        if not self.permit.given:
+            if self._listing:
+                self._listing.give_back()
+            for task in list(self._publishing):
+                self._give_back(task)
+            await self.permit.wait()
+
+    def _give_back(self, task: asyncio.Task[None]) -> None:
+        if task in self._publishing:
+            self._publishing.remove(task)
+            self.shared.publishing.release()
 
     async def _publish(self, before: Before, subject: str, change: Change, seen: float) -> None:
         if before:
@@ -281,7 +304,7 @@ class Mirror:
         """Publish as soon as we may, again and again while the bus is away or full. Returns the sequence."""
         attempts = 0
         while True:
-            await self.permit.wait()
+            await self._permitted()
             try:
                 return await self._stored(subject, body, headers, predecessor, again=attempts > 0)
             except Full:
@@ -304,13 +327,14 @@ class Mirror:
             if last and last.headers.get(TRACE) == headers[TRACE]:
                 return last.sequence
             # Somebody else is at work on this kind, or the bus has forgotten something.
+            self.shared.doubt()
             raise Superseded(f"{subject} is not as we left it") from error
         assert sequence is not None  # no message id, so never a duplicate
         return sequence
 
     def _ended(self, subject: str, task: asyncio.Task[None]) -> None:
         self._room.release()
-        self.shared.publishing.release()
+        self._give_back(task)
         if self._tail.get(subject) is task:
             del self._tail[subject]
         if not task.cancelled() and (error := task.exception()) and not self._failed.done():

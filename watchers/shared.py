@@ -43,6 +43,18 @@ def _no_doubt() -> None:
     return None
 
 
+class Turn:
+    """A turn at something of which there are so many; it may be given back early."""
+
+    def __init__(self, lane: asyncio.Semaphore) -> None:
+        self._lane: asyncio.Semaphore | None = lane
+
+    def give_back(self) -> None:
+        if self._lane:
+            self._lane.release()
+        self._lane = None
+
+
 class Shared:
     """Bounds what mirrors do at once when all of them begin: thousands of consumers and listings."""
 
@@ -118,7 +130,7 @@ class Shared:
         return found
 
     @contextlib.asynccontextmanager
-    async def listing(self, cluster: str) -> AsyncIterator[None]:
+    async def listing(self, cluster: str) -> AsyncIterator[Turn]:
         """A turn to list a kind of the cluster."""
         lane = self._turns
         await lane.acquire()
@@ -126,12 +138,13 @@ class Shared:
             lane.release()
             lane = self._turns_of_failed
             await lane.acquire()
+        turn = Turn(lane)
         try:
-            yield
+            yield turn
         except Unreachable:
             self._failed.add(cluster)
             raise
         else:
             self._failed.discard(cluster)
         finally:
-            lane.release()
+            turn.give_back()
