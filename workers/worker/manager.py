@@ -20,6 +20,8 @@ async def replicas(target: TargetCluster, namespace: str) -> int:
 async def check(target: TargetCluster, namespace: str) -> Result:
     """Whether its Deployment is healthy. An event tells when that changes."""
     found = await target.cached(PLANE_DEPLOYMENTS, namespace, _NAME)
+    if found is None:  # perhaps those of control planes are not mirrored yet
+        found = await target.live(DEPLOYMENTS, namespace, _NAME)
     return checks.deployment(namespace, _NAME, found)
 
 
