@@ -50,11 +50,11 @@ async def answering(
             await subscription.unsubscribe()
 
 
-async def ask(bus: Bus, subject: str, question: bytes = b"") -> bytes | None:
-    """The first answer; None if there is nobody to answer."""
+async def ask(bus: Bus, subject: str, question: bytes = b"", timeout: float = TIMEOUT) -> bytes | None:
+    """The first answer; None if there is nobody to answer. Unreachable if none comes within `timeout`."""
     with translated(f"ask {subject}"):
         try:
-            found = await bus.requests.ask(subject, question, TIMEOUT)
+            found = await bus.requests.ask(subject, question, timeout)
         except nats.errors.NoRespondersError:
             return None
     if failed := (found.headers or {}).get(_FAILED):

@@ -16,7 +16,7 @@ from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
 from workers.dnsrecord import orphans, records
-from workers.dnsrecord.twins import Twins
+from workers.dnsrecord.twins import PATIENCE, Twins
 from workers.lifecycle import specs, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow
@@ -31,7 +31,8 @@ KIND = Kind(
     shoot=Need.OPTIONAL,
 )
 
-_LAST_TRY = 2.0
+_LAST_TRY = 2 * PATIENCE
+"""Seconds. That nobody tells of twins is known by then."""
 
 
 class DNSRecordActuator(Actuator):

@@ -14,7 +14,7 @@ from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.drift import DriftCheck
 from workers.dnsrecord.gauges import NameserverGauges
 from workers.dnsrecord.orphans import OrphanedNames
-from workers.dnsrecord.twins import SharedTwins
+from workers.dnsrecord.twins import LEASE, SharedTwins
 from workers.serving import Common, Serving, scope
 
 
@@ -40,7 +40,7 @@ def serving(common: Common, row: Served) -> Serving:
     return Serving(
         KIND,
         DNSRecordActuator(nameserver, dns, twins),
-        leased={"drift.dnsrecord": follow},
+        leased={LEASE: follow},
         details={"zones": lambda: [dataclasses.asdict(zone) for zone in nameserver.stats()]},
         gauges=(NameserverGauges(nameserver).update,),
         # Changes that come together are sent to the name server in one message: the more, the better.

@@ -20,6 +20,12 @@ from workers.dnsrecord.claims import Claims
 
 logger = logging.getLogger(__name__)
 
+LEASE = "twins.dnsrecord"
+"""Held by the worker that answers. Earlier versions do not answer, and hold `drift.dnsrecord`."""
+
+PATIENCE = 1.0
+"""Seconds for an answer. A last attempt to delete a name takes longer: without one, it has not succeeded."""
+
 _AGAIN = 0.5
 
 
@@ -58,7 +64,7 @@ class SharedTwins:
             return await self._claims.find(ref, zone, record)
         question = orjson.dumps([subjects.key(ref), zone, record.name, record.type])
         try:
-            answer = await queries.ask(self._bus, queries.TWINS, question)
+            answer = await queries.ask(self._bus, queries.TWINS, question, PATIENCE)
         except Unreachable as error:
             raise NotListed(str(error), retry_after=_AGAIN) from error
         if answer is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from typing import Any
 
 import pytest
 
-from bus import streams, subjects
+from bus import queries, streams, subjects
 from bus.connection import Bus, connected
 from tests.servers.listing.test_incomplete import announce
 from tests.support.roles import RoleServer
@@ -16,8 +17,10 @@ from tests.support.running import eventually, running
 from windowbox.errors import NotListed
 from windowbox.models.recordsets import RecordKey
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+from workers.dnsrecord.actuator import DNSRecordActuator
 from workers.dnsrecord.claims import Claims
 from workers.dnsrecord.twins import SharedTwins
+from workers.lifecycle.kinds import Run
 from workers.lifecycle.predicates import Scope
 
 ZONE = "local.gardener.cloud"
@@ -64,6 +67,29 @@ async def test_a_worker_asks_the_one_that_follows_all_dnsrecords(
         with pytest.raises(NotListed, match="no worker follows"):
             await asker.find(ONE, ZONE, KEY)
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_name_whose_twins_nobody_tells_is_not_taken_for_deleted(roles: RoleServer) -> None:
+    async def never(_: bytes) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    class Actuator(DNSRecordActuator):
+        def __init__(self, twins: SharedTwins) -> None:
+            self._twins = twins
+
+        async def _remove(self, run: Run) -> None:
+            await self._twins.find(ONE, ZONE, KEY)
+
+    async with (
+        connected(roles.access("worker")) as frozen,
+        connected(roles.access("worker")) as near,
+        queries.answering(frozen, queries.TWINS, never),
+    ):
+        twins, _ = twins_of(near)
+        run: Any = None
+        with pytest.raises(NotListed):
+            await Actuator(twins).force_delete(run)
 
 
 async def test_a_worker_that_follows_dnsrecords_again_forgets_what_it_knew(bus: Bus) -> None:
