@@ -16,7 +16,7 @@ _STREAM = f"KV_{streams.LEASES}"
 _RENEW = streams.LEASE_SECONDS / 3
 _GIVE_UP = streams.LEASE_SECONDS * 0.8
 """Without renewal for so long we stop by ourselves: before the server removes the key."""
-PATIENCE = 0.5
+PATIENCE = 0.65
 """Seconds to wait for the answer to one attempt: if it is lost, there is time for another attempt."""
 _AGAIN = 0.1
 
