@@ -140,8 +140,23 @@ async def test_a_cluster_far_over_its_share_is_watched_again_when_it_is_cleaned_
         again = mirror()
         async with running(again.run()):
             await soon(again.listed.wait())
+            for number in range(20):
+                apis.put("tenant", SERVICES, service(f"brief-{number}", ""))
+                apis.delete("tenant", SERVICES, "default", f"brief-{number}")
+            apis.put("tenant", SERVICES, service("last", ""))
+            await there_is(bus, "last")
+        apis.put("tenant", SERVICES, service("newer", ""))
+        anew = mirror()
+        async with running(anew.run()):  # what was deleted takes no part of the share
+            await soon(anew.listed.wait())
+        assert await is_announced(bus, "newer", "LISTED")
         assert await is_announced(bus, "new", "LISTED")
         assert await is_announced(bus, "many-0", "DELETED")
+
+
+async def there_is(bus: Bus, name: str) -> None:
+    subject = subjects.seen(ObjectRef("tenant", SERVICES.id, "default", name))
+    await eventually(lambda: bus.last(streams.OBJECTS, subject), PATIENCE)
 
 
 async def is_announced(bus: Bus, name: str, operation: str) -> bool:
