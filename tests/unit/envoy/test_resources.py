@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,11 @@ import pytest
 from tests.servers.envoy.world import balancer
 from tests.support.rules import rule
 from windowbox.clients.envoy import inotify, protobuf, resources
+from windowbox.clients.envoy.docker.envoys import DockerEnvoys
+from windowbox.clients.envoy.docker.files import Shared
+from windowbox.clients.envoy.process import Processes
 from windowbox.clients.envoy.resources import Configuration
+from windowbox.errors import Malformed, Unreachable
 from windowbox.models.loadbalancers import Endpoint, Listener
 
 NODES = tuple(Endpoint(f"10.0.0.{i}", 30080, f"n{i}") for i in (1, 2))
@@ -153,3 +160,38 @@ def test_ports_are_told_by_names() -> None:
         ("10.9.0.1", 80, "TCP"),
         ("fd00::1", 53, "UDP"),
     ]
+
+
+@pytest.mark.parametrize("file", ["cds.pb", "lds.pb", "runtime.json", "owners.json", "asked-lds.pb"])
+@pytest.mark.parametrize("damage", ["empty", "zeros", "half"])
+async def test_files_that_a_failing_host_left_damaged_are_not_used(
+    file: str, damage: str, tmp_path: Path
+) -> None:
+    files = made(WEB, DNS, eds=(DNS.name,)).files
+    files = {**files, "asked-lds.pb": files["lds.pb"]}
+    assert resources.are_usable(files)
+    whole = files[file]
+    cut = {"empty": b"", "zeros": bytes(len(whole)), "half": whole[: len(whole) // 2]}[damage]
+    for number, content in (("9", whole), ("10", cut)):
+        Shared(tmp_path / "edge" / number).prepare({**files, file: content})
+    no_engine: Any = None
+    assert await DockerEnvoys(no_engine, no_engine, tmp_path, no_engine)._orphaned("edge") == files
+    assert await Processes(tmp_path, program=Path("/bin/true")).kept("edge") == files
+
+
+@pytest.mark.parametrize("files", [{"lds.pb": b"\x12\x09"}, {"runtime.json": b""}, {"owners.json": b"[]"}])
+def test_damaged_files_are_malformed(files: dict[str, bytes]) -> None:
+    with pytest.raises(Malformed):
+        resources.parsed(files)
+
+
+def test_a_file_that_is_not_on_the_disk_yet_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Unreachable, match="the disk fails"):
+        Shared(tmp_path / "edge" / "1").prepare(made(WEB).files)
+    assert [one for one in (tmp_path / "edge" / "1").iterdir() if not one.name.startswith(".")] == []

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from bus import leases
-from windowbox.clients.envoy import bootstrap, earlier, folders, hostnetwork, unixhttp
+from windowbox.clients.envoy import bootstrap, folders, hostnetwork, resources, unixhttp
 from windowbox.clients.envoy.attachments import Order, Running
 from windowbox.errors import Missing, Unreachable
 
@@ -55,7 +55,7 @@ class Processes:
         for generation in reversed(self._generations(name)):
             place = self._place(name, generation)
             files = {f.name: f.read_bytes() for kind in ("*.pb", "*.json") for f in place.glob(kind)}
-            if earlier.are_whole(files):
+            if resources.are_usable(files):
                 return files
         return {}
 

@@ -13,6 +13,7 @@ import orjson
 from windowbox.clients.envoy import bootstrap, earlier, protobuf, rendering
 from windowbox.clients.envoy.attachments import Published
 from windowbox.clients.envoy.protobuf import Resource
+from windowbox.errors import Malformed
 from windowbox.models.loadbalancers import LoadBalancer
 
 _RUNTIME = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
@@ -90,7 +91,24 @@ def configuration(
 
 
 def parsed(files: Mapping[str, bytes]) -> Configuration:
-    """What is in such files. What is missing is empty."""
+    """What is in such files. What is missing is empty. Malformed if a file is damaged."""
+    try:
+        return _parsed(files)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise Malformed(f"files of an Envoy are damaged: {error}") from error
+
+
+def are_usable(files: Mapping[str, bytes]) -> bool:
+    """Whether an Envoy can be started with these files: all are there, and none is empty or ends early."""
+    try:
+        parsed(files)
+        binary = [file for name, file in files.items() if name.endswith(".pb")]
+        return earlier.are_whole(files) and all(protobuf.entries(f) or protobuf.version(f) for f in binary)
+    except (Malformed, ValueError, IndexError):
+        return False
+
+
+def _parsed(files: Mapping[str, bytes]) -> Configuration:
     files = earlier.binary(files)
     clusters = _entries(files, bootstrap.CLUSTERS)
     apart = [name for name, one in clusters.items() if _reads_endpoints(one)]

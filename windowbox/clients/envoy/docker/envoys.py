@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from bus import leases
 from windowbox.clients.docker import Container, Engine
+from windowbox.clients.envoy import resources
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.docker import boxes
 from windowbox.clients.envoy.docker.boxes import Household
@@ -94,8 +95,10 @@ class DockerEnvoys:
         return found
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
+        """The newest files that are whole: a host that fails may leave some that are not."""
         for container in reversed(await self.containers(name)):
-            if files := await self._files(container).all():
+            files = await self._files(container).all()
+            if resources.are_usable(files):
                 return files
         return await self._orphaned(name)
 
@@ -103,7 +106,8 @@ class DockerEnvoys:
         """Files of the host's whose container somebody removed."""
         generations = (self._folder / name).glob("[0-9]*") if self._folder else ()
         for folder in sorted(generations, key=lambda path: int(path.name), reverse=True):
-            if files := await Shared(folder).all():
+            files = await Shared(folder).all()
+            if resources.are_usable(files):
                 return files
         return {}
 

@@ -71,7 +71,12 @@ class Shared:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(mode=0o700, parents=True)
             for name, content in files.items():
-                (self._folder / name).write_bytes(content)
+                new = self._folder / f".new-{name}"
+                with new.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())  # a host that fails leaves all of it, or nothing
+                os.replace(new, self._folder / name)
 
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
