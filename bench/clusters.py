@@ -8,7 +8,7 @@ import contextlib
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from bench import tables
 from bench.apiservers import kubeconfig
+from bench.concurrently import each
 from bench.figures import is_ours
 from bench.usage import private, usage
 from bench.world import World, world
@@ -31,7 +32,6 @@ Say = Callable[[str], None]
 KINDS = (ENDPOINT_SLICES, MANAGED_RESOURCES, NAMESPACES, NODES, SERVICES)
 _PLACE = "many-clusters"
 _BATCHES = 10
-_AT_ONCE = 32
 _PATIENCE = 1800.0
 
 
@@ -133,7 +133,7 @@ async def run(
             for batch in range(_BATCHES):
                 members = range(batch * clusters // _BATCHES, (batch + 1) * clusters // _BATCHES)
                 started = time.perf_counter()
-                await _each(members, lambda number: Registry(here.bus).join(_member(number)))
+                await each(members, lambda number: Registry(here.bus).join(_member(number)))
                 await bench.all_watched(members.stop)
                 batches.append(round(time.perf_counter() - started, 2))
 
@@ -192,7 +192,7 @@ async def _prepare(bench: _Run, clusters: int) -> None:
         }
         await bench.here.client.request("POST", SECRETS.path(_PLACE), secret)
 
-    await _each(range(clusters), create)
+    await each(range(clusters), create)
 
 
 async def _fill(bench: _Run, clusters: int, objects: int) -> None:
@@ -204,7 +204,7 @@ async def _fill(bench: _Run, clusters: int, objects: int) -> None:
             async with bench.session.post(f"{bench.url}/{_name(number)}/-/fill", params=wanted) as answer:
                 answer.raise_for_status()
 
-    await _each(range(clusters), fill)
+    await each(range(clusters), fill)
     async with asyncio.timeout(_PATIENCE):
         while await bench.objects() - before < clusters * (objects // len(KINDS) * len(KINDS)):  # noqa: ASYNC110
             await asyncio.sleep(1)  # until all have been announced
@@ -238,18 +238,6 @@ async def _simulated() -> AsyncIterator[tuple[str, int]]:
     finally:
         process.kill()
         await process.wait()
-
-
-async def _each(numbers: Iterable[int], act: Callable[[int], Awaitable[None]]) -> None:
-    left = iter(numbers)
-
-    async def worker() -> None:
-        for one in left:
-            await act(one)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_AT_ONCE):
-            group.create_task(worker())
 
 
 async def _or_zero(count: Callable[[], Awaitable[int]]) -> int:

@@ -6,10 +6,11 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bench import audit, loadbalancers_nodes
 from bench.client import NAMESPACE
+from bench.concurrently import each
 from bench.loadbalancers import Balancers, attempts, noted, opened, summed
 from bench.loadbalancers_clients import greeting, ingress
 from bench.loadbalancers_figures import Measured, ScaleResult
@@ -21,7 +22,6 @@ Say = Callable[[str], None]
 _NODES = 4
 _SOCKETS = 12_000
 """Node ports of all nodes that the node simulator listens on, one open file for each."""
-_AT_ONCE = 32
 _SHOWN = 5
 _NODE_PORTS = "--service-node-port-range=20000-32767"
 """By default there are fewer than three thousand."""
@@ -47,7 +47,7 @@ async def _measure(
 ) -> ScaleResult:
     say(f"{size} Services")
     numbers = range(there, size)
-    await _each(map(_name, numbers), bench.ground.create_endpoints)
+    await each(map(_name, numbers), bench.ground.create_endpoints)
     bench.here.audit.requests()
     seconds, addresses = await _created(bench, [_name(number) for number in numbers])
     await bench.here.quiet()
@@ -99,7 +99,7 @@ async def _created(bench: Balancers, names: Sequence[str]) -> tuple[float, list[
             manifest = bench.ground.service(name, [80])
             await bench.here.client.request("POST", SERVICES.path(NAMESPACE), manifest)
 
-        await _each(names, create)
+        await each(names, create)
     seen = [task.result() for task in seeing]
     return max(when for when, _ in seen) - begun, [ingress(service) for _, service in seen]
 
@@ -127,20 +127,8 @@ async def _unserved(addresses: Iterable[str]) -> list[str]:
         except OSError as error:
             reasons.append(f"{address}: {error!r}")
 
-    await _each(addresses, ask)
+    await each(addresses, ask)
     return reasons
-
-
-async def _each(of: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    left = iter(of)
-
-    async def worker() -> None:
-        for one in left:
-            await act(one)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_AT_ONCE):
-            group.create_task(worker())
 
 
 async def _pids(bench: Balancers) -> dict[str, int]:
