@@ -27,7 +27,7 @@ from tests.api.controlplane.controlplanes import (
     shoot_of,
     until_ready,
 )
-from tests.support.kindworld import KindWorld, kind_world
+from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -162,14 +162,19 @@ async def test_a_missing_configuration_is_an_error_with_a_remedy(world: KindWorl
     await shoot.until_gone(CONTROL_PLANES, "local")
 
 
+async def until_applied(shoot: Client) -> None:
+    """Create a ControlPlane, and wait until what it puts into the Shoot is there."""
+    await controlplane(shoot)
+    await until_ready(shoot)
+    for name in (SHOOT, STORAGE, CONFIGURATION):
+        await shoot.until(MANAGED_RESOURCES, name, _applied)
+
+
 @rule("M-5", "B.23")
 async def test_a_deletion_waits_for_what_is_in_the_shoot(world: KindWorld) -> None:
     shoot = await shoot_of(world)
     async with manager(shoot).at_work() as at_work:
-        await controlplane(shoot)
-        await until_ready(shoot)
-        for name in (SHOOT, STORAGE, CONFIGURATION):
-            await shoot.until(MANAGED_RESOURCES, name, _applied)
+        await until_applied(shoot)
         assert await shoot.get(CONFIG_MAPS, "cloud-provider-config")
         await at_work.behave(slow=True)
         await shoot.delete(CONTROL_PLANES, "local")
@@ -189,10 +194,7 @@ async def test_a_deletion_waits_for_what_is_in_the_shoot(world: KindWorld) -> No
 async def test_a_forced_deletion_waits_for_nothing(world: KindWorld) -> None:
     shoot = await shoot_of(world)
     async with manager(shoot).at_work() as at_work:
-        await controlplane(shoot)
-        await until_ready(shoot)
-        for name in (SHOOT, STORAGE, CONFIGURATION):
-            await shoot.until(MANAGED_RESOURCES, name, _applied)
+        await until_applied(shoot)
         await at_work.behave(slow=True)
         await shoot.cluster(cloudProfile={}, metadata=FORCED)
         await world.quiet()
@@ -208,10 +210,7 @@ async def test_a_forced_deletion_waits_for_nothing(world: KindWorld) -> None:
 async def test_a_deletion_goes_on_without_its_cluster_and_can_still_be_forced(world: KindWorld) -> None:
     shoot = await shoot_of(world)
     async with manager(shoot).at_work() as at_work:
-        await controlplane(shoot)
-        await until_ready(shoot)
-        for name in (SHOOT, STORAGE, CONFIGURATION):
-            await shoot.until(MANAGED_RESOURCES, name, _applied)
+        await until_applied(shoot)
         await at_work.behave(slow=True)
         await shoot.delete(CLUSTERS, shoot.namespace)
         await shoot.delete(CONTROL_PLANES, "local")

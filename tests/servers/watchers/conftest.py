@@ -52,6 +52,13 @@ class Watched:
 
         await eventually(look, PATIENCE)
 
+    async def add(self, name: str) -> None:
+        """Create a Service of this name in each cluster, and wait until the bus tells of all."""
+        for cluster in self.everywhere:
+            self.apis.put(cluster, SERVICES, {"metadata": {"namespace": "default", "name": name}})
+        for cluster in self.everywhere:
+            await self.tells(cluster, name, "ADDED")
+
     async def tells(self, cluster: str, name: str, *operations: str) -> None:
         """Wait until the last that the bus has heard of the Service is one of these."""
         subject = subjects.seen(ObjectRef(cluster, SERVICES.id, "default", name))

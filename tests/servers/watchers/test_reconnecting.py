@@ -26,10 +26,7 @@ async def test_a_restarted_bus_that_lost_nothing_has_nothing_listed(
             before = apis.listings.copy()
             for name in ("first", "second"):
                 nats.restart()
-                for cluster in there.everywhere:
-                    apis.put(cluster, SERVICES, {"metadata": {"namespace": "default", "name": name}})
-                for cluster in there.everywhere:
-                    await there.tells(cluster, name, "ADDED")
+                await there.add(name)
                 await there.watches()
             assert apis.listings == before
 
@@ -84,8 +81,5 @@ async def test_a_lease_that_is_back_soon_has_nothing_listed(
             await bus.api(f"STREAM.PURGE.{leases}")
             taken_again = subjects.entry(streams.LEASES, f"watch.runtime.{subjects.of_cluster(SERVICES.id)}")
             await eventually(lambda: bus.last(leases, taken_again), PATIENCE)
-            for cluster in there.everywhere:
-                apis.put(cluster, SERVICES, {"metadata": {"namespace": "default", "name": "meanwhile"}})
-            for cluster in there.everywhere:
-                await there.tells(cluster, "meanwhile", "ADDED")
+            await there.add("meanwhile")
             assert apis.listings == before
