@@ -68,6 +68,14 @@ async def bundles(shoot: Client) -> dict[str, Object]:
     return {one.name: one for one in map(Object, page.items)}
 
 
+async def until_no_bundles(shoot: Client) -> None:
+    """Wait for the ManagedResources that nobody else waits for (Y-1)."""
+    for name in await bundles(shoot):
+        found = await shoot.get(MANAGED_RESOURCES, name)
+        assert found is None or found.deleting
+        await shoot.until_gone(MANAGED_RESOURCES, name)
+
+
 async def secrets(shoot: Client) -> dict[str, Object]:
     """The Secrets of the namespace, but not the provider's credentials."""
     page = await shoot.kube.page(SECRETS._replace(within=shoot.namespace))

@@ -25,6 +25,7 @@ from tests.api.controlplane.controlplanes import (
     manager,
     secrets,
     shoot_of,
+    until_no_bundles,
     until_ready,
 )
 from tests.support.kindworld import Client, KindWorld, kind_world
@@ -186,7 +187,7 @@ async def test_a_deletion_waits_for_what_is_in_the_shoot(world: KindWorld) -> No
         assert found[STORAGE].deleting
         await at_work.behave()
         await shoot.until_gone(CONTROL_PLANES, "local")
-    assert await bundles(shoot) == {}
+        await until_no_bundles(shoot)
     assert await secrets(shoot) == {}
 
 
@@ -240,7 +241,7 @@ async def test_a_migration_leaves_in_the_shoot_what_is_there(world: KindWorld) -
             return said == "Successfully migrated ControlPlane" and not found.finalizers
 
         await shoot.until(CONTROL_PLANES, "local", migrated)
-        assert await bundles(shoot) == {}
+        await until_no_bundles(shoot)
         assert await system.get(DEPLOYMENTS, "local-path-provisioner")
 
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support import worldwithnodes
+from tests.support import livefiles, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.sandbox import ownership
 from windowbox.sandbox.apiserver import ApiServer
@@ -93,8 +93,8 @@ def test_a_bootstrap_token_expires_and_grants_nothing_more(nodes: NodeWorld) -> 
 def test_the_token_stands_in_private_files_of_kubelets_only(nodes: NodeWorld) -> None:
     secret = _token(nodes)[1]
     folder = nodes.sandbox.folder
-    told = [path for path in folder.rglob("*") if not {"etcd", "containerd"} & set(path.parts)]
-    holders = [path for path in told if path.is_file() and secret.encode() in _read(path)]
+    told = livefiles.below(folder, without=frozenset({"etcd", "containerd"}))
+    holders = [path for path in told if secret.encode() in livefiles.read(path)]
     assert sorted(holders) == [_file(nodes, node.name, "bootstrap") for node in nodes.nodes]
     assert {path.stat().st_mode & 0o777 for path in holders} == {0o600}
     assert (folder / "logs" / "node-1" / "kubelet.log") in told
@@ -107,7 +107,7 @@ def test_the_token_is_in_no_command_line_and_in_no_environment(nodes: NodeWorld)
     mine = [process.pid for process, found in ownership.marked().items() if found == mark]
     assert mine
     told = [Path(f"/proc/{pid}/{name}") for pid in mine for name in ("cmdline", "environ")]
-    assert [path for path in told if secret in _read(path)] == []
+    assert [path for path in told if secret in livefiles.read(path)] == []
 
 
 def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
@@ -202,10 +202,3 @@ def _request(node: str) -> dict[str, Any]:
             "usages": ["digital signature", "client auth"],
         },
     }
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-        return b""

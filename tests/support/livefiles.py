@@ -1,0 +1,23 @@
+"""The files of programs that run: some vanish while they are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def below(folder: Path, *, without: frozenset[str] = frozenset()) -> list[Path]:
+    """The files in a folder; not those in folders with these names."""
+    found = []
+    for name, folders, files in os.walk(folder):  # passes over a folder that vanishes
+        folders[:] = [one for one in folders if one not in without]
+        found += [Path(name, file) for file in files if Path(name, file).is_file()]
+    return found
+
+
+def read(path: Path) -> bytes:
+    """What is in a file; nothing if it has vanished."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
