@@ -41,7 +41,7 @@ down: ## End the sandbox
 	@test ! -x $(BIN)/windowbox || $(BIN)/windowbox down $(ARGS)
 
 test: programs ## Run the tests (LONG=1: also the long ones)
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(ARGS) || $(BIN)/python -m tests.support.secondtry $$?
 
 check: programs ## Everything that has to pass before a commit
 	$(BIN)/ruff format --check .

@@ -20,6 +20,9 @@ ALLOWED: Mapping[str, str] = {
 }
 """Which reasons a test may give, and why CI cannot do better."""
 
+UNEXPLAINED = 6
+"""What pytest exits with then. None of its own codes: no second try helps."""
+
 
 def unexplained(reasons: Iterable[str]) -> list[str]:
     """Those that the list does not allow."""
@@ -28,8 +31,11 @@ def unexplained(reasons: Iterable[str]) -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _unexplained(session.config) and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if _unexplained(session.config) and session.exitstatus in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+    ):
+        session.exitstatus = UNEXPLAINED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
