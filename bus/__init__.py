@@ -1,1 +1,1 @@
-"""What is said between the processes, and how it is kept, queued and read again."""
+"""The message bus: NATS streams, buckets, work queues and leases, and the messages on them."""

@@ -1,4 +1,4 @@
-"""Where the bus is, as whom to enter it, and that nothing crosses a network in clear."""
+"""Access to the NATS server: URL, user, TLS. Connections in clear are refused off loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server answers, read: errors told apart by their codes, and stored messages."""
+"""Responses of the JetStream API: errors by their codes, and stored messages."""
 
 from __future__ import annotations
 

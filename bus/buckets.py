@@ -1,4 +1,4 @@
-"""Buckets of keys and values: written by compare-and-set, and followed so that everybody knows them."""
+"""Key-value buckets: written by compare-and-set, followed by every process that reads them."""
 
 from __future__ import annotations
 

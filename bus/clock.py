@@ -1,4 +1,4 @@
-"""What time it is for the server, whatever the clock of this machine says."""
+"""The NATS server's clock: due times do not depend on the clock of this machine."""
 
 from __future__ import annotations
 

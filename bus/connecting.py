@@ -1,4 +1,4 @@
-"""How a connection to the bus begins, and what is told of its fate."""
+"""Opens the connection to the NATS server, and logs its loss and return."""
 
 from __future__ import annotations
 

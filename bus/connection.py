@@ -1,4 +1,4 @@
-"""The connection to the NATS server: requests by hand, since every object passes here several times."""
+"""The connection to the NATS server. It encodes requests itself: every object passes here several times."""
 
 from __future__ import annotations
 

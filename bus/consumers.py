@@ -1,4 +1,4 @@
-"""Taking messages off a stream: durable consumers that processes share, and readings of what is there."""
+"""Consumers: durable ones that processes share, and ordered ones that read a stream once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that began and never ended: their object may be one that takes its worker's process down."""
+"""Counts runs that began and never ended: such an object may crash its worker, and is quarantined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status of objects ought to be. The patchers write it; the next run builds on it."""
+"""Intents: the desired status of objects. Patchers write it; the next run builds on it."""
 
 from __future__ import annotations
 

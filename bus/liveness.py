@@ -1,4 +1,4 @@
-"""Whether a process lives: one key on the bus, renewed for all leases of the process together."""
+"""Liveness of a process: one key, renewed for all of its leases together."""
 
 from __future__ import annotations
 

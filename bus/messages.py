@@ -1,4 +1,4 @@
-"""What is said on the bus."""
+"""The messages on the bus."""
 
 from __future__ import annotations
 

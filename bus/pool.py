@@ -1,4 +1,4 @@
-"""A pool at work: takes items off its queue, has them handled, and settles them."""
+"""A worker pool: fetches items from its queue, calls the handler, and acknowledges them."""
 
 from __future__ import annotations
 

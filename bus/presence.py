@@ -1,4 +1,4 @@
-"""Which processes are there: each answers for itself when asked."""
+"""Presence: every process answers when it is asked which processes there are."""
 
 from __future__ import annotations
 

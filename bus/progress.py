@@ -1,4 +1,4 @@
-"""How far a reading of a stream has come, and whether something is missing."""
+"""Progress of reading a stream: how far it has come, and whether messages are missing."""
 
 from __future__ import annotations
 

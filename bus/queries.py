@@ -1,4 +1,4 @@
-"""Questions to whoever can answer them just now."""
+"""Queries by request and reply: answered by whichever process can answer now."""
 
 from __future__ import annotations
 

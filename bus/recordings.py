@@ -1,8 +1,8 @@
-"""What happened, as one file: the runs of a period, the objects they read, and what they were told.
+"""Recordings: one file with the runs of a period, the objects they read, and the answers they got.
 
 A recording has one JSON value on each line, and is packed by gzip: first a header, then objects by their
-place on the bus, then runs, and then
-decisions of webhooks, by their time. It holds nothing secret, and names processes only by number.
+place on the bus, then runs, and then decisions of webhooks, by their time. It holds nothing secret, and
+names processes only by number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which clusters take part besides the runtime cluster. They join and leave at run time."""
+"""The registry of member clusters. They join and leave at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to the server, and how their answers find back to those who asked.
+"""Requests to the server, and the inbox that matches its responses to them.
 
 nats-py can do this too. But every object passes here a dozen times, and doing it by hand takes half the time.
 """

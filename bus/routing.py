@@ -1,4 +1,4 @@
-"""Routing: each pool's mapping says which objects a change concerns; each of them gets a wish."""
+"""Routing: each pool's mapping turns a changed object into keys to reconcile; each key gets a wish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streams: what each keeps, and for how long. Created at start, and updated when this file changes."""
+"""The streams: subjects, size and age. Created at start, and updated when this file changes."""
 
 from __future__ import annotations
 

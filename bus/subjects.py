@@ -1,4 +1,4 @@
-"""How subjects are spelled. No subject is put together elsewhere.
+"""Subjects: how they are spelled. No other module puts one together.
 
 Only the first token stands in other files, too: where it is said what streams hold, and who may say what.
 """

@@ -1,4 +1,4 @@
-"""A live replica of some kinds, for those who need many objects at once. It may be a moment behind."""
+"""Views: copies in memory of some kinds, for readers of many objects. They may be a moment behind."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is reported: status, written to the cluster."""
+"""Patchers: write the reported status to the cluster."""

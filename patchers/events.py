@@ -1,4 +1,4 @@
-"""Kubernetes Events: what a person who looks at an object should be told, once."""
+"""Kubernetes Events: each is written once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The cluster speaks: every change of every object is put on the bus."""
+"""Watchers: publish every change of every object on the bus."""

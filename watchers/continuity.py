@@ -1,4 +1,4 @@
-"""Whether the bus still holds what it held before an interruption: then nobody has to list anything."""
+"""Continuity: whether the bus lost anything during an interruption. If not, nothing is listed again."""
 
 from __future__ import annotations
 

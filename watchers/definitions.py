@@ -1,4 +1,4 @@
-"""Waits for kinds that a cluster does not have yet."""
+"""Waits for CustomResourceDefinitions that a cluster does not have yet."""
 
 from __future__ import annotations
 

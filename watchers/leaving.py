@@ -1,4 +1,4 @@
-"""Takes out of the bus what clusters have left behind."""
+"""Purges the objects of clusters that have left from the bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One kind of one cluster, mirrored: list, compare with what the bus knows, then watch."""
+"""Mirrors one kind of one cluster: list, compare with OBJECTS, then watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room in OBJECTS: how full it is, what is dropped when it is full, and how much one cluster may take."""
+"""The quota of OBJECTS: how full it is, what is dropped when it is full, and the share of one cluster."""
 
 from __future__ import annotations
 

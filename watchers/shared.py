@@ -1,4 +1,4 @@
-"""What the mirrors of a process share: readings of the bus, and turns at API servers."""
+"""Limits shared by the mirrors of a process: concurrent readings of the bus, and lists of API servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a mirror may publish: while its lease is held, and the bus is known to have lost nothing."""
+"""When a mirror may publish: while it holds its lease, and after the check that the bus lost nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Webhooks: what API servers ask before they store an object, and what we answer."""
+"""Webhooks: requests of API servers before they store an object, and the answers."""

@@ -1,4 +1,4 @@
-"""From the body of a request to the AdmissionReview that answers it."""
+"""Decodes the body of a request, calls the webhook, and encodes the AdmissionReview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to the webhook server, and what bodies of requests hold in memory: both are bounded."""
+"""Limits of the webhook server: connections, and memory for bodies of requests."""
 
 from __future__ import annotations
 

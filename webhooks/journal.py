@@ -1,4 +1,4 @@
-"""Notes what webhooks decide in the journal. It delays no answer, and loses notes rather than answers."""
+"""Writes webhook decisions to JOURNAL. It delays no answer; when it is full, entries are dropped."""
 
 from __future__ import annotations
 

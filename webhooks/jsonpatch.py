@@ -1,4 +1,4 @@
-"""The JSON patch (RFC 6902) that leads from one JSON value to another."""
+"""Computes the JSON patch (RFC 6902) from one JSON value to another."""
 
 from __future__ import annotations
 

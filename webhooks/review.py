@@ -1,4 +1,4 @@
-"""What an API server asks, and what else a webhook needs to answer."""
+"""A request of an API server, and what else a webhook needs to answer it."""
 
 from __future__ import annotations
 

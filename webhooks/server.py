@@ -1,4 +1,4 @@
-"""The HTTPS server that API servers ask."""
+"""The HTTPS server for admission requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`windowbox admit`: the process that answers API servers. It answers without the bus, too."""
+"""`windowbox admit`: the process that answers admission requests. It also answers without the bus."""
 
 from __future__ import annotations
 

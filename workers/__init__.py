@@ -1,1 +1,1 @@
-"""Reconciling: one package per pool, and what they share."""
+"""Workers: reconcile objects. One package per pool, and what they share."""

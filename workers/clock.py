@@ -1,4 +1,4 @@
-"""What time it is for a run; played back, the time it was then."""
+"""The time of a run; in a replay, the recorded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Back-off of repairs that somebody else undoes again and again: two programs want the object to differ."""
+"""Back-off of repairs that another program undoes again and again."""
 
 from __future__ import annotations
 

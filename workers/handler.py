@@ -1,4 +1,4 @@
-"""From items of a work queue to runs: the handler that all pools of workers share."""
+"""The handler that all pools share: from an item of the work queue to a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run can see and do. Every call is noted, so that the run can be done again later, elsewhere."""
+"""The recorder: every outside call of a run, noted so that the run can be replayed."""
 
 from __future__ import annotations
 

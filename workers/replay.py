@@ -1,4 +1,4 @@
-"""Recorded runs, done again by today's code: what they ask is answered from the recording."""
+"""Replays recorded runs with today's code: outside calls are answered from the recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences that a replay found, as text and as JSON."""
+"""Differences found by a replay, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The nouns: plain values, no I/O."""
+"""Models: plain values without I/O."""

@@ -1,4 +1,4 @@
-"""The file with which cloud-controller-manager-local is configured, as far as it concerns us: all of it."""
+"""The configuration file of cloud-controller-manager-local."""
 
 from __future__ import annotations
 

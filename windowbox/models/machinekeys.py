@@ -1,4 +1,4 @@
-"""Labels, annotations, finalizers and taints by which controllers of machines speak with each other.
+"""Labels, annotations, finalizers and taints that the controllers of machines share.
 
 Their names are Gardener's: cluster-autoscaler, gardenlet and the node agent read and write them too.
 """

@@ -1,4 +1,4 @@
-"""A Kubernetes object as it is: the raw JSON, with names for the parts that every kind has."""
+"""A Kubernetes object: raw JSON, with names for the parts that every kind has."""
 
 from __future__ import annotations
 

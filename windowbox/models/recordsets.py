@@ -1,4 +1,4 @@
-"""DNS data as values: what is asked for, already checked and in one spelling."""
+"""DNS record sets as values, validated and normalized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of things: which object, of which kind, in which cluster."""
+"""References: which object, of which kind, in which cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the data of generated secrets says: whom a certificate is for, and how long. Pure."""
+"""Reads generated secrets: subject and validity of certificates. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The DNSRecord kind: what a record ought to be, and how it comes about."""
+"""The pool `dnsrecord`: DNSRecords become records in name servers."""

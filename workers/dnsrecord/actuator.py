@@ -1,4 +1,4 @@
-"""DNSRecords in the name servers."""
+"""Writes the records of DNSRecords to the name servers, and removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which DNSRecords ask for which name: to see twins before deleting, and drift without anyone's help."""
+"""Which DNSRecords ask for which name: to find twins before a deletion, and drift."""
 
 from __future__ import annotations
 

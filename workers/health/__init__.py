@@ -1,1 +1,1 @@
-"""Health conditions of extension objects: what is checked, and what is said of it."""
+"""Health conditions of extension objects: checks and their results."""

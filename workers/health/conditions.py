@@ -1,4 +1,4 @@
-"""What is said of the results of health checks: one condition for each type. Pure."""
+"""Health conditions from the results of checks: one per type. Pure."""
 
 from __future__ import annotations
 

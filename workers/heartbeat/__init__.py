@@ -1,1 +1,1 @@
-"""The Lease by which Gardener knows that everything here is well."""
+"""The heartbeat: the Lease that shows Gardener that windowbox works."""

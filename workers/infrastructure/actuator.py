@@ -1,4 +1,4 @@
-"""Makes the place where a Shoot's machines live."""
+"""Creates and deletes the namespace, address pools and policies of a Shoot's machines."""
 
 from __future__ import annotations
 

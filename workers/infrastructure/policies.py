@@ -1,4 +1,4 @@
-"""The NetworkPolicies around machines: nobody gets in or out but who is named here."""
+"""The NetworkPolicies around machines: only listed peers are allowed."""
 
 from __future__ import annotations
 

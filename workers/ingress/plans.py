@@ -1,4 +1,4 @@
-"""What to do about the difference between the records that an Ingress ought to have and those it has."""
+"""The difference between the desired and the existing DNSRecords of an Ingress. Pure."""
 
 from __future__ import annotations
 

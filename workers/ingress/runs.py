@@ -1,4 +1,4 @@
-"""One run of an Ingress: see which records it has, and bring them to what it asks for."""
+"""One run of an Ingress: compare its DNSRecords with the desired ones, and write the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says about its object, and what was said before."""
+"""Reports of runs about their object, and the previous report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says of itself, as far as its Machine depends on it."""
+"""The state of a node, as far as its Machine depends on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Machines of a MachineSet go first."""
+"""The order in which Machines of a MachineSet are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Too many machines stop their MachineSet from making more."""
+"""Freezing: a MachineSet with too many machines creates no more."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Objects that extension objects make, and own: how they are written, watched and taken away."""
+"""Owned objects: how extension objects write, watch and delete them."""

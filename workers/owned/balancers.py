@@ -1,4 +1,4 @@
-"""What a load balancer that was made tells of itself."""
+"""The status of an owned load balancer."""
 
 from __future__ import annotations
 

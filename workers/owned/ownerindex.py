@@ -1,4 +1,4 @@
-"""Where the objects of a kind are at home, to find the owners of what was made."""
+"""The owner index: finds the owners of an object by its cluster and namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where objects are made: the cluster of their owner, or the one that a Secret leads to."""
+"""Target clusters: where owned objects are made; the owner's cluster, or one that a Secret leads to."""
 
 from __future__ import annotations
 

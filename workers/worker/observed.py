@@ -1,4 +1,4 @@
-"""What there is of a Worker's machines: all MachineDeployments, MachineSets and Machines of its namespace."""
+"""The observed machines of a Worker: MachineDeployments, MachineSets and Machines of its namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Worker consists of: for each zone of each pool a Secret, a MachineClass and a MachineDeployment."""
+"""The wanted objects of a Worker: a Secret, a MachineClass and a MachineDeployment per zone of each pool."""
 
 from __future__ import annotations
 

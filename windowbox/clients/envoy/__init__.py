@@ -1,1 +1,1 @@
-"""Envoy: what it is told, and how it is asked whether it has understood."""
+"""Envoy: its configuration files, its admin interface, and where it runs."""

@@ -1,4 +1,4 @@
-"""What an Envoy says of itself: what it has taken, refused, and carried."""
+"""Envoy's admin interface: accepted and rejected configuration, and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an Envoy is attached to this host: where it runs, how files reach it, how its addresses arrive."""
+"""How an Envoy is attached to this host: where it runs, how files reach it, how addresses are routed."""
 
 from __future__ import annotations
 

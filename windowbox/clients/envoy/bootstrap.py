@@ -1,4 +1,4 @@
-"""How an Envoy is started: its command line, and the file that tells it where all else is."""
+"""Envoy's command line and bootstrap file."""
 
 from __future__ import annotations
 

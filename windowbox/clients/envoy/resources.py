@@ -1,4 +1,4 @@
-"""What an Envoy is to serve, and the files that tell it so. Whatever does not change stays the same bytes."""
+"""The desired state of one Envoy, and its files. What does not change keeps the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name server's side of DNS: changes that are proved, and what is found there."""
+"""The adapter for name servers: signed updates, queries and zone transfers."""
 
 from windowbox.clients.nameserver.nameserver import Nameserver
 from windowbox.clients.nameserver.ownership import Mark

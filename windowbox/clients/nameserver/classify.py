@@ -1,4 +1,4 @@
-"""What a name server's answer means: which side is at fault, when to retry, and the error to show."""
+"""Classifies responses of name servers: whose fault, when to retry, and the error to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does this host's own resolver answer what was written? Good to know, and never a failure."""
+"""Checks whether this host's resolver answers what was written. It is informative only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TSIG: proof that messages come from who knows the key, and that replies come from who knows it too."""
+"""TSIG: signs requests, and verifies the signatures of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containers for Envoys are called and made of: names and labels that Gardener's scripts look for."""
+"""Containers for Envoys: names and labels that Gardener's scripts look for."""
 
 from __future__ import annotations
 
