@@ -138,7 +138,7 @@ class Bucket:
         before, self._reading = self._reading, fresh
         self.readings += 1
         if regressed or not fresh.continues(before):
-            logger.warning("bucket %s has forgotten what it held", self._name)
+            logger.warning("bucket %s has lost its content", self._name)
             self._acknowledged = 0
             for act in self._regresses:
                 act()

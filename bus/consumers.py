@@ -345,7 +345,7 @@ async def _forget(bus: Bus, stream: str, name: str) -> None:
     try:
         await remove(bus, stream, name)
     except WindowboxError:
-        logger.debug("consumer %s stays until it is inactive", name)
+        logger.debug("consumer %s is not deleted; the server deletes it when it is inactive", name)
 
 
 def _heartbeat(bus: Bus) -> float:

@@ -52,7 +52,7 @@ class CrashCounts:
             yield mine is not None
         except BaseException:
             if guilty():
-                logger.error("%s: its run held the process up until its items were lost", key)
+                logger.error("%s: its run blocked the process until its leases of items expired", key)
             else:
                 self._innocent[start] = subject
                 await self.take_back()

@@ -160,7 +160,7 @@ class Pool:
             self._note_superseded(key)
             await self._requeue_superseded()
         except TransientError as error:
-            logger.warning("%s: left to be delivered again: %s", key, error)
+            logger.warning("%s: not acknowledged, will be redelivered: %s", key, error)
 
     async def _look_once_more(self, key: str, item: int) -> None:
         """A wish made after our last look found the item still in the queue and was not queued: queue it."""
@@ -323,7 +323,9 @@ class Pool:
         """We were stopped, or cut off, for so long that others have our items: leave them alone."""
         if self._active:
             lost = len(self._active)
-            logger.warning("%s: cut off, or away for too long; %d items are given up", self._pool, lost)
+            logger.warning(
+                "%s: the bus was unreachable for too long; %d items will be redelivered", self._pool, lost
+            )
         self._hold = DeliveryHold(self._hold.limit)
         self._pull.restart()
         for task, delivery in self._active.items():

@@ -91,7 +91,7 @@ class Queue:
             if await self.bus.at(streams.WORK, item) is None:
                 return
             await asyncio.sleep(_LAG)
-        logger.warning("item %d of %s was settled, but stays in the queue", item, self.pool)
+        logger.warning("item %d of %s was acknowledged, but stays in the queue", item, self.pool)
 
     async def schedule(self, key: str, wish: Wish, after: float) -> None:
         """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it."""

@@ -103,7 +103,7 @@ class Registry:
             self._forgetful.clear()
             try:
                 for member in self._forgotten():
-                    logger.warning("the bus has forgotten cluster %s; it goes on taking part", member.id)
+                    logger.warning("the registry has lost cluster %s; it stays a member", member.id)
                     with contextlib.suppress(WrongSequence):
                         await self._write(member.id, member, 0)
             except WindowboxError as error:
@@ -178,7 +178,7 @@ class _Reading:
             self.members[cluster] = _member(cluster, stored)
         except ValueError as error:
             # The other clusters must not suffer from it.
-            logger.error("registry of clusters: %s is left out: %s", stored.subject, error)
+            logger.error("registry of clusters: %s is skipped: %s", stored.subject, error)
 
 
 def _member(cluster: str, stored: Stored) -> Member:

@@ -198,7 +198,7 @@ async def _each(pull: consumers.Pull, act: Callable[[Delivery], Awaitable[None]]
             with contextlib.suppress(WindowboxError):
                 await delivery.nak(_AGAIN)
         except Exception:
-            logger.exception("%s: left out", delivery.subject)
+            logger.exception("%s: skipped", delivery.subject)
             with contextlib.suppress(WindowboxError):
                 await delivery.settle()
         finally:

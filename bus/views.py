@@ -143,7 +143,7 @@ class View(Generic[T]):
             return None if seen.gone else self._extract(ref, seen.object())
         except Exception:
             # One object that nobody foresaw must not take the view of the others away.
-            logger.exception("%s is left out of a view", ref)
+            logger.exception("%s is skipped in a view", ref)
             return None
 
 

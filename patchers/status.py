@@ -45,7 +45,7 @@ class StatusPatcher:
         return outcome
 
     async def quarantine(self, item: Item) -> None:
-        logger.error("%s: its status cannot be written without taking this process down", item.key)
+        logger.error("%s: quarantined: writing its status has ended this process before", item.key)
 
     async def _outcome(self, item: Item, intent: StatusIntent, sequence: int) -> Outcome:
         ref = subjects.ref(item.key)

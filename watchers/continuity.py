@@ -64,7 +64,7 @@ class Continuity:
                     created = await self._creation()
                     intact = await self._is_intact(created)
                 except WindowboxError as error:
-                    logger.debug("whether the bus has lost anything is not known yet: %s", error)
+                    logger.debug("it is not known yet whether the bus lost anything: %s", error)
                     await asyncio.sleep(random.uniform(0.1, _AGAIN))
                     self._doubted.set()
                     continue

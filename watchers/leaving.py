@@ -29,7 +29,7 @@ async def kinds_of(bus: Bus, cluster: str) -> set[str]:
             info = await bus.api(f"STREAM.INFO.{streams.OBJECTS}", request)
             return {subjects.seen_of_kind(one) for one in info["state"].get("subjects") or ()}
         except WindowboxError as error:
-            logger.warning("%s: what it left on the bus is not known: %s", cluster, error)
+            logger.warning("%s: its objects on the bus cannot be listed: %s", cluster, error)
             await asyncio.sleep(1)
 
 
@@ -45,7 +45,7 @@ async def purge(bus: Bus, cluster: str, kind: str) -> None:
             await asyncio.sleep(_PROPAGATION_SECONDS)
             return await bus.purge(streams.OBJECTS, listed, end + 1)
         except WindowboxError as error:
-            logger.warning("%s %s: still on the bus: %s", cluster, kind, error)
+            logger.warning("%s %s: not purged: %s", cluster, kind, error)
             await asyncio.sleep(1)
 
 

@@ -368,7 +368,7 @@ class Mirror:
         try:
             await self.bus.purge(streams.OBJECTS, subject, known.sequence + 1)
         except WindowboxError as error:
-            logger.info("%s: not forgotten yet: %s", subject, error)
+            logger.info("%s: not purged yet: %s", subject, error)
         else:
             del self._known[subject]
 

@@ -46,7 +46,9 @@ class Budget:
             return True
         within = self._used[cluster] + more <= self._limit
         if not within and cluster not in self._over:
-            logger.warning("%s has used up its share of the bus: new content stays away", cluster)
+            logger.warning(
+                "%s has used up its share of OBJECTS: new objects are published without content", cluster
+            )
         (self._over.discard if within else self._over.add)(cluster)
         metrics.clusters_over_share.set(len(self._over))
         return within or (kept and self._used[cluster] + more <= _KEEPING * self._limit)
@@ -113,7 +115,7 @@ class Room:
             try:
                 await self._look(full=full)
             except WindowboxError as error:
-                logger.info("room on the bus: %s", error)
+                logger.info("quota of OBJECTS: %s", error)
             await asyncio.sleep(1)  # many are refused at once
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_INTERVAL):
@@ -127,7 +129,7 @@ class Room:
         part = 1.0 if full else used / limit
         kept = int(config["max_msgs_per_subject"])
         if part >= _TIGHT and kept > 1:
-            logger.warning("OBJECTS is full to %.0f %%: former versions are dropped", 100 * used / limit)
+            logger.warning("OBJECTS is full to %.0f %%: older versions are purged", 100 * used / limit)
             await self._keep(config, 1)
         elif part >= _TIGHT:
             logger.error("OBJECTS is full to %.0f %%: raise objects.size", 100 * used / limit)

@@ -213,7 +213,7 @@ class Watching:
                 self._doing[pair] = "waiting for its CustomResourceDefinition"
                 await definitions.established(kube, cluster, resource)
             except Superseded as error:
-                logger.info("%s; reading the bus anew", error)
+                logger.info("%s; reading OBJECTS again", error)
             except WindowboxError as error:
                 away = isinstance(error, TransientError)
                 logger.warning("%s %s: %s", cluster, kind, error)

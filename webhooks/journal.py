@@ -103,7 +103,7 @@ class Journal:
             await bus.publish(subjects.review(key), record, timeout=_PATIENCE)
             noted = True
         except WindowboxError as error:
-            logger.debug("a decision is not noted: %s", error)
+            logger.debug("a decision is not written to the journal: %s", error)
         finally:
             if not noted:
                 metrics.reviews_unnoted.inc()

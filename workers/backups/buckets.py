@@ -91,7 +91,7 @@ class BucketActuator(Actuator):
             return await self._folders.remove_empty(run.ref.name)
 
         if not await run.recorder.call("remove empty folder", run.ref.name, act, effect=True):
-            logger.warning("%s: is gone, but its folder holds backups, which stay", run.ref)
+            logger.warning("%s: is gone; its folder is kept, as it holds backups", run.ref)
 
 
 async def _generate(target: TargetCluster, secret: SecretName) -> None:

@@ -109,7 +109,7 @@ class BastionActuator(Actuator):
         except (Superseded, Waiting):
             raise
         except WindowboxError as error:
-            logger.warning("%s: something is left behind: %s", run.ref, error)
+            logger.warning("%s: objects are left behind: %s", run.ref, error)
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
         return self._targets.provider(run, run.ref.namespace, _CREDENTIALS)

@@ -66,4 +66,4 @@ class DriftCheck:
                 logger.info("zone %s cannot be compared: %s", zone, error)
                 continue
             if drifted:
-                logger.warning("zone %s: %d records had changed; putting them right", zone, len(drifted))
+                logger.warning("zone %s: %d records drifted; repairing them", zone, len(drifted))

@@ -77,7 +77,7 @@ class OrphanedNames:
             except Refused as error:
                 if zone not in self._refused:
                     self._refused.add(zone)
-                    logger.warning("orphaned names are not looked for: %s", error)
+                    logger.warning("the search for orphaned names failed: %s", error)
             except WindowboxError as error:
                 logger.info("zone %s is not searched for orphaned names: %s", zone, error)
 

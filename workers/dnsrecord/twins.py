@@ -54,7 +54,7 @@ class SharedTwins:
                     async with queries.answering(self._bus, queries.TWINS, self._answer):
                         await asyncio.Event().wait()
                 except WindowboxError as error:
-                    logger.info("twins of DNSRecords are not answered: %s", error)
+                    logger.info("queries about twins of DNSRecords are not answered: %s", error)
                     await asyncio.sleep(_AGAIN)
         finally:
             self._here = False

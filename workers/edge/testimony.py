@@ -44,7 +44,7 @@ class Testimony:
                     await self._states.bucket.complete.wait()
                     await self._tell()
                 except WindowboxError as error:
-                    logger.info("edge: addresses in use cannot be told: %s", error)
+                    logger.info("edge: addresses in use cannot be published: %s", error)
                     await asyncio.sleep(_RETRY)
                     missing.set()
 

@@ -59,7 +59,7 @@ class HeartbeatRuns:
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
         """There is nobody to tell: the Lease that is not renewed says it."""
-        logger.error("%s: not renewed, because trying to has ended this process", ref)
+        logger.error("%s: not renewed: renewing it has ended this process before", ref)
 
     async def _problem(self, recorder: Recorder) -> str:
         async def act() -> str:

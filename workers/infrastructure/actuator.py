@@ -96,7 +96,7 @@ class InfrastructureActuator(Actuator):
         except (Superseded, Waiting):
             raise
         except WindowboxError as error:
-            logger.warning("%s: what cannot be removed is left behind: %s", run.ref, error)
+            logger.warning("%s: objects that cannot be deleted are left behind: %s", run.ref, error)
 
     async def _ensure_namespace(self, run: Run, target: TargetCluster, name: str) -> str:
         """The namespace, which must not be anybody else's. Returns its uid."""

@@ -377,7 +377,7 @@ class LifeCycle:
             again = RequeueAfter(Wish(reason=Reason.DRIFT), waiting.retry_after or _REQUEUE_AFTER)
             return Outcome(Result.WAITING, again, str(waiting))
         except (TransientError, PermanentError) as error:
-            logger.info("%s: could not be put right: %s", run.ref, error)
+            logger.info("%s: drift could not be repaired: %s", run.ref, error)
             return Outcome(Result.ERROR, requeue.same_wish(wish, error, self._world.jitter()), str(error))
         if statuses.merge(run.object.status, extra) != run.object.status:
             now = statuses.report_time(run.object, await clock.now(run.recorder))

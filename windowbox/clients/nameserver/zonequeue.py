@@ -176,7 +176,7 @@ class ZoneQueue:
         self._changes.fail_all(self._away)
         self._up.set()  # wakes those who wait for a connection, to be told
         if not task.cancelled() and (error := task.exception()):
-            logger.error("zone %s: the queue broke", self._zone.name, exc_info=error)
+            logger.error("zone %s: its queue failed", self._zone.name, exc_info=error)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as senders:

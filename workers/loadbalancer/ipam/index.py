@@ -59,7 +59,7 @@ class AddressIndex:
                 self.marker = Marker.model_validate_json(value) if value else None
         except ValueError as error:
             # An entry that another version wrote must not end this process.
-            logger.error("address store: %s is left out: %s", key, error)
+            logger.error("address store: %s is skipped: %s", key, error)
 
     def held(self, address: str) -> Held:
         return self._held.get(address, FREE)

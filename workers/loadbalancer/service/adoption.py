@@ -101,7 +101,7 @@ class Adoption:
                         answered.clear()
                         await answered.wait()
                     return
-        logger.warning("no edge says which addresses it serves: what Services show is believed")
+        logger.warning("no edge reports which addresses it serves: the status of Services is trusted")
 
     def _served(self, cluster: str, service: Object) -> tuple[str, ...]:
         state = self._states.of(ObjectRef(cluster, SERVICES.id, service.namespace, service.name))
