@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from bus import schema
 from bus.connection import ApiError, Bus
 from windowbox.errors import Refused
 
@@ -52,6 +53,7 @@ def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]
         "retention": "limits",
         "max_msgs_per_subject": 1,
         "duplicate_window": 120 * 10**9,
+        "metadata": schema.CURRENT.metadata,
     }
     return [
         {
@@ -131,6 +133,9 @@ async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> l
             await bus.api(f"STREAM.CREATE.{name}", wanted)
             done.append(f"created stream {name}")
             continue
+        if schema.is_newer(found):  # it has the say, until all processes are as new
+            continue
+        wanted["metadata"] = {**(found.get("metadata") or {}), **wanted["metadata"]}
         changed = sorted(k for k, v in wanted.items() if not _same(found.get(k), v))
         if changed:
             await _update(bus, {**found, **wanted}, changed)

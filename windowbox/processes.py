@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bus import presence
+from bus import presence, schema, streams
 from bus.connection import Bus, connected
 from bus.leases import Leases
 from bus.pool import PROCESS, Pool
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Task = Callable[[], Coroutine[Any, Any, None]]
+
+_ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
+"""The stream at which a role may look, to learn of which schema the bus is. Watchers look at all."""
 
 
 @dataclass
@@ -141,6 +144,8 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stalls.watched())
         bus = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role}")))
+        if stream := _ASKED.get(role):
+            await schema.check(bus, stream)
         registry = Registry(bus)
         closing = contextlib.AsyncExitStack()
         made = Process(settings, role, bus, Leases(bus, PROCESS, role), registry, closing)

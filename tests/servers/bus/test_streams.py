@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bus import streams
+from bus import schema, streams
 from bus.connection import Access, ApiError, Bus, connected
 from tests.support.natsserver import ensured
 from windowbox.errors import Refused
@@ -54,6 +54,42 @@ async def test_what_an_operator_added_is_left_alone(bus: Bus) -> None:
     await bus.api("STREAM.UPDATE.JOURNAL", {**await config(bus, "JOURNAL"), "description": "of our team"})
     assert await ensured(bus) == []
     assert (await config(bus, "JOURNAL"))["description"] == "of our team"
+
+
+async def test_each_stream_carries_the_version_of_its_schema(bus: Bus) -> None:
+    assert {schema.found(await config(bus, name)) for name in NAMES} == {schema.CURRENT}
+
+
+async def test_a_stream_of_an_older_version_gets_its_number_and_keeps_what_operators_noted(bus: Bus) -> None:
+    found = await config(bus, "WORK")
+    await bus.api("STREAM.UPDATE.WORK", {**found, "metadata": {"team": "ours"}})
+    assert await ensured(bus) == ["updated stream WORK: metadata"]
+    metadata = (await config(bus, "WORK"))["metadata"]
+    assert (metadata["team"], metadata["windowbox.schema"]) == ("ours", "1")
+
+
+async def test_what_a_newer_version_has_set_is_left_alone(bus: Bus) -> None:
+    newer = schema.Schema(version=2, reader=1)
+    changed = {"max_msgs_per_subject": 3, "metadata": newer.metadata}
+    await bus.api("STREAM.UPDATE.OBJECTS", {**await config(bus, "OBJECTS"), **changed})
+    assert await ensured(bus) == []
+    assert (await config(bus, "OBJECTS"))["max_msgs_per_subject"] == 3
+    await schema.check(bus, "OBJECTS")
+
+
+async def test_messages_that_only_newer_versions_read_are_refused(bus: Bus) -> None:
+    newer = schema.Schema(version=3, reader=2)
+    await bus.api("STREAM.UPDATE.OBJECTS", {**await config(bus, "OBJECTS"), "metadata": newer.metadata})
+    told = "stream OBJECTS has messages of schema 3, .*schema 2 or newer reads; this one has 1"
+    with pytest.raises(Refused, match=told):
+        await ensured(bus)
+    with pytest.raises(Refused, match=told):
+        await schema.check(bus, "OBJECTS")
+
+
+async def test_a_stream_that_is_not_made_yet_keeps_nobody_from_starting(bus: Bus) -> None:
+    await bus.api("STREAM.DELETE.WORK")
+    await schema.check(bus, "WORK")
 
 
 async def test_a_stream_that_cannot_be_brought_up_to_date_is_explained(bus: Bus) -> None:
