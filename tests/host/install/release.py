@@ -1,0 +1,103 @@
+"""The chart, installed on real nodes from an image of this checkout."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support import helm
+from tests.support.worldwithnodes import NodeWorld
+from windowbox.chart.generated import CHART
+from windowbox.sandbox.nodes import images, ownimage
+from windowbox.sandbox.shoots import creation, importing
+
+IMAGE = {"repository": "windowbox.local/windowbox", "tag": "1", "pullPolicy": "Never"}
+NAME_SERVER = "windowbox-bind"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release called `windowbox`, and the sandbox that it is in."""
+
+    node: NodeWorld
+
+    @property
+    def to(self) -> tuple[str, str]:
+        """Where helm finds it."""
+        return f"--kubeconfig={self.node.kubeconfig}", f"--namespace={helm.NAMESPACE}"
+
+    def install(self, folder: Path, preset: Path, values: dict[str, Any]) -> None:
+        """Install it with the values of a preset and these, and wait until all of it is ready."""
+        file = folder / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        done = helm.helm(
+            "install", "windowbox", str(CHART), *self.to, f"--values={preset}", f"--values={file}",
+            "--skip-crds", "--wait", "--timeout=5m", patience=400,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + self.pods()
+
+    def run(self, *command: str) -> str:
+        """What a command says in the operator's Pod."""
+        pod = (f"--namespace={helm.NAMESPACE}", "deploy/windowbox-operator")
+        return self.node.kubectl("exec", *pod, "--", "windowbox", *command)
+
+    def restarts(self) -> dict[str, int]:
+        """How often containers were started again, where they were."""
+        found = json.loads(self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", "--output=json"))
+        statuses = {one["metadata"]["name"]: one["status"]["containerStatuses"][0] for one in found["items"]}
+        return {name: one["restartCount"] for name, one in statuses.items() if one["restartCount"]}
+
+    def pods(self) -> str:
+        """What the Pods are doing, and what they said last."""
+        namespace = f"--namespace={helm.NAMESPACE}"
+        shown = self.node.kubectl("get", "pods", namespace, "--output=wide")
+        events = self.node.kubectl("get", "events", namespace, "--sort-by=.lastTimestamp")
+        names = [line.split()[0] for line in shown.splitlines()[1:]]
+        said = "".join(
+            f"\n{name}:\n{self.node.kubectl('logs', name, namespace, '--tail=12')}" for name in names
+        )
+        return f"\n{shown}\n{events[-2000:]}\n{said}"
+
+
+def bring_image(world: NodeWorld, archive: Path) -> None:
+    """Have the nodes' containerds know the image of windowbox."""
+    images.write(ownimage.image(edge=True), archive)
+    sandbox = creation.detached(world.sandbox.folder, world.sandbox.state)
+    importing.bring(archive, ownimage.NAME, sandbox.sockets())
+    archive.unlink()
+
+
+def one_of_each(world: NodeWorld) -> dict[str, Any]:
+    """Values for one Pod of each role. There is no cluster DNS: names have addresses of their own."""
+    bus, name_server = service_address(world, 4222), service_address(world, 53)
+    return {
+        "rbac": {"name": "installed"},  # the sandbox itself has roles called windowbox
+        "operator": {"enabled": True},
+        "image": IMAGE,
+        "nats": {"image": IMAGE, "clusterIP": bus},
+        "bind": {"image": IMAGE, "service": {"clusterIP": name_server}},
+        "edge": {"enabled": True},
+        "admit": {"enabled": True},
+        "settings": {"loadbalancer": {"ranges": [{"prefixes": [balancers(world)]}]}},
+        "hostAliases": [
+            {"ip": bus, "hostnames": ["windowbox-nats-0.windowbox-nats-servers"]},
+            {"ip": name_server, "hostnames": [NAME_SERVER]},
+        ],
+    }
+
+
+def service_address(world: NodeWorld, number: int) -> str:
+    """An address for a Service, so far from the first one."""
+    first = world.api.read("/api/v1/namespaces/default/services/kubernetes")["spec"]["clusterIP"]
+    return str(ip_address(first) + number)
+
+
+def balancers(world: NodeWorld) -> str:
+    """A prefix for load balancers: the last Pods' addresses of the node, which this host routes to it."""
+    network = world.nodes[0].plan.pods_v4
+    return str(list(network.subnets(new_prefix=29))[-1])
