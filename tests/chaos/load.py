@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +14,8 @@ from typing import Any
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, TransientError
 from windowbox.models.refs import DNSRECORDS, NAMESPACES
+
+logger = logging.getLogger(__name__)
 
 NAMESPACE = "chaos"
 ZONE = "local.gardener.cloud"
@@ -35,6 +39,22 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for number, share in enumerate(shares):
                 group.create_task(self._write(share, random.Random(self.seed + number), seconds))
+
+    async def go_on(self, until: asyncio.Event, pause: float) -> None:
+        """Change one record after the other until the event, with so many seconds in between."""
+        chance, number = random.Random(self.seed), 0
+        names = sorted(self.wanted)
+        while not until.is_set():
+            name, number = names[number % len(names)], number + 1
+            address = f"10.{chance.randrange(256)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
+            await self._insist(lambda n=name, a=address: self._change(n, a))  # type: ignore[misc]
+            self.wanted[name] = address
+            await asyncio.sleep(pause)  # the pace of the load
+        logger.info("%d records were changed %d times", len(names), number)
+
+    def names(self) -> dict[str, str]:
+        """The address of each name that is to resolve."""
+        return {f"{name}.chaos.{ZONE}": address for name, address in self.wanted.items()}
 
     async def _write(self, names: list[str], chance: random.Random, seconds: float) -> None:
         steps = [(name, "create") for name in names]
@@ -135,3 +155,17 @@ def _told(object: dict[str, Any]) -> str:
         f"{status.get('lastOperation')}, finalizers {metadata.get('finalizers')}, "
         f"annotations {metadata.get('annotations')}"
     )
+
+
+def resolved(server: str) -> dict[str, str]:
+    """Name and address of every A record below chaos."""
+    host, _, port = server.rpartition(":")
+    answer = subprocess.run(
+        ["dig", "+noall", "+answer", "+onesoa", f"@{host}", "-p", port, ZONE, "AXFR"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    rows = [line.split() for line in answer.splitlines() if line and not line.startswith(";")]
+    return {row[0].rstrip("."): row[4] for row in rows if row[3] == "A" and ".chaos." in row[0]}

@@ -7,10 +7,7 @@ import contextlib
 import json
 import re
 import shutil
-import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 from collections.abc import Iterator
 from importlib import metadata
@@ -18,43 +15,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import servers
+from tests.support import servers, wheels
 from tests.support.commandline import ROOT, CommandLine
 from windowbox.sandbox import stages
-
-SOURCES = (
-    "pyproject.toml", "README.md", "LICENSE",
-    "bench", "bus", "deploy", "examples", "patchers", "watchers", "webhooks", "windowbox", "workers",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in SOURCES:
+    for name in wheels.SOURCES:
         found = ROOT / name
         if found.is_dir():
             shutil.copytree(found, sources / name, symlinks=True, ignore=ignored)
         else:
             shutil.copy(found, sources / name)
-    _pip("wheel", "--no-deps", f"--wheel-dir={built}", str(sources))
-    [wheel] = built.iterdir()
-    return wheel
+    return wheels.built(sources, built)
 
 
 @pytest.fixture(scope="module")
 def windowbox(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """The commands of an environment that has the wheel, and the libraries of this environment."""
-    place = tmp_path_factory.mktemp("environment")
-    venv.create(place, symlinks=True)
-    _pip(f"--python={place / 'bin' / 'python'}", "install", "--no-deps", str(wheel))
-    [packages] = place.glob("lib/python*/site-packages")
-    # Only the folder: files that make this checkout importable are not read in it.
-    (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    program = wheels.installed(wheel, tmp_path_factory.mktemp("environment"))
     home, elsewhere = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("elsewhere")
-    program = (str(place / "bin" / "windowbox"),)
-    made = CommandLine(home, elsewhere, program, {"PYTHONPATH": ""})
+    made = CommandLine(home, elsewhere, (str(program),), {"PYTHONPATH": ""})
     with made.ended():
         yield made
 
@@ -114,12 +98,6 @@ def test_the_bus_is_measured(windowbox: CommandLine) -> None:
 def _need_programs() -> None:
     if reason := servers.missing(*stages.PROGRAMS):
         pytest.skip(reason)
-
-
-def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -1,0 +1,168 @@
+"""A rolling upgrade from the release before, and back, while records come and go: nothing is lost.
+
+`CHAOS_PREVIOUS` names another commit or tag to upgrade from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bus.connection import connected
+from tests.chaos.converging import Journal, settled, waiting
+from tests.chaos.load import Load, resolved, unsettled
+from tests.support import roles, servers, wheels
+from tests.support.commandline import ROOT
+from tests.support.roles import RoleServer
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane, NameServer
+from windowbox.clients import kube
+from windowbox.sandbox import processes, zoneserver
+
+OLDEST = "d9e55937175b4eba7d601238c9a6a10a0cc94beb"
+"""What is upgraded from where there is no release yet. Older ones may not run beside us (docs/upgrade.md)."""
+RECORDS = 60
+PAUSE = 0.05
+PATIENCE = 180
+ROLES = {"watch": "watcher", "work": "worker", "patch": "patcher"}
+HEAD = (sys.executable, "-m", "windowbox")
+
+
+@dataclass
+class Deployment:
+    """One process of each role. As in a rolling update, the new one is ready before the old one ends."""
+
+    plane: ControlPlane
+    bus: RoleServer
+    named: NameServer
+    folder: Path
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    starts: int = 0
+
+    async def roll(self, role: str, program: tuple[str, ...]) -> None:
+        self.starts += 1
+        port, name = processes.free_port(), f"{role}-{self.starts}"
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(self._settings(role, port)))
+        new = processes.start([*program, role, "--settings", str(file)], self.folder / f"{name}.log")
+        old, self.running[role] = self.running.get(role), new
+        try:
+            await eventually(lambda: _ready(port, new), PATIENCE)
+        finally:
+            if old:
+                old.terminate()
+                assert await asyncio.to_thread(old.wait, 60) == 0
+
+    def _settings(self, role: str, port: int) -> dict[str, object]:
+        user = ROLES[role]
+        assert self.named.key
+        zone = {"name": self.named.zone, "servers": [self.named.address], "key": self.named.key.settings()}
+        return {
+            "nats": {"url": self.bus.url, "user": user, "password": self.bus.passwords[user]},
+            "cluster": {"kubeconfig": str(self.plane.kubeconfigs[user])},
+            "metrics": f"127.0.0.1:{port}",
+            **({"dns": {"zones": [zone]}} if role == "work" else {}),
+        }
+
+    def end(self) -> None:
+        for process in self.running.values():
+            servers.end(process)
+
+
+@pytest.fixture
+def previous(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The command of the release before, in an environment of its own."""
+    sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
+    archive = subprocess.run(
+        ["git", "archive", _previous(), *wheels.SOURCES],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    if archive.returncode:
+        pytest.skip(f"the release before is not in this checkout: {archive.stderr.decode().strip()}")
+    subprocess.run(
+        ["tar", "--extract", f"--directory={sources}"], input=archive.stdout, timeout=60, check=True
+    )
+    return (str(wheels.installed(wheels.built(sources, built), tmp_path_factory.mktemp("environment"))),)
+
+
+def _previous() -> str:
+    if chosen := os.environ.get("CHAOS_PREVIOUS"):
+        return chosen
+    told = subprocess.run(
+        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or OLDEST
+
+
+@pytest.fixture
+def deployment(plane: ControlPlane, tmp_path: Path) -> Iterator[Deployment]:
+    if reason := servers.missing("named"):
+        pytest.skip(reason)
+    folders = [tmp_path / name for name in ("bus", "named", "processes")]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        roles.role_server(folders[0]) as bus,
+        servers.name_server(folders[1], key=zoneserver.new_key()) as named,
+    ):
+        made = Deployment(plane, bus, named, folders[2])
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+async def test_an_upgrade_and_the_way_back_lose_nothing_under_load(
+    deployment: Deployment, previous: tuple[str, ...]
+) -> None:
+    for role in ROLES:
+        await deployment.roll(role, previous)
+    access, done = deployment.bus.access("operator"), asyncio.Event()
+    journal = Journal(access)
+    async with kube.from_file(deployment.plane.kubeconfig) as api:
+        load = Load(api, random.randrange(10**6), RECORDS)
+        await load.run(1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(load.go_on(done, PAUSE))
+            for program in (HEAD, previous):
+                for role in ROLES:
+                    await deployment.roll(role, program)
+                await journal.save()
+            done.set()
+        async with connected(access) as bus:
+            problems = await settled(PATIENCE, lambda: unsettled(api, load.wanted), lambda: waiting(bus))
+    await journal.save()
+    assert not problems, "\n".join(problems)
+    assert resolved(deployment.named.address) == load.names()
+    assert journal.overlaps() == []
+    assert len({run.process for run in journal.runs.values() if run.pool == "dnsrecord"}) == 3
+
+
+async def _ready(port: int, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "a process has ended"
+    try:
+        return await asyncio.to_thread(_asked, f"http://127.0.0.1:{port}/readyz")
+    except (OSError, urllib.error.HTTPError):
+        return False
+
+
+def _asked(url: str) -> bool:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return bool(answer.status == 200)

@@ -1,0 +1,38 @@
+"""windowbox as a wheel, installed into an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+SOURCES = (
+    "pyproject.toml", "README.md", "LICENSE",
+    "bench", "bus", "deploy", "examples", "patchers", "watchers", "webhooks", "windowbox", "workers",
+)  # fmt: skip
+"""What a wheel is built from."""
+
+
+def built(sources: Path, folder: Path) -> Path:
+    """The wheel of these sources."""
+    _pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(sources))
+    [wheel] = folder.iterdir()
+    return wheel
+
+
+def installed(wheel: Path, place: Path) -> Path:
+    """The command of an environment that has the wheel, and the libraries of this environment."""
+    venv.create(place, symlinks=True)
+    _pip(f"--python={place / 'bin' / 'python'}", "install", "--no-deps", str(wheel))
+    [packages] = place.glob("lib/python*/site-packages")
+    # Only the folder: files that make this checkout importable are not read in it.
+    (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return place / "bin" / "windowbox"
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
