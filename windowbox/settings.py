@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    WithJsonSchema,
     field_validator,
 )
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
@@ -20,8 +21,9 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from bus.connection import Access
 from bus.recordings import Balancing, Deciding, Zone
 from bus.streams import Retention
-from windowbox import imagevector
+from windowbox import features, imagevector
 from windowbox.errors import Malformed
+from windowbox.features import FEATURES
 from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.dnssettings import DnsSettings
@@ -40,6 +42,8 @@ from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
+
+FeatureName = Annotated[str, WithJsonSchema({"enum": [one.name for one in FEATURES]})]
 
 
 class Section(BaseModel):
@@ -183,7 +187,18 @@ class Settings(Section):
     health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
+    feature_gates: dict[FeatureName, bool] = Field(
+        {},
+        description=f"Features by name, on or off: {'; '.join(f'{one}: {one.about}' for one in FEATURES)}.",
+    )
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
+
+    @field_validator("feature_gates")
+    @classmethod
+    def _switchable(cls, gates: dict[str, bool]) -> dict[str, bool]:
+        if why := features.refusal(gates):
+            raise ValueError(why)
+        return gates
 
     @property
     def kinds(self) -> KindSettings:

@@ -32,6 +32,8 @@ def _servers(folder: Path, settings: Path | None) -> Iterator[Finding]:
         yield Finding("settings", "wrong", str(error), "compare with docs/settings.md")
         return
     yield servers.bus(loaded.nats)
+    if loaded.nats.user != "edge":  # which reaches no API server
+        yield servers.kubernetes(loaded.cluster)
     yield from servers.rights(loaded, folder if settings is None else None)
     for zone in loaded.dns.zones:
         yield from servers.zone(zone)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bus.connection import connected
-from windowbox import rbac
+from windowbox import rbac, versions
+from windowbox.clients import kube
 from windowbox.clients.nameserver import Nameserver
 from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
@@ -30,6 +31,23 @@ def bus(settings: NatsSettings) -> Finding:
         mend = "is it running with --jetstream, and are user and password right?"
         return Finding("NATS", "wrong", str(error), mend)
     return Finding("NATS", "ok", f"{settings.url}, {facts}")
+
+
+def kubernetes(settings: ClusterSettings) -> Finding:
+    """Whether windowbox is known to work with the cluster's version."""
+    try:
+        version = asyncio.run(_ask_version(settings))
+    except (WindowboxError, TimeoutError) as error:
+        mend = "check server and credentials in the kubeconfig"
+        return Finding("Kubernetes", "wrong", str(error) or "no answer", mend)
+    if why := versions.problem("Kubernetes", version):
+        return Finding("Kubernetes", "note", why, "see docs/upgrade.md for the versions that are tried")
+    return Finding("Kubernetes", "ok", version)
+
+
+async def _ask_version(settings: ClusterSettings) -> str:
+    async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
+        return await api.version()
 
 
 def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:

@@ -7,12 +7,16 @@ import logging
 
 from bus import streams
 from watchers.watching import Watching
+from windowbox import versions
 from windowbox.errors import WindowboxError
 from windowbox.processes import Process
+from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
 _STREAMS_RETRY = 1.0
+_VERSIONS_AGAIN = 3600.0
+"""Seconds. API servers are replaced by newer ones while we run, and tell nobody."""
 
 
 async def watch(made: Process) -> None:
@@ -30,7 +34,28 @@ async def watch(made: Process) -> None:
         settings.objects.share,
     )
     made.details["watches"] = lambda: dict(watching.states)
-    made.tasks |= {"watch": watching.run, "streams": lambda: _keep_streams(made)}
+    made.tasks |= {
+        "watch": watching.run,
+        "streams": lambda: _keep_streams(made),
+        "versions": lambda: _tell_versions(made),
+    }
+
+
+async def _tell_versions(made: Process) -> None:
+    """Tell whether windowbox is known to work beside the versions there are."""
+    kube = (await made.clusters()).runtime
+    while True:
+        try:
+            found = {"Kubernetes": await kube.version()}
+        except WindowboxError as error:
+            logger.warning("versions: %s", error)
+        else:
+            metrics.version_supported.clear()
+            for component, version in found.items():
+                if why := versions.problem(component, version):
+                    logger.warning("%s", why)
+                metrics.version_supported.labels(component, version).set(not why)
+        await asyncio.sleep(_VERSIONS_AGAIN)
 
 
 async def _keep_streams(made: Process) -> None:

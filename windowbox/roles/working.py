@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from bus import recordings
 from bus.pool import PROCESS
+from windowbox import features
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.processes import Process
@@ -25,7 +26,8 @@ async def work(made: Process, names: Iterable[str]) -> None:
     made.tasks["world"] = common.world.run
     made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, made.settings.deciding)
     _add_membership(made, common)
-    for name in names:
+    off = features.unserved(made.settings.feature_gates)
+    for name in [one for one in names if one not in off]:
         if parts := await pools.assembled(common, name):
             made.add_parts(parts)
         if isinstance(parts, BalancerParts) and made.settings.loadbalancer.edge == "work":

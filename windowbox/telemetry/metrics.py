@@ -47,6 +47,10 @@ loop_lag = Histogram(
     "windowbox_loop_lag_seconds", "How late the event loop comes to what is due", buckets=_FAST
 )
 
+version_supported = Gauge(
+    "windowbox_version_supported", "Whether windowbox is known to work with it", ["component", "version"]
+)
+
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
 # Told by the connection to the name servers, which counts for itself.

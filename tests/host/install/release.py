@@ -46,6 +46,14 @@ class Release:
         pod = (f"--namespace={helm.NAMESPACE}", "deploy/windowbox-operator")
         return self.node.kubectl("exec", *pod, "--", "windowbox", *command)
 
+    def metrics(self, role: str) -> str:
+        """What the Pod of a role tells Prometheus."""
+        selected = f"--selector=app.kubernetes.io/component={role}"
+        names = self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", selected, "--output=name")
+        pod = names.split()[0].removeprefix("pod/")
+        path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/{pod}:metrics/proxy/metrics"
+        return self.node.kubectl("get", "--raw", path)
+
     def restarts(self) -> dict[str, int]:
         """How often containers were started again, where they were."""
         found = json.loads(self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", "--output=json"))
@@ -58,10 +66,14 @@ class Release:
         shown = self.node.kubectl("get", "pods", namespace, "--output=wide")
         events = self.node.kubectl("get", "events", namespace, "--sort-by=.lastTimestamp")
         names = [line.split()[0] for line in shown.splitlines()[1:]]
-        said = "".join(
-            f"\n{name}:\n{self.node.kubectl('logs', name, namespace, '--tail=12')}" for name in names
-        )
+        said = "".join(f"\n{name}:\n{self._log(name)}" for name in names)
         return f"\n{shown}\n{events[-2000:]}\n{said}"
+
+    def _log(self, pod: str) -> str:
+        try:
+            return self.node.kubectl("logs", pod, f"--namespace={helm.NAMESPACE}", "--tail=12")
+        except AssertionError as error:  # it has not started
+            return str(error)
 
 
 def bring_image(world: NodeWorld, archive: Path) -> None:
@@ -83,7 +95,10 @@ def one_of_each(world: NodeWorld) -> dict[str, Any]:
         "bind": {"image": IMAGE, "service": {"clusterIP": name_server}},
         "edge": {"enabled": True},
         "admit": {"enabled": True},
-        "settings": {"loadbalancer": {"ranges": [{"prefixes": [balancers(world)]}]}},
+        "settings": {
+            "loadbalancer": {"ranges": [{"prefixes": [balancers(world)]}]},
+            "feature_gates": {"IngressRecords": False},
+        },
         "hostAliases": [
             {"ip": bus, "hostnames": ["windowbox-nats-0.windowbox-nats-servers"]},
             {"ip": name_server, "hostnames": [NAME_SERVER]},

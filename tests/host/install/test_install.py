@@ -73,6 +73,20 @@ def test_an_api_server_asks_the_webhooks_through_their_service(installed: Releas
     assert made["spec"]["template"]["metadata"]["labels"]["injected-by"] == "provider-local"
 
 
+def test_metrics_tell_of_versions_and_of_the_pools_whose_features_are_on(installed: Release) -> None:
+    told = echoclient.until(lambda: _supported(installed.metrics("watch")))
+    assert told == {("Kubernetes", True)}
+    pools = set(re.findall(r'windowbox_queue_waiting{pool="([a-z-]+)"}', installed.metrics("work-all")))
+    assert "ingress" not in pools
+    assert {"dnsrecord", "exposure", "infrastructure"} <= pools
+
+
+def _supported(metrics: str) -> set[tuple[str, bool]]:
+    """Components whose versions are told, and whether windowbox is known to work with them."""
+    told = re.findall(r'^windowbox_version_supported{component="(\w+)",.*} (\S+)$', metrics, re.MULTILINE)
+    return {(component, float(supported) == 1) for component, supported in told}
+
+
 def _scheduler(namespace: str) -> str:
     labels = {"app": "kubernetes"}
     mutated = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}

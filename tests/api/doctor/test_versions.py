@@ -1,0 +1,32 @@
+"""`windowbox doctor` tells whether the cluster's version is one that windowbox is tried with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import ControlPlane
+from windowbox import versions
+from windowbox.doctor import servers
+from windowbox.settings import ClusterSettings
+from windowbox.versions import Range
+
+
+def test_a_version_that_is_tried_is_well(control_plane: ControlPlane) -> None:
+    found = servers.kubernetes(ClusterSettings(kubeconfig=control_plane.kubeconfig))
+    assert (found.verdict, versions.problem("Kubernetes", found.said)) == ("ok", None)
+
+
+def test_a_version_out_of_range_is_noted(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(versions.SUPPORTED, "Kubernetes", Range((1, 3), (1, 4)))
+    found = servers.kubernetes(ClusterSettings(kubeconfig=control_plane.kubeconfig))
+    assert found.verdict == "note"
+    assert "newer than windowbox has been tried with: 1.3 to 1.4" in found.said
+
+
+def test_an_api_server_that_is_not_there_is_wrong(tmp_path: Path) -> None:
+    found = servers.kubernetes(ClusterSettings(kubeconfig=tmp_path / "none"))
+    assert found.verdict == "wrong"
