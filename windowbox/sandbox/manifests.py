@@ -30,7 +30,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     for path in sorted(crds.glob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):
             if manifest:
-                _define(api, manifest)
+                define(api, manifest)
 
 
 def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
@@ -42,7 +42,7 @@ def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
                 api.request("DELETE", f"{resource.path()}?{selected}").close()
 
 
-def _define(api: ApiServer, manifest: dict[str, Any]) -> None:
+def define(api: ApiServer, manifest: dict[str, Any]) -> None:
     """Create or update a CustomResourceDefinition, and wait until the API server serves it."""
     name = manifest["metadata"]["name"]
     api.apply(f"{_CRDS}/{name}", manifest)
