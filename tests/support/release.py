@@ -37,9 +37,19 @@ class Release:
         file.write_text(yaml.safe_dump(values))
         done = helm.helm(
             "install", "windowbox", str(CHART), *self.to, f"--values={preset}", f"--values={file}",
-            "--skip-crds", "--wait", "--timeout=5m", patience=400,
+            "--skip-crds", "--wait", "--timeout=8m", patience=600,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr + self.pods()
+
+    def test(self) -> str:
+        """What `helm test` says: it makes a record, and resolves it."""
+        done = helm.helm("test", "windowbox", *self.to, "--logs", "--timeout=3m", patience=240)
+        assert done.returncode == 0, done.stderr + self.pods()
+        return done.stdout
+
+    def uninstall(self) -> None:
+        done = helm.helm("uninstall", "windowbox", *self.to, "--wait", "--timeout=3m", patience=240)
+        assert done.returncode == 0, done.stderr
 
     def run(self, *command: str) -> str:
         """What a command says in the operator's Pod."""
@@ -76,9 +86,9 @@ class Release:
             return str(error)
 
 
-def bring_image(world: NodeWorld, archive: Path) -> None:
+def bring_image(world: NodeWorld, archive: Path, *, edge: bool = False) -> None:
     """Have the nodes' containerds know the image of windowbox."""
-    images.write(ownimage.image(edge=True), archive)
+    images.write(ownimage.image(edge=edge), archive)
     sandbox = creation.detached(world.sandbox.folder, world.sandbox.state)
     importing.bring(archive, ownimage.NAME, sandbox.sockets())
     archive.unlink()
@@ -103,6 +113,46 @@ def one_of_each(world: NodeWorld) -> dict[str, Any]:
             {"ip": bus, "hostnames": ["windowbox-nats-0.windowbox-nats-servers"]},
             {"ip": name_server, "hostnames": [NAME_SERVER]},
         ],
+    }
+
+
+def three_servers(world: NodeWorld) -> dict[str, Any]:
+    """Values beside those for availability. Each NATS server has a Service with an address of its own."""
+    name_server = service_address(world, 53)
+    servers = {f"windowbox-nats-{number}": service_address(world, 4222 + number) for number in range(3)}
+    return {
+        "rbac": {"name": "installed"},
+        "image": IMAGE,
+        "nats": {"image": IMAGE, "storage": {"ephemeral": True}},
+        "bind": {
+            "enabled": True,
+            "image": IMAGE,
+            "service": {"clusterIP": name_server},
+            "storage": {"ephemeral": True},
+        },
+        "settings": {"grant": {"namespaces": ["*"]}},
+        "hostAliases": [
+            {"ip": name_server, "hostnames": [NAME_SERVER]},
+            *(
+                {"ip": address, "hostnames": [f"{name}.windowbox-nats-servers"]}
+                for name, address in servers.items()
+            ),
+        ],
+        "extraObjects": [_service_of(name, address) for name, address in servers.items()],
+    }
+
+
+def _service_of(pod: str, address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": pod, "namespace": helm.NAMESPACE},
+        "spec": {
+            "clusterIP": address,
+            "publishNotReadyAddresses": True,
+            "selector": {"statefulset.kubernetes.io/pod-name": pod},
+            "ports": [{"name": "client", "port": 4222}, {"name": "route", "port": 6222}],
+        },
     }
 
 

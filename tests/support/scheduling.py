@@ -11,7 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 _BY_COST = ("host/nodes", "chaos", "conformance", "host", "api", "e2e", "suite", "servers", "unit")
 """The dearest first: what comes last fills up the worker that would end first."""
 
-_WITH_NODES = frozenset({"commands", "install", "machines", "nodes", "traffic"})
+_WITH_NODES = frozenset({"availability", "commands", "install", "machines", "nodes", "traffic"})
 """Folders of tests/host whose sandboxes have real nodes: a host has inotify instances for one at a time."""
 
 _SHARING = frozenset({"api", "conformance", "e2e", "host"})

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.host.install import release
-from tests.host.install.release import Release
-from tests.support import helm, servers, worldwithnodes
+from tests.support import release, servers, worldwithnodes
+from tests.support.release import Release
 from windowbox.chart.generated import CHART
 
 
@@ -18,11 +17,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     if reason := servers.missing("helm", "named"):
         pytest.skip(reason)
     for world in worldwithnodes.fixture(tmp_path_factory, nodes=1):
-        release.bring_image(world, tmp_path_factory.mktemp("image") / "own.tar")
+        release.bring_image(world, tmp_path_factory.mktemp("image") / "own.tar", edge=True)
         made = Release(world)
-        made.install(
-            tmp_path_factory.mktemp("values"), CHART / "values-laptop.yaml", release.one_of_each(world)
-        )
+        preset = CHART / "values-laptop.yaml"
+        made.install(tmp_path_factory.mktemp("values"), preset, release.one_of_each(world))
         yield made
-        removed = helm.helm("uninstall", "windowbox", *made.to, "--wait", "--timeout=3m", patience=240)
-        assert removed.returncode == 0, removed.stderr
+        made.uninstall()
