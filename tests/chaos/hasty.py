@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -120,8 +119,6 @@ class Hasty:
         self.shoots = [f"shoot--hasty--{number}" for number in range(clients)]
         self.changes = 0
         """How many the API has taken."""
-        self._infrastructures_rest = False
-        self._busy = 0
         self._kube, self._kubeconfig = kube, kubeconfig
         self._seed, self._share = seed, changes // clients
 
@@ -131,17 +128,6 @@ class Hasty:
         async with asyncio.TaskGroup() as group:
             for number, shoot in enumerate(self.shoots):
                 group.create_task(self._act(shoot, random.Random(self._seed + number), seconds))
-
-    @contextlib.asynccontextmanager
-    async def without_infrastructures(self) -> AsyncIterator[None]:
-        """No Infrastructure is created, changed or deleted meanwhile."""
-        self._infrastructures_rest = True
-        try:
-            while self._busy:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)  # the last of them ends
-            yield
-        finally:
-            self._infrastructures_rest = False
 
     async def _act(self, shoot: str, chance: random.Random, seconds: float) -> None:
         await shoots.prepare(self._kube, self._kubeconfig, shoot)
@@ -153,13 +139,11 @@ class Hasty:
         while done < self._share:
             # Who is late, because the API was away, does not wait.
             await asyncio.sleep(begun + seconds * done / self._share - loop.time())
-            owned, name = chance.choice(things[1:] if self._infrastructures_rest else things)
-            self._busy += owned is self.infrastructures
+            owned, name = chance.choice(things)
             for _ in range(chance.choice(_AT_ONCE)):
                 await self._step(owned, name, chance)
                 done += 1
                 await asyncio.sleep(chance.uniform(0, _APART))  # the next meets the run at every stage
-            self._busy -= owned is self.infrastructures
 
     async def _step(self, owned: Owned, name: str, chance: random.Random) -> None:
         if name not in owned:

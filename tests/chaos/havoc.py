@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import random
@@ -11,7 +10,6 @@ import shutil
 import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,8 +51,6 @@ class Havoc:
     """Called while the bus is still there, before it forgets."""
     more: Sequence[Happening] = ()
     """What else goes wrong."""
-    lull: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext
-    """Around what lets the bus forget."""
     killed: Counter[str] = field(default_factory=Counter)
     """How often what was running was killed."""
 
@@ -108,22 +104,20 @@ class Havoc:
         await self.sandbox.start("named", patience=_PATIENCE)
 
     async def _wipe_bus(self) -> None:
-        async with self.lull():
-            logger.warning("havoc: the bus forgets everything")
-            await self.save_journal()
-            await buses.wipe(self.sandbox)
+        logger.warning("havoc: the bus forgets everything")
+        await self.save_journal()
+        await buses.wipe(self.sandbox)
 
     async def _roll_bus_back(self) -> None:
         stores = [self.sandbox.store(name) for name in self.sandbox.bus_servers]
         copies = [(store, store.with_name("older")) for store in stores]
-        async with self.lull():
-            logger.warning("havoc: the bus is rolled back to what it was five seconds ago")
-            async with buses.stopped(self.sandbox):
-                await asyncio.to_thread(_copied, copies)
-            await asyncio.sleep(5)  # what happens meanwhile is what is lost
-            await self.save_journal()
-            async with buses.stopped(self.sandbox):
-                await asyncio.to_thread(_copied, [(copy, store) for store, copy in copies])
+        logger.warning("havoc: the bus is rolled back to what it was five seconds ago")
+        async with buses.stopped(self.sandbox):
+            await asyncio.to_thread(_copied, copies)
+        await asyncio.sleep(5)  # what happens meanwhile is what is lost
+        await self.save_journal()
+        async with buses.stopped(self.sandbox):
+            await asyncio.to_thread(_copied, [(copy, store) for store, copy in copies])
         for _, copy in copies:
             shutil.rmtree(copy)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
@@ -17,9 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bus import consumers, streams, subjects
 from bus.connection import Bus, connected
-from bus.messages import StatusIntent
 from tests.chaos import accounts, buses, converging
 from tests.chaos.accounts import Accounts
 from tests.chaos.converging import Journal, settled
@@ -31,11 +28,9 @@ from tests.chaos.lacking import missing
 from tests.chaos.shoots import Shoots
 from tests.chaos.shoots_ending import Ending
 from tests.chaos.witness import Witness
-from tests.support.running import eventually
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
-from windowbox.errors import WindowboxError
-from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, RUNTIME
+from windowbox.models.refs import NAMESPACES
 from windowbox.sandbox import kubeconfigs, processes
 from windowbox.sandbox.options import Options
 from windowbox.sandbox.supervisor import Supervisor
@@ -72,7 +67,7 @@ class World:
     async def suffer(self) -> None:
         """Changes, and everything that goes wrong meanwhile."""
         more = [self.envoys.kill] * KILLS
-        havoc = Havoc(self.sandbox, PLAN, random.Random(SEED), self.journal.save, more, self.lull)
+        havoc = Havoc(self.sandbox, PLAN, random.Random(SEED), self.journal.save, more)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.shoots.run(PLAN.seconds))
@@ -81,24 +76,6 @@ class World:
         finally:
             killed = havoc.killed | {"envoy": self.envoys.kills}
             logger.warning("%d hasty changes; killed: %s", self.hasty.changes, dict(killed))
-
-    @asynccontextmanager
-    async def lull(self) -> AsyncIterator[None]:
-        """No namespace is left by an Infrastructure that is gone: nobody but the bus knows of it."""
-        async with self.hasty.without_infrastructures():
-            with contextlib.suppress(TimeoutError):
-                await eventually(self._without_orphans, patience=60)
-            yield
-
-    async def _without_orphans(self) -> bool:
-        all_of_them = subjects.without("object", subjects.seen_kind(RUNTIME, INFRASTRUCTURES.id))
-        wish = subjects.wish("infrastructure", ">")
-        with contextlib.suppress(WindowboxError):
-            async with connected(self.journal.access) as bus:
-                found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(all_of_them)])
-                orphans = [StatusIntent.model_validate_json(stored.data).orphans async for stored in found]
-                return not any(orphans) and await bus.first(streams.TRIGGERS, wish) is None
-        return False
 
     async def unsettled(self, bus: Bus) -> list[str]:
         """What is still not as it ought to be."""

@@ -32,8 +32,7 @@ async def same(one: Kube, other: Kube) -> bool:
     # Both have the same private authority, so their uids can be trusted.
     if one.trust == kubeconfigs.PUBLIC:
         return False
-    uid = await _uid(one)
-    return uid is not None and uid == await _uid(other)
+    return bool(uid := await own_uid(one)) and uid == await own_uid(other)
 
 
 def _address(opened: Kube) -> str:
@@ -42,13 +41,13 @@ def _address(opened: Kube) -> str:
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
 
 
-async def _uid(opened: Kube) -> str | None:
-    """The uid of a namespace that every cluster has; None if we may not know it."""
+async def own_uid(opened: Kube) -> str:
+    """The uid of a namespace that every cluster has; nothing if we may not know it."""
     try:
         return (await opened.get(NAMESPACES, "", "kube-system")).uid
     except Missing:
-        return None
+        return ""
     except PermanentError as error:
         if UNAUTHENTICATED in error.codes:
             raise
-        return None
+        return ""

@@ -193,14 +193,23 @@ class Kube:
         await self.remove(resource, namespace, name)
 
     async def remove(
-        self, resource: Resource, namespace: str, name: str, *, grace: int | None = None, uid: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        grace: int | None = None,
+        uid: str = "",
+        version: str = "",
     ) -> bool:
-        """Delete it, only if it has this uid where one is given; a Pod ends within `grace` seconds.
+        """Delete it, only if it has this uid and resourceVersion where they are given; a Pod ends within
+        `grace` seconds.
 
         False if it did not exist.
         """
         options = {} if grace is None else {"gracePeriodSeconds": grace}
-        body = {**options, **({"preconditions": {"uid": uid}} if uid else {})} or None
+        conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        body = {**options, **({"preconditions": conditions} if conditions else {})} or None
         try:
             await self._request("DELETE", resource.path(namespace, name), body=body)
         except Missing:

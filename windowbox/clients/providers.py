@@ -80,15 +80,22 @@ class Providers:
 
     @contextlib.asynccontextmanager
     async def opened(
-        self, cluster: str, namespace: str, name: str, *, run: ObjectRef | None = None
+        self,
+        cluster: str,
+        namespace: str,
+        name: str,
+        *,
+        run: ObjectRef | None = None,
+        watched: bool = True,
     ) -> AsyncIterator[Provider]:
         """The cluster that the Secret of `cluster` leads to; open at least until the block ends.
 
-        A run is let in when it is its turn there: else Waiting, and TimeoutError if it takes too long.
+        A run is let in when it is its turn there: else Waiting, and TimeoutError if it takes too long. With
+        `watched`, the cluster takes part from now on.
         """
         secret = SecretKey(namespace=namespace, name=name)
         async with self._reached(cluster, secret, run) as (provider, shared):
-            if shared and not shared.own and not shared.considered:
+            if watched and shared and not shared.own and not shared.considered:
                 shared.considered = True
                 self._have_it_watched(cluster, secret, provider.cluster)
             yield provider

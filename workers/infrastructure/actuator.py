@@ -13,7 +13,7 @@ from workers.infrastructure.networks import networks
 from workers.infrastructure.policies import policies
 from workers.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.lifecycle.statuses import Descriptions, OperationTexts
-from workers.owned import ownerindex
+from workers.owned import marks, ownerindex
 from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 
 logger = logging.getLogger(__name__)
@@ -97,6 +97,21 @@ class InfrastructureActuator(Actuator):
             raise
         except WindowboxError as error:
             logger.warning("%s: objects that cannot be deleted are left behind: %s", run.ref, error)
+
+    async def migrate(self, run: Run) -> None:
+        """Take the mark off: until the next seed sets its own, the namespace is nobody's, and has to stay."""
+        namespace = ownerindex.infrastructure_namespace(shoot_of(run).technical_id)
+        try:
+            async with self._provider(run) as target:
+                found = await target.live(NAMESPACES, "", namespace)
+                if found and target.mark and found.annotations.get(marks.ANNOTATION) == target.mark:
+                    unmarked = {"metadata": {"annotations": {marks.ANNOTATION: None}}}
+                    await target.merge(NAMESPACES, "", namespace, unmarked)
+        except (Superseded, Waiting):
+            raise
+        except WindowboxError as error:
+            # Nobody can be kept from moving. Without Pods in it the namespace may then have to be made again.
+            logger.warning("%s: the mark stays at namespace %s: %s", run.ref, namespace, error)
 
     async def _ensure_namespace(self, run: Run, target: TargetCluster, name: str) -> str:
         """The namespace, which must not be anybody else's. Returns its uid."""

@@ -8,6 +8,7 @@ from windowbox.kinds import Served
 from windowbox.models.refs import IP_POOLS, NAMESPACES, ObjectRef
 from workers.infrastructure import wanted
 from workers.infrastructure.actuator import KIND, InfrastructureActuator
+from workers.owned.orphans import OwnedOrphans
 from workers.owned.ownerindex import OwnerIndex
 from workers.serving import Common, Serving
 
@@ -24,10 +25,12 @@ def serving(common: Common, row: Served) -> Serving:
             case _:
                 yield from owner_index.of_machine_namespace(ref.namespace)
 
+    orphans = OwnedOrphans(common.bus, common.clusters, common.targets)
     return Serving(
         KIND,
         InfrastructureActuator(common.targets, common.kinds.infrastructure),
         owners=owners,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
+        leased={f"drift.{KIND.pool}": orphans.run},
     )

@@ -9,14 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from typing import Any
 
+from bus.registry import SecretKey
+from windowbox.clients import identities
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.clients.providers import Providers
 from windowbox.errors import Conflict, Missing, TransientError, Waiting
 from windowbox.models.objects import Object
-from windowbox.models.refs import CLUSTERS, SECRETS, ObjectRef, Resource
+from windowbox.models.refs import CLUSTERS, RUNTIME, SECRETS, ObjectRef, Resource
 from workers.lifecycle.kinds import Run
-from workers.owned import manifests
+from workers.owned import manifests, marks
 from workers.owned.manifests import Manifest
 from workers.recorder import Recorder, at_once
 
@@ -30,6 +32,13 @@ class TargetClusters:
     def __init__(self, clusters: Clusters, providers: Providers) -> None:
         self._clusters = clusters
         self.providers = providers
+        self._installation = ""
+
+    async def installation(self) -> str:
+        """What tells the objects that we have made from those of others; nothing if we may not know."""
+        if not self._installation:
+            self._installation = await identities.own_uid(await self._clusters.get(RUNTIME))
+        return self._installation
 
     def own_cluster(self, run: Run) -> TargetCluster:
         """The cluster that the run's object is in."""
@@ -60,14 +69,18 @@ class TargetClusters:
             async with contextlib.AsyncExitStack() as stack:
                 connection = _LazyApi(self._clusters, run.ref.cluster)
 
-                async def act() -> str:
+                async def act() -> dict[str, str]:
                     opened = self.providers.opened(run.ref.cluster, namespace, name, run=run.ref)
                     provider = await stack.enter_async_context(opened)
                     connection.kube = provider.kube
-                    return provider.cluster
+                    secret = SecretKey(namespace=namespace, name=name)
+                    mark = marks.of_run(run, await self.installation(), secret)
+                    return {"cluster": provider.cluster, "mark": mark}
 
-                cluster = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
-                yield TargetCluster(cluster, run.recorder, connection)
+                found = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
+                if isinstance(found, str):  # as it was noted before there were marks
+                    found = {"cluster": found, "mark": ""}
+                yield TargetCluster(found["cluster"], run.recorder, connection, mark=found["mark"])
         except TimeoutError as error:
             raise TransientError("stopped, because the provider cluster answers too slowly") from error
 
@@ -95,6 +108,8 @@ class TargetCluster:
     connection: _LazyApi
     manager: str = MANAGER
     """As whose fields things are applied."""
+    mark: str = ""
+    """Whose everything is that is made here."""
 
     def ref(self, resource: Resource, namespace: str, name: str) -> ObjectRef:
         return ObjectRef(self.cluster, resource.id, namespace, name)
@@ -142,6 +157,7 @@ class TargetCluster:
 
     async def update(self, resource: Resource, found: Object | None, wanted: Manifest) -> str:
         """Make what was found what is wanted. Returns its uid."""
+        wanted = marks.marked(wanted, self.mark)
         if found and found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
         if found and not manifests.differs(resource, found, wanted):
@@ -150,6 +166,7 @@ class TargetCluster:
 
     async def apply(self, resource: Resource, wanted: Manifest) -> str:
         """Write the object: what is said here becomes ours, what others have said stays. Returns its uid."""
+        wanted = marks.marked(wanted, self.mark)
         metadata = wanted["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
 
@@ -165,6 +182,7 @@ class TargetCluster:
 
     async def ensure_secret(self, wanted: Manifest) -> None:
         """The same for a Secret with all its `data`. Secrets are not watched, so the API is asked."""
+        wanted = marks.marked(wanted, self.mark)
         metadata = wanted["metadata"]
 
         async def act() -> bool:
@@ -203,6 +221,7 @@ class TargetCluster:
 
     async def create_if_absent(self, resource: Resource, wanted: Manifest) -> str | None:
         """Make the object and return its uid. None if there is one, perhaps another's."""
+        wanted = marks.marked(wanted, self.mark)
         metadata = wanted["metadata"]
 
         async def act() -> str | None:

@@ -1,0 +1,204 @@
+"""Orphans in provider clusters: what bears our mark, and whose owner is gone, is removed.
+
+Runs clean up after their objects. What they miss is found here: the bus was lost together with the only note
+of an object that had vanished, or somebody took its finalizer off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from bus.connection import Bus
+from bus.registry import SecretKey
+from bus.views import View
+from windowbox.clients.clusters import Clusters
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, PermanentError, WindowboxError
+from windowbox.kinds import RESOURCES
+from windowbox.models.objects import Object
+from windowbox.models.refs import BASTIONS, NAMESPACES, PODS, SECRETS, ObjectRef, Resource
+from windowbox.telemetry import metrics
+from workers.owned import marks, ownerindex
+from workers.owned.marks import Mark
+from workers.owned.targets import TargetClusters
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL = 10.0
+_GRACE = 10.0
+"""Seconds for which an object has to be nobody's: until then, a run for its former owner may remove it."""
+_PATIENCE = 30.0
+"""Seconds for the removal of one object."""
+_SECRETS = 4
+"""So many are tried."""
+_AT_ONCE = 100
+"""Objects of one cluster that one check removes; the next goes on."""
+
+
+class Owned(NamedTuple):
+    """An object that bears a mark."""
+
+    uid: str
+    mark: Mark
+
+
+class OwnedOrphans:
+    """Looks for them in all clusters that are watched. The decision to remove one is made on the API."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        clusters: Clusters,
+        targets: TargetClusters,
+        *,
+        interval: float = _INTERVAL,
+        grace: float = _GRACE,
+    ) -> None:
+        made = sorted(set().union(*marks.OWNERS.values()))
+        self._owners: dict[str, View[str]] = {
+            kind: View(bus, kind, lambda _, owner: owner.uid) for kind in marks.OWNERS
+        }
+        self._made: list[View[Owned]] = [View(bus, kind, _owned) for kind in made]
+        self._clusters = clusters
+        self._targets = targets
+        self._interval = interval
+        self._grace = grace
+        self._since: dict[tuple[ObjectRef, Owned], float] = {}
+        """Since when nobody has wanted an object."""
+
+    async def run(self) -> None:
+        """Check for ever. For the holder of a lease."""
+        self._since = {}
+        views: list[View[Any]] = [*self._owners.values(), *self._made]
+        async with asyncio.TaskGroup() as group:
+            for view in views:
+                group.create_task(view.run())
+            for view in views:
+                await view.complete.wait()
+            while True:
+                try:
+                    await self._check(await self._targets.installation())
+                except WindowboxError as error:
+                    logger.info("orphans in provider clusters are looked for later: %s", error)
+                await asyncio.sleep(self._interval)
+
+    async def _check(self, installation: str) -> None:
+        now = time.monotonic()
+        found = [one for view in self._made for one in view.items() if self._unwanted(*one, installation)]
+        self._since = {one: self._since.get(one, now) for one in found}
+        due: dict[str, list[tuple[ObjectRef, Owned]]] = defaultdict(list)
+        for one, since in self._since.items():
+            if now - since >= self._grace:
+                due[one[0].cluster].append(one)
+        await asyncio.gather(*(self._remove_all(some[:_AT_ONCE]) for some in due.values()))
+
+    def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
+        """Whether the bus knows no owner. Another object of its name keeps what was made, or removes it."""
+        mark = owned.mark
+        owners = self._owners[mark.owner.kind]
+        return (
+            mark.installation == installation
+            and mark.owner.cluster in owners.listed
+            and owners.get(mark.owner) is None
+            and mark.owner not in owners.omitted()
+        )
+
+    async def _remove_all(self, orphans: list[tuple[ObjectRef, Owned]]) -> None:
+        for ref, owned in orphans:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._remove(ref, owned)
+            except (WindowboxError, TimeoutError) as error:
+                logger.info("%s is nobody's, and cannot be removed: %s", ref, error)
+
+    async def _remove(self, ref: ObjectRef, owned: Owned) -> None:
+        owner = owned.mark.owner
+        home = await self._clusters.get(owner.cluster)
+        if await home.find(RESOURCES[owner.kind], owner.namespace, owner.name) is not None:
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            await _remove(await self._reached(stack, ref, owned.mark), ref, owned)
+
+    async def _reached(self, stack: contextlib.AsyncExitStack, ref: ObjectRef, mark: Mark) -> Kube:
+        """The cluster of `ref` with the rights of a Secret, as runs for the owner have them."""
+        for secret in self._secrets(ref, mark):
+            opened = self._targets.providers.opened(
+                mark.owner.cluster, secret.namespace, secret.name, watched=False
+            )
+            try:
+                provider = await stack.enter_async_context(opened)
+            except PermanentError as error:
+                logger.debug("%s", error)  # most likely the Secret went with its Shoot
+                continue
+            if provider.cluster == ref.cluster:
+                return provider.kube
+        return await self._clusters.get(ref.cluster)
+
+    def _secrets(self, ref: ObjectRef, mark: Mark) -> list[SecretKey]:
+        """Secrets that may lead to the cluster of `ref`: its own, and those of some others there."""
+        others = (
+            owned.mark.secret
+            for view in self._made
+            for other, owned in view.items()
+            if other.cluster == ref.cluster and owned.mark.owner.cluster == mark.owner.cluster
+        )
+        return list(itertools.islice(dict.fromkeys((mark.secret, *others)), _SECRETS))
+
+
+def _owned(ref: ObjectRef, object: Object) -> Owned | None:
+    """What the view keeps of an object; nothing of what its marked owner does not make."""
+    mark = marks.parsed(object)
+    if mark is None or object.deleting or ref.kind not in marks.OWNERS[mark.owner.kind]:
+        return None
+    home = ref.name if ref.kind == NAMESPACES.id else ref.namespace
+    return Owned(object.uid, mark) if home.startswith(ownerindex.INFRASTRUCTURE) else None
+
+
+async def _remove(kube: Kube, ref: ObjectRef, owned: Owned) -> None:
+    """Remove the object, if the API agrees that it is what the bus tells."""
+    owner, resource = owned.mark.owner, RESOURCES[ref.kind]
+    found = await _listed(kube, resource, ref)
+    if found is None or _owned(ref, found) != owned:
+        return
+    if resource == NAMESPACES and await _is_used(kube, ref.name):
+        logger.info("%s was made for %s, which is gone; it stays, because Pods use it", ref, owner)
+        return
+    if owner.kind == BASTIONS.id:
+        await _remove_secret(kube, ref, owned.mark)
+    if await _removed(kube, resource, found):
+        metrics.orphans.labels(owner.kind.partition(".")[0]).inc()
+        logger.warning("%s was made for %s, which is gone: removed", ref, owner)
+
+
+async def _listed(kube: Kube, resource: Resource, ref: ObjectRef) -> Object | None:
+    """The object. Of most kinds we may only list those of a provider cluster."""
+    page = await kube.page(resource._replace(within=ref.namespace, named=ref.name))
+    return next(map(Object, page.items), None)
+
+
+async def _is_used(kube: Kube, namespace: str) -> bool:
+    """Whether there are Pods in the namespace: machines go on while their Shoot moves between seeds."""
+    pods = PODS._replace(selector="", within=namespace)
+    return bool((await kube.page(pods, metadata_only=True)).items)
+
+
+async def _remove_secret(kube: Kube, ref: ObjectRef, mark: Mark) -> None:
+    """Remove a Bastion's Secret, which has the name of its Pod. Secrets are not watched."""
+    found = await kube.find(SECRETS, ref.namespace, ref.name)
+    if found and marks.parsed(found) == mark:
+        await _removed(kube, SECRETS, found)
+
+
+async def _removed(kube: Kube, resource: Resource, found: Object) -> bool:
+    """Delete just this version: whoever takes it over writes another mark. False if it has changed."""
+    uid, version = found.uid, found.resource_version
+    try:
+        return await kube.remove(resource, found.namespace, found.name, uid=uid, version=version)
+    except Conflict:
+        return False
