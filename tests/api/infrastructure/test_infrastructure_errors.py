@@ -40,6 +40,7 @@ from windowbox.models.refs import (
 from workers.infrastructure.actuator import InfrastructureActuator
 from workers.lifecycle.kinds import Run
 from workers.lifecycle.shoots import ShootFacts
+from workers.owned import marks
 from workers.owned.targets import TargetClusters
 from workers.recorder_live import LiveRecorder
 
@@ -154,7 +155,8 @@ async def test_a_namespace_with_our_label_is_taken_over(world: KindWorld) -> Non
     await infrastructures.ready(shoot)
     now = await there.get(NAMESPACES, there.namespace)
     assert now
-    assert now.metadata == theirs.metadata  # not even written
+    assert now.annotations.keys() == {marks.ANNOTATION}  # else it is not even written
+    assert (now.uid, now.labels, now.spec) == (theirs.uid, theirs.labels, theirs.spec)
     assert await there.get(NETWORK_POLICIES, infrastructures.DENY)
 
 
@@ -235,6 +237,7 @@ async def test_an_unknown_namespace_is_not_written(
         assert theirs
         assert now
         assert _unmoved(now) == _unmoved(theirs)
+        assert (marks.ANNOTATION in now.annotations) is (error is None)
         assert (len(await infrastructures.made(shoot)) == 1) is (error is not None)
         if finalizers:
             await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
@@ -262,7 +265,7 @@ async def test_a_namespace_whose_end_the_bus_has_not_heard_of_is_waited_for(
 
 def _unmoved(namespace: Object) -> dict[str, Any]:
     """What of a namespace does not change by its going."""
-    return {name: namespace.metadata.get(name) for name in ("uid", "labels", "annotations", "finalizers")}
+    return {name: namespace.metadata.get(name) for name in ("uid", "labels", "finalizers")}
 
 
 @rule("A.13", "B.17", "K-1")
