@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import nats.errors
-from nats.aio.client import PING_PROTO, Client
+from nats.aio.client import PING_PROTO
 from nats.aio.transport import TcpTransport
 
+from bus.directclient import DirectClient
 from windowbox.errors import Malformed
 
 _BLOCK = re.compile(r"-+BEGIN [^-\n]+-+\s+(\S+)\s+-+END [^-\n]+-+")
@@ -109,7 +110,7 @@ class Access:
         return ", ".join(f"{setting} ({path})" for setting, path in named.items() if path)
 
 
-class SecuredClient(Client):
+class SecuredClient(DirectClient):
     """A client that tells nothing in clear to a server that is not on this machine's loopback.
 
     nats-py begins TLS only if the server's first line asks for it, and anybody on the way could change that.

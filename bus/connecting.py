@@ -30,7 +30,9 @@ _FORBIDDEN = (
 class Connection(Protocol):
     """What is told of its fate."""
 
-    client: Client
+    @property
+    def client(self) -> Client: ...
+
     closing: bool
 
     @property

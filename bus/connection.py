@@ -11,13 +11,13 @@ from typing import Any
 
 import nats.errors
 import orjson
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from bus import answers, connecting
 from bus.access import Access, SecuredClient
 from bus.answers import ApiError, Full, Headers, Occupied, Stored, WrongSequence
 from bus.clock import ServerClock, instant
+from bus.directclient import DirectClient
 from bus.requests import Requests
 from windowbox.errors import Refused, Unreachable
 
@@ -42,7 +42,7 @@ _REPEAT = 1.0
 class Bus:
     """A connection to the bus, kept as long as the process lives."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DirectClient) -> None:
         self.client = client
         self.requests = Requests(client)
         self.clock = ServerClock(self._server_time)

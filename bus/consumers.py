@@ -195,9 +195,7 @@ class Inbox:
         self.subject = bus.client.new_inbox()
         self._messages = []
         with translated("subscribe"):
-            subscription = await bus.client.subscribe(
-                self.subject, cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
-            )
+            subscription = await bus.client.listen(self.subject, self._take)
         try:
             yield
         finally:
@@ -220,7 +218,7 @@ class Inbox:
         messages, self._messages = self._messages, []
         return messages
 
-    async def _take(self, message: Msg) -> None:
+    def _take(self, message: Msg) -> None:
         self._messages.append(message)
         self._woken.set()
 

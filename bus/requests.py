@@ -10,9 +10,9 @@ import time
 from itertools import count
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from bus.directclient import DirectClient
 from windowbox.errors import Malformed
 
 _NOBODY = "503"
@@ -23,7 +23,7 @@ _LONGEST_SUBJECT = 3840
 class Requests:
     """Questions over one connection. All answers arrive at one inbox; the last token tells whose they are."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DirectClient) -> None:
         self._client = client
         self._inbox = ""
         self._opening = asyncio.Lock()
@@ -65,12 +65,10 @@ class Requests:
         async with self._opening:
             if not self._inbox:
                 inbox = self._client.new_inbox() + "."
-                await self._client.subscribe(
-                    inbox + "*", cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
-                )
+                await self._client.listen(inbox + "*", self._take)
                 self._inbox = inbox
 
-    async def _take(self, message: Msg) -> None:
+    def _take(self, message: Msg) -> None:
         answer = self._waiting.get(message.subject.rpartition(".")[2])
         if answer and not answer.done():
             answer.set_result(message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bus import streams, subjects
@@ -63,6 +65,37 @@ async def test_a_flush_comes_after_what_was_sent_before_it(one_server: NatsServe
         assert [line.split()[0] for line in between.recorded.splitlines()] == [b"SUB", b"PING"]
 
 
+async def test_more_than_the_socket_takes_at_once_arrives_in_order(
+    one_server: NatsServer,
+) -> None:
+    sent = [b"%06d" % number * 20_000 for number in range(200)]
+    async with connected(Access(one_server.url)) as bus:
+        inbox, heard = bus.client.new_inbox(), list[bytes]()
+        await bus.client.listen(inbox, lambda message: heard.append(message.data))
+        for data in sent:
+            await bus.client.publish(inbox, data)
+            await asyncio.sleep(0)  # so that each is written by itself, whatever the socket has not taken yet
+        await eventually(lambda: _all(heard, len(sent)))
+        assert heard == sent
+
+
+async def test_what_is_said_is_heard_until_nobody_listens(one_server: NatsServer) -> None:
+    async with connected(Access(one_server.url)) as bus:
+        inbox, heard = bus.client.new_inbox(), list[bytes]()
+        subscription = await bus.client.listen(inbox, lambda message: heard.append(message.data))
+        one_server.stop()
+        await eventually(lambda: is_lost(bus))
+        one_server.start()
+        await eventually(lambda: is_connected(bus))
+        await bus.client.publish(inbox, b"after the server was back")
+        await bus.client.flush()
+        await subscription.unsubscribe()
+        await bus.client.publish(inbox, b"after nobody listened")
+        await bus.client.flush()
+        assert heard == [b"after the server was back"]
+        assert not bus.client._listeners
+
+
 async def test_a_subject_the_server_rejects_is_never_sent(bus: Bus) -> None:
     with pytest.raises(Malformed, match="too many"):
         await bus.publish(f"object.{'x' * 4000}", b"")
@@ -89,3 +122,7 @@ async def is_lost(bus: Bus) -> bool:
 
 async def is_connected(bus: Bus) -> bool:
     return bus.connected
+
+
+async def _all(heard: list[bytes], count: int) -> bool:
+    return len(heard) == count
