@@ -12,7 +12,7 @@ ARGS ?=
 DOWNLOAD ?=
 DOWNLOADED = $(if $(filter-out 0 no,$(DOWNLOAD)),--download)
 # How many packages of tests run beside each other; 0: none. Most wait most of the time, so more than two keep two CPUs busy.
-JOBS ?= 3
+JOBS ?= 4
 # make test LONG=1: also the tests whose subject others show more cheaply.
 LONG ?=
 export LONG
