@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PORTS = range(25600, 30000)
+"""Below those that a system gives to clients, and to servers that leave the choice to it."""
+_LAST_PORT = Path(tempfile.gettempdir()) / f"windowbox-{os.getuid()}.port"
+"""A port is free until its server starts: what is given in turn is not given again meanwhile."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 # Loaded before any fork: in a child of a threaded process, even an import may wait for ever for a lock.
 
@@ -113,14 +121,29 @@ def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> s
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is free for TCP and UDP at this moment."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port: int = tcp.getsockname()[1]
-            with contextlib.suppress(OSError):
-                udp.bind(("127.0.0.1", port))
-                return port
+    """A free port of 127.0.0.1, which no process of this user is given again soon."""
+    for _ in _PORTS:
+        if is_free(port := _next_port()):
+            return port
+    raise OSError(errno.EADDRINUSE, "no port is free", f"{_PORTS.start} to {_PORTS.stop - 1}")
+
+
+def _next_port() -> int:
+    """The one after that which was given last, to whichever process."""
+    try:
+        file = os.open(_LAST_PORT, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:  # somebody else has made it
+        return random.choice(_PORTS)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = os.read(file, 16)
+        last = int(text) if text.isdigit() else random.choice(_PORTS)
+        port = last + 1 if last + 1 in _PORTS else _PORTS.start
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(port).encode(), 0)
+        return port
+    finally:
+        os.close(file)
 
 
 def is_free(port: int) -> bool:
