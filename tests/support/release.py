@@ -61,7 +61,7 @@ class Release:
         selected = f"--selector=app.kubernetes.io/component={role}"
         names = self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", selected, "--output=name")
         pod = names.split()[0].removeprefix("pod/")
-        path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/{pod}:metrics/proxy/metrics"
+        path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/{pod}:9090/proxy/metrics"
         return self.node.kubectl("get", "--raw", path)
 
     def restarts(self) -> dict[str, int]:
