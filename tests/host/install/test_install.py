@@ -49,7 +49,7 @@ def test_a_load_balancer_takes_connections_on_its_node(installed: Release) -> No
     node.kubectl("wait", "service/web", wanted, "--timeout=60s")
     [ingress] = node.api.read("/api/v1/namespaces/default/services/web")["status"]["loadBalancer"]["ingress"]
     assert ip_address(ingress["ip"]) in ip_network(release.balancers(node))
-    answer = echoclient.until(partial(echoclient.tcp, ingress["ip"], 8080, b"hello"))
+    answer = echoclient.until(partial(echoclient.tcp, ingress["ip"], 8080, b"hello"), patience=60)
     assert (answer.said, answer.node) == (b"hello", "node-1")
     node.kubectl("delete", "service/web", "deployment/web", "--timeout=60s")
 
@@ -72,8 +72,10 @@ def test_an_api_server_asks_the_webhooks_through_their_service(installed: Releas
 
 
 def test_metrics_tell_of_versions_and_of_the_pools_whose_features_are_on(installed: Release) -> None:
-    told = echoclient.until(lambda: _supported(installed.metrics("watch")))
-    assert told == {("Kubernetes", True)}
+    def told() -> None:
+        assert _supported(installed.metrics("watch")) == {("Kubernetes", True)}
+
+    echoclient.until(told, patience=60)
     pools = set(re.findall(r'windowbox_queue_waiting{pool="([a-z-]+)"}', installed.metrics("work-all")))
     assert "ingress" not in pools
     assert {"dnsrecord", "exposure", "infrastructure"} <= pools
