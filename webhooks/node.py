@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webhooks import quantities
 from webhooks.review import Context, Review
 from webhooks.shapes import name, part, put, text
 from webhooks.webhook import Webhook
@@ -17,7 +18,8 @@ def act(review: Review, context: Context) -> Json:
         # machine-controller-manager acts on a node group only once its nodes have a provider ID.
         changed = put(changed, name(review), "spec", "providerID")
     for field in ("allocatable", "capacity"):
-        changed = put(changed, {**part(changed, "status", field), **_CAPACITY}, "status", field)
+        found = part(changed, "status", field)
+        changed = put(changed, {**found, **quantities.spelled(found, _CAPACITY)}, "status", field)
     return changed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhooks import clusters
+from webhooks import clusters, quantities
 from webhooks.review import Context, Review
 from webhooks.shapes import named, namespace, objects, part, put
 from windowbox.models.objects import Json
@@ -12,6 +12,7 @@ from windowbox.models.objects import Json
 NAME = "machine-controller-manager-provider-local"
 _KUBECONFIG = "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig"
 _PORT = 10259
+_REQUESTS = {"cpu": "10m", "memory": "20Mi"}
 
 
 def added(review: Review, context: Context) -> Json:
@@ -19,8 +20,9 @@ def added(review: Review, context: Context) -> Json:
     cluster = context.looked_up("failed reading Cluster: ")
     hosted = not clusters.self_hosted(clusters.shoot(cluster, namespace(review)))
     container = _container(context.image(NAME), namespace(review), hosted)
-    pod = part(review.object, "spec", "template", "spec")
-    containers = named(objects(pod, "containers"), container, "name")
+    former = objects(part(review.object, "spec", "template", "spec"), "containers")
+    requests = quantities.spelled(_requests(former), _REQUESTS)
+    containers = named(former, {**container, "resources": {"requests": requests}}, "name")
     return put(review.object, containers, "spec", "template", "spec", "containers")
 
 
@@ -30,6 +32,12 @@ def scaled(autoscaler: Json) -> Json:
     found = objects(part(autoscaler, "spec", "resourcePolicy"), "containerPolicies")
     policies = named(found, policy, "containerName")
     return put(autoscaler, policies, "spec", "resourcePolicy", "containerPolicies")
+
+
+def _requests(containers: list[Json]) -> Json:
+    """What the driver's container has requested so far."""
+    former = next((one for one in containers if one.get("name") == NAME), {})
+    return part(former, "resources", "requests")
 
 
 def _container(image: str, namespace: str, hosted: bool) -> dict[str, Any]:
@@ -61,7 +69,6 @@ def _container(image: str, namespace: str, hosted: bool) -> dict[str, Any]:
             "successThreshold": 1,
             "failureThreshold": 3,
         },
-        "resources": {"requests": {"cpu": "10m", "memory": "20Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False},
     }
     if hosted:
