@@ -1,4 +1,4 @@
-"""gardenlet's own code creates, waits for, migrates, restores and deletes a ControlPlane."""
+"""gardenlet's own code handles a ControlPlane, and makes the conditions of a Shoot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers import ControlPlane
 from windowbox.models.refs import CONTROL_PLANES
 from windowbox.sandbox import binaries
 
-PROGRAM = "gardener-client"
+PROGRAM = "gardenlet-client"
 AUTHORITY = "ca-provider-local-controlplane"
 
 

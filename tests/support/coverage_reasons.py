@@ -26,7 +26,6 @@ REASONS: dict[str, str] = {
     "F-1": "not copied: the annotation of a restored Infrastructure goes after Success, as with all kinds",
     "B-4": "so by its making: a run that waits is not a success, whose next look would be in an hour",
     "B-5": "so by its making: errors are reported whole, of all kinds",
-    **dict.fromkeys(("H-1", "H-2", "H-3", "H-4"), _GARDENLET),
     "HC-4": "so by its making: checks are part of a run, which has a deadline",
     "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),

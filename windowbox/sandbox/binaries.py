@@ -92,11 +92,11 @@ PROGRAMS: dict[str, Program] = {
         ),
         # Only tests use it: gardenlet's own code as a client.
         Program(
-            "gardener-client",
+            "gardenlet-client",
             "1.150.0",
             (1, 140),
             module="gardener",
-            package="./gardener-client",
+            package="./gardenlet-client",
             nodes=True,
         ),
         # Only tests install the chart.

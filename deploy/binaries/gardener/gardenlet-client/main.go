@@ -1,4 +1,5 @@
-// A client of ControlPlanes: gardenlet's own code creates, waits for, migrates, restores and deletes one.
+// A client of extensions: gardenlet's own code creates, waits for, migrates, restores and deletes a ControlPlane, and
+// makes the conditions of a Shoot.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
@@ -15,6 +17,7 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/component/extensions/controlplane"
 )
 
@@ -27,7 +30,7 @@ const (
 
 func main() {
 	if len(os.Args) < 4 {
-		fmt.Println(version.Get().GitVersion, "usage: gardener-client KUBECONFIG NAMESPACE STEP...")
+		fmt.Println(version.Get().GitVersion, "usage: gardenlet-client KUBECONFIG NAMESPACE STEP...")
 		return
 	}
 	if err := run(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
@@ -42,8 +45,12 @@ func run(kubeconfig, namespace string, names []string) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := extensionsv1alpha1.AddToScheme(scheme); err != nil {
-		return err
+	for _, add := range []func(*runtime.Scheme) error{
+		extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme, coordinationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return err
+		}
 	}
 	seed, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -58,6 +65,7 @@ func run(kubeconfig, namespace string, names []string) error {
 		"wait-migrate": plane.WaitMigrate,
 		"destroy":      plane.Destroy,
 		"wait-cleanup": plane.WaitCleanup,
+		"care":         func(ctx context.Context) error { return care(ctx, seed, namespace) },
 		"restore": func(ctx context.Context) error {
 			return plane.Restore(ctx, &gardencorev1beta1.ShootState{})
 		},

@@ -1,0 +1,98 @@
+"""gardenlet's own health checker makes the conditions of a Shoot of what we report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from tests.api.worker.simulatedmcm import simulated
+from tests.api.worker.workerobjects import NAME, create, shoot_with
+from tests.conformance.test_gardenlet import PROGRAM
+from tests.support import servers
+from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from tests.support.workerexample import pool
+from windowbox.errors import Conflict
+from windowbox.models.kindsettings import HeartbeatSettings, KindSettings
+from windowbox.models.machinesettings import MachineSettings
+from windowbox.models.refs import HEARTBEATS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, NAMESPACES, WORKERS
+from windowbox.sandbox import binaries
+
+GARDEN = "garden"
+NODES, COMPONENTS, PLANE = "EveryNodeReady", "SystemComponentsHealthy", "ControlPlaneHealthy"
+
+
+async def care(shoot: Client) -> dict[str, str]:
+    """The conditions of the Shoot by type: status, reason, message."""
+    program = await asyncio.to_thread(binaries.find, PROGRAM)
+    process = await asyncio.create_subprocess_exec(
+        program, str(shoot.world.plane.kubeconfig), shoot.namespace, "care", stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    lines = (line.partition(" ") for line in said.decode().splitlines())
+    return {type_: rest.strip() for type_, _, rest in lines}
+
+
+@rule("H-1", "H-2", "H-3", "H-4")
+async def test_gardenlet_makes_conditions_of_a_shoot_of_what_is_reported(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    if reason := servers.missing(PROGRAM):
+        pytest.skip(reason)
+    small = pool(minimum=1, maximum=1)
+    kinds = KindSettings(
+        machines=MachineSettings(mode="driver"), heartbeat=HeartbeatSettings(namespace=GARDEN, interval=1)
+    )
+    async with kind_world(plane, nats, "worker", kinds=kinds) as world:
+        await _garden(world)
+        shoot = await shoot_with(world, small)
+        async with simulated(shoot.kube, shoot.namespace):
+            await create(shoot, small)
+            await shoot.until_ready(WORKERS, NAME)
+        silent = await care(shoot)
+        assert silent[NODES].startswith("Unknown WorkerOutdatedHealthCheckReport Worker extension")
+        assert (silent[COMPONENTS], silent[PLANE]) == ("True", "True")
+    async with kind_world(plane, nats, "worker", "heartbeat", kinds=kinds) as world:
+        shoot = world.client(shoot.namespace)
+        await world.client(GARDEN).until(HEARTBEATS, "gardener-extension-heartbeat", bool)
+        assert await care(shoot) == {NODES: "True", COMPONENTS: "True", PLANE: "True"}
+
+        await _fail_machine(shoot)
+        assert (await care(shoot))[NODES].startswith("False WorkerUnhealthyReport Worker extension")
+
+        await _unhealthy(shoot, "of-the-shoot")
+        await _unhealthy(shoot, "of-the-seed", **{"class": "seed"})
+        said = await care(shoot)
+        assert "of-the-shoot" in said[COMPONENTS]
+        assert "of-the-seed" in said[PLANE]
+
+
+async def _garden(world: KindWorld) -> None:
+    with contextlib.suppress(Conflict):  # another test has made it
+        await world.kube.create(NAMESPACES, "", {"metadata": {"name": GARDEN}})
+
+
+async def _fail_machine(shoot: Client) -> None:
+    failed = [{"name": "m", "lastOperation": {"description": "no quota"}}]
+    name = f"{shoot.namespace}-small-z1"
+    await shoot.merge(MACHINE_DEPLOYMENTS, name, {"status": {"failedMachines": failed}}, part="status")
+    await shoot.until(WORKERS, NAME, lambda found: "no quota" in str(found and found.status))
+
+
+async def _unhealthy(shoot: Client, name: str, **spec: Any) -> None:
+    times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
+    told = [
+        {"type": f"Resources{type_}", "status": status, "reason": "R", "message": name, **times}
+        for type_, status in (("Applied", "True"), ("Healthy", "False"), ("Progressing", "False"))
+    ]
+    made = {"apiVersion": "resources.gardener.cloud/v1alpha1", "kind": "ManagedResource"}
+    body = made | {"metadata": {"name": name}, "spec": {"secretRefs": [{"name": "a"}], **spec}}
+    await shoot.kube.create(MANAGED_RESOURCES, shoot.namespace, body)
+    status = {"observedGeneration": 1, "conditions": told}
+    await shoot.merge(MANAGED_RESOURCES, name, {"status": status}, part="status")
