@@ -15,6 +15,7 @@ from pathlib import Path
 from windowbox import shipped
 from windowbox.errors import Missing
 from windowbox.sandbox import binaries, cachelock, packages
+from windowbox.sandbox.machines import mirrors
 from windowbox.sandbox.nodes import images, sharedlibraries
 from windowbox.sandbox.nodes.images import Image
 from windowbox.sandbox.progress import Progress
@@ -115,7 +116,15 @@ def _image() -> Image:
     mine = {Path(name).name for name in (*programs, *scripts)}
     image = Image(
         _NAME,
-        {**shell.files, **_ETC, **programs, **scripts, **texts, **sharedlibraries.found(programs.values())},
+        {
+            **shell.files,
+            **_ETC,
+            **mirrors.files(),
+            **programs,
+            **scripts,
+            **texts,
+            **sharedlibraries.found(programs.values()),
+        },
         entrypoint=("/usr/lib/machine/init",),
         links={
             "bin/bash": "/usr/bin/bash",
