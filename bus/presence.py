@@ -1,20 +1,28 @@
-"""Presence: every process answers when it is asked which processes there are."""
+"""Which processes are there: each answers for itself when asked."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
 from nats.aio.msg import Msg
 
+from bus import buckets, consumers, liveness, streams
 from bus.connection import Bus, translated
 from bus.consumers import Inbox
+from windowbox.errors import WindowboxError
 
 SUBJECT = "windowbox.processes"
 _PATIENCE = 0.4
+"""Seconds for those of which nobody knows whether they are there."""
+_LATEST = 3.0
+"""Seconds for those that live, by the bus: a process at work may be long in answering."""
+_PACKED = "Windowbox-Packed"
+_ALWAYS = ("role", "process", "metrics", "ready", "pools")
 
 
 @contextlib.asynccontextmanager
@@ -22,8 +30,9 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
     """Tell whoever asks what this process is and does."""
 
     async def answer(question: Msg) -> None:
+        data, headers = _encoded(describe(), bus.max_payload - 4096)
         with translated("answer"):
-            await bus.client.publish(question.reply, orjson.dumps(describe()))
+            await bus.client.publish(question.reply, data, headers=headers)
 
     with translated("subscribe"):
         subscription = await bus.client.subscribe(SUBJECT, cb=answer)
@@ -35,15 +44,43 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
 
 
 async def processes(bus: Bus) -> list[dict[str, Any]]:
-    """All processes that answer within a moment."""
-    inbox = Inbox()
-    found: list[dict[str, Any]] = []
+    """All processes that answer within a moment, and those that live, if they answer soon."""
+    inbox, found = Inbox(), list[dict[str, Any]]()
     async with inbox.open(bus):
+        asked = asyncio.get_running_loop().time()
         with translated("ask"):
             await bus.client.publish(SUBJECT, b"", reply=inbox.subject)
+        silent = await _living(bus)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                while True:
+            while True:
+                async with asyncio.timeout_at(asked + (_LATEST if silent else _PATIENCE)):
                     messages = await inbox.batch(None) or []
-                    found += [orjson.loads(m.data) for m in messages if m.data]
+                found += [_decoded(message) for message in messages if message.data]
+                silent -= {process.get("process") for process in found}
     return sorted(found, key=lambda p: (p["role"], p["process"]))
+
+
+async def _living(bus: Bus) -> set[str | None]:
+    """The processes that the bus counts as alive, as they call themselves. Not all need to be."""
+    lives = consumers.snapshot(bus, f"KV_{streams.LEASES}", [liveness.subject(">")])
+    try:
+        return {stored.data.decode() async for stored in lives if not buckets.gone(stored)}
+    except WindowboxError:
+        return set()  # where there are no leases yet, or who asks may not read them
+
+
+def _encoded(described: dict[str, Any], limit: int) -> tuple[bytes, dict[str, str] | None]:
+    """The answer: packed where it is too large for a message, and only what matters most if that is, too."""
+    data = orjson.dumps(described)
+    if len(data) <= limit:
+        return data, None
+    packed = zlib.compress(data)
+    if len(packed) <= limit:
+        return packed, {_PACKED: "zlib"}
+    return orjson.dumps({name: described[name] for name in _ALWAYS if name in described}), None
+
+
+def _decoded(message: Msg) -> dict[str, Any]:
+    data = zlib.decompress(message.data) if _PACKED in (message.headers or {}) else message.data
+    found: dict[str, Any] = orjson.loads(data)
+    return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+import time
+
 import pytest
 
-from bus import presence
+from bus import liveness, presence
 from bus.connection import Access, Bus, connected
+from bus.leases import Leases
 from bus.registry import Member, Registry, SecretKey
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running, soon
@@ -166,6 +171,44 @@ async def test_every_process_answers_for_itself(bus: Bus, nats_url: str) -> None
         async with presence.answering(other, lambda: work):
             await eventually(lambda: answered(bus, watch, work))
         await eventually(lambda: answered(bus, watch))
+
+
+async def test_a_process_that_lives_is_waited_for(bus: Bus, nats_url: str) -> None:
+    told = {"role": "watch", "process": "host/1"}
+    async with connected(Access(nats_url)) as other:
+        leases = Leases(other, "host/1", "watch")
+        async with running(leases.run(), leases.while_held("watch.one", _for_ever)):
+            await eventually(lambda: _lives(bus))
+            begun = time.monotonic()
+            assert await presence.processes(bus) == []
+            assert time.monotonic() - begun > 1  # longer than for processes of which nobody knows
+            async with presence.answering(other, lambda: told):
+                await eventually(lambda: answered(bus, told))
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def _lives(bus: Bus) -> bool:
+    return await bus.newest_of("KV_leases", liveness.subject(">")) > 0
+
+
+@pytest.mark.parametrize("state", ["watching", secrets.token_hex(1 << 20)], ids=["packed", "shortened"])
+async def test_an_answer_too_large_for_a_message_is_told(one_server: NatsServer, state: str) -> None:
+    told: dict[str, object] = {"role": "watch", "process": "host/1", "ready": True}
+    watches = {f"some-cluster-with-a-long-name-{number}/pods": "watching" for number in range(40_000)}
+    large = {**told, "watches": {**watches, "one": state}}
+    async with (
+        connected(Access(one_server.url)) as bus,
+        connected(Access(one_server.url)) as other,
+        presence.answering(other, lambda: large),
+    ):
+        await eventually(lambda: _answered_with(bus, large if state == "watching" else told))
+
+
+async def _answered_with(bus: Bus, expected: dict[str, object]) -> bool:
+    return await presence.processes(bus) == [expected]
 
 
 async def answered(bus: Bus, *expected: dict[str, str]) -> bool:
