@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ import orjson
 from nats.aio.msg import Msg
 
 from windowbox.errors import Conflict, TransientError, Unreachable, WindowboxError
+
+logger = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
 _NO_MESSAGE = 10037
@@ -94,29 +97,53 @@ def sequence(what: str, answer: bytes) -> int | None:
     return None if ack.get("duplicate") else int(ack["seq"])
 
 
+FORGED = "Windowbox-Forged"
+"""A header that a connection adds to answers with two origins."""
+NOTHING: Headers = {"KV-Operation": "DEL"}
+"""The headers of what is read in place of a forged message."""
+ORIGIN = "Nats-Stream"
+"""A header of all answers to direct gets: the stream that they come from."""
+
+
+def is_forged(subject: str, headers: Headers) -> bool:
+    """Whether a stored message was not published, but is an answer to a direct get.
+
+    Whoever asks names the subject of the answer, which may be one that only another role may publish to.
+    """
+    if ORIGIN not in headers:
+        return False
+    logger.error(
+        "%s: ignored, because a role had it published as an answer; find out which, and why", subject
+    )
+    return True
+
+
 def direct(answer: Msg) -> Stored | None:
     """The message that a direct get has found."""
     headers = answer.headers or {}
     if "Nats-Sequence" not in headers:
         return None
-    return Stored(
+    found = Stored(
         headers["Nats-Subject"],
         int(headers["Nats-Sequence"]),
         headers["Nats-Time-Stamp"],
         headers,
         answer.data,
     )
+    return _nothing(found) if FORGED in headers and is_forged(found.subject, headers) else found
 
 
 def from_leader(message: Mapping[str, Any]) -> Stored:
     """A message as the leader of its stream tells it."""
-    return Stored(
-        message["subject"],
-        int(message["seq"]),
-        message["time"],
-        _headers(base64.b64decode(message.get("hdrs", ""))),
-        base64.b64decode(message.get("data", "")),
-    )
+    headers = _headers(base64.b64decode(message.get("hdrs", "")))
+    data = base64.b64decode(message.get("data", ""))
+    found = Stored(message["subject"], int(message["seq"]), message["time"], headers, data)
+    return _nothing(found) if is_forged(found.subject, headers) else found
+
+
+def _nothing(forged: Stored) -> Stored:
+    """What counts as nothing, but tells the sequence: the next who writes to the subject replaces it."""
+    return forged._replace(headers=NOTHING, data=b"")
 
 
 def _headers(block: bytes) -> Headers:

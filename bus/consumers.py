@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from nats.aio.msg import Msg
 
+from bus import answers
 from bus.connection import ApiError, Bus, Headers, Since, Stored, translated
 from bus.progress import Progress
 from windowbox.errors import WindowboxError
@@ -149,7 +150,11 @@ class Pull:
             for message in messages:
                 if message.reply:
                     self._requested -= 1
-                    batch.append(Delivery(self._bus, message))
+                    delivery = Delivery(self._bus, message)
+                    if answers.is_forged(delivery.subject, delivery.headers):
+                        await delivery.settle()
+                    else:
+                        batch.append(delivery)
                 elif not self._survives(message.headers or {}):
                     self._lost = True
             self._credit -= len(batch)
@@ -321,7 +326,8 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
                     for message in messages:
                         if message.reply.startswith("$JS.ACK."):
                             progress.take(message)
-                            yield Delivery(bus, message).stored._replace(time=_time(message))
+                            if not answers.is_forged(message.subject, message.headers or {}):
+                                yield Delivery(bus, message).stored._replace(time=_time(message))
                         else:
                             await _flow(bus, message)
                             progress.hear(message.headers or {})

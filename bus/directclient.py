@@ -15,8 +15,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
+from bus import answers
+
 Listener = Callable[[Msg], None]
 
+_ORIGIN = f"\r\n{answers.ORIGIN}:".encode()
 _VERSION = len("NATS/1.0")
 _CODE = slice(_VERSION + 1, _VERSION + 4)
 _UNSENT = 1 << 16
@@ -100,4 +103,6 @@ def parsed(block: bytes) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if colon:
             found[name.strip()] = value.strip()
+    if block.count(_ORIGIN) > 1:
+        found[answers.FORGED] = "1"
     return found

@@ -25,8 +25,8 @@ class Reported(NamedTuple):
 
 async def last(bus: Bus, key: str) -> Reported:
     stored = await bus.last(streams.INTENTS, subjects.intent(key))
-    if stored is None:
-        return Reported(None, 0)
+    if stored is None or not stored.data:
+        return Reported(None, stored.sequence if stored else 0)
     return Reported(StatusIntent.model_validate_json(stored.data), stored.sequence)
 
 

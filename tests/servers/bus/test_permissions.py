@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import AsyncIterator, Iterator
-from typing import get_args
+from typing import Any, get_args
 
+import orjson
 import pytest
 
-from bus import queries, streams, subjects
-from bus.connection import Access, connected
-from bus.messages import OPERATION, UID, VERSION
+from bus import answers, consumers, intents, queries, streams, subjects
+from bus.buckets import Bucket
+from bus.connection import Access, ApiError, Bus, connected
+from bus.messages import OPERATION, UID, VERSION, StatusIntent
 from bus.permissions import Role, users
 from tests.support import servers
+from tests.support.natsserver import ensured
 from tests.support.roles import RoleServer, role_server
+from tests.support.running import eventually
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.sandbox.processes import free_port
@@ -277,3 +282,64 @@ async def test_a_subscription_that_is_forbidden_is_told_too(
         told = await errors.get()
 
     assert "forbids user 'worker' to subscribe to object.>" in told
+
+
+async def forged(server: RoleServer, subject: str) -> None:
+    """A patcher has a message of its own published under a subject of others: as answer to a direct get."""
+    async with connected(server.access("patcher")) as patcher:
+        wish = await patcher.publish("trigger.patch.evil", b'{"uid": "evil", "patch": {}}', HEADERS)
+        asked = f"$JS.API.DIRECT.GET.{streams.TRIGGERS}"
+        await patcher.client.publish(asked, orjson.dumps({"seq": wish}), reply=subject)
+        await patcher.client.flush()
+
+
+async def test_an_answer_that_is_stored_under_a_foreign_subject_counts_as_nothing(roles: RoleServer) -> None:
+    async with connected(roles.access("operator")) as operator, connected(roles.access("worker")) as worker:
+        await ensured(operator)
+        addresses = Bucket(worker, streams.ADDRESSES)
+        honest = StatusIntent(uid="u-1", patch={})
+        await intents.report(worker, KEY, honest, 0)
+        for subject in (subjects.intent(KEY), subjects.entry(streams.ADDRESSES, "x"), subjects.seen(WEB)):
+            await forged(roles, subject)
+        told = await eventually(lambda: stored(operator, streams.OBJECTS, subjects.seen(WEB)))
+        assert b"evil" in base64.b64decode(told["data"])
+        assert answers.from_leader(told).data == b""  # so it is read where there are several servers
+
+        assert (await intents.last(worker, KEY)).intent is None
+        assert (await addresses.get("x")).value is None
+        assert await worker.last(streams.OBJECTS, subjects.seen(WEB)) is None
+        assert [one async for one in consumers.snapshot(worker, streams.OBJECTS, ["object.>"])] == []
+        await intents.report(worker, KEY, honest, (await intents.last(worker, KEY)).sequence)
+        assert (await intents.last(worker, KEY)).intent == honest
+        assert await addresses.put("x", b"honest", (await addresses.get("x")).sequence)
+        assert (await addresses.get("x")).value == b"honest"
+
+
+async def stored(operator: Bus, stream: str, subject: str) -> dict[str, Any]:
+    """What the server tells of the last message of a subject; nothing if there is none."""
+    try:
+        found = await operator.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+    except ApiError:
+        return {}
+    return dict(found["message"])
+
+
+async def test_consumers_deliver_to_no_stream(roles: RoleServer) -> None:
+    """Whoever makes a consumer names where it delivers to, or asks it from there: streams do not listen."""
+    async with connected(roles.access("operator")) as operator, connected(roles.access("patcher")) as patcher:
+        await ensured(operator)
+        await patcher.publish("trigger.patch.evil", b"{}")
+        for name, config in (
+            ("push", {"deliver_subject": "intent.push", "ack_policy": "none"}),
+            ("pull", {}),
+        ):
+            made = {"name": name, "filter_subject": "trigger.patch.evil", "ack_policy": "explicit", **config}
+            request = {"stream_name": streams.TRIGGERS, "config": made}
+            await patcher.api(f"CONSUMER.CREATE.{streams.TRIGGERS}.{name}", request)
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{streams.TRIGGERS}.pull"
+        await patcher.client.publish(subject, b"1", reply="intent.pull")
+        await patcher.client.flush()
+        await forged(roles, "intent.direct")
+        await eventually(lambda: stored(operator, streams.INTENTS, "intent.direct"))
+
+        assert (await operator.api(f"STREAM.INFO.{streams.INTENTS}"))["state"]["messages"] == 1
