@@ -36,6 +36,11 @@ _MARGIN = 0.2
 _AT_ONCE = 64
 """Big requests of one target that its thread has at once; others wait, within their patience."""
 _HANDSHAKE = 5.0
+_KEPT = 150.0
+"""Seconds for which idle connections are kept: longer than API servers do, which keep them for 90.
+
+An API server does not repeat a review whose connection ends in the moment in which it is sent.
+"""
 _GRACE = 1.0
 """Seconds in which callers are asked to connect elsewhere; and as many for the last answers."""
 
@@ -174,7 +179,7 @@ class Server:
         if not host or not port.isdecimal():
             raise Malformed(f"setting webhooks.address {self._given.settings.address!r} is not host:port")
         runner = web.AppRunner(
-            self.application, access_log=None, keepalive_timeout=75, shutdown_timeout=_PATIENCE
+            self.application, access_log=None, keepalive_timeout=_KEPT, shutdown_timeout=_PATIENCE
         )
         await runner.setup()
         assert runner.server

@@ -31,6 +31,9 @@ NODE: dict[str, Any] = {
     "status": {"capacity": {"cpu": "2", "pods": "110"}},
 }
 
+_IDLE_IN_GO = 92.0
+"""Go's HTTP client closes idle connections after 90 s."""
+
 
 @dataclass
 class Notes:
@@ -290,6 +293,22 @@ async def test_a_second_call_leaves_no_connection_behind(caller: Caller) -> None
     ) as answer:
         assert response(await answer.read())["allowed"]
         assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.long
+async def test_a_connection_outlives_the_time_for_which_api_servers_keep_it(caller: Caller) -> None:
+    host, _, port = caller.url.removeprefix("https://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=caller.trust)
+    body = orjson.dumps(admission_review(NODE, "nodes"))
+    head = f"POST /node HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    for idle in (_IDLE_IN_GO, 0.0):
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200")
+        await reader.readexactly(int(answer.partition(b"Content-Length: ")[2].split()[0]))
+        # Nothing happens in a connection that is idle: what is shown is that it does not end.
+        await asyncio.sleep(idle)
+    writer.close()
 
 
 async def test_a_lookup_under_way_is_answered_though_the_server_ends(
