@@ -15,7 +15,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import admission_rotation, admission_servers
+from bench import admission_rotation, admission_servers, precedence, webhookcalls
+from bench.client import translated
 from bench.requests import Latency, at_rate, latency
 from bench.usage import machine
 from bench.world import World, world
@@ -32,8 +33,16 @@ _WARM_UP = 20
 _SPREAD = 5.0
 
 
-async def run(rate: float, seconds: float, servers: int, say: Callable[[str], None]) -> list[Latency]:
-    """Dry runs of creations, so many a second; then the webhook `node`, asked by clients and API servers."""
+_MEASURED = ("kube-apiserver", "etcd", "admit-1", "nats-server")
+
+
+async def run(
+    rate: float, seconds: float, servers: int, first: bool, say: Callable[[str], None]
+) -> list[Latency]:
+    """Dry runs of creations, so many a second; then the webhook `node`, asked by clients and API servers.
+
+    With `first`, what is measured runs before other processes of the machine, apart from the many servers.
+    """
     say("starting a sandbox")
     async with world("admit", Options(admits=1, webhook_spread=_SPREAD)) as here:
         await prepare(here)
@@ -46,17 +55,24 @@ async def run(rate: float, seconds: float, servers: int, say: Callable[[str], No
             async def create(number: int, path: str = path, body: bytes = body) -> None:
                 await here.client.request("POST", path, body)
 
-            found.append(await _measured(here, what, create, rate * share, seconds))
+            with _precedence(here) if first else contextlib.nullcontext():
+                found.append(await _measured(here, what, create, rate * share, seconds))
             if (what, namespace) == ("Deployment, asked", SHOOT):
                 say("the same during a rotation of certificates")
                 found.append(await admission_rotation.rotated(here, rate, create))
         say("ten clients of the webhook `node`")
         async with _clients(here, 10) as ask:
-            found.append(await _measured(here, "node, asked directly by 10 clients", ask, rate, seconds))
+            with _precedence(here) if first else contextlib.nullcontext():
+                found.append(await _measured(here, "node, asked directly by 10 clients", ask, rate, seconds))
         async with admission_servers.asking(here, servers, say) as report:
             what = f"status of a node, {servers} API servers"
             found.append(await _measured(here, what, report, rate, seconds))
         return found
+
+
+def _precedence(here: World) -> contextlib.AbstractContextManager[None]:
+    children = here.sandbox.state.children
+    return precedence.given([os.getpid(), *(children[name].pid or 0 for name in _MEASURED)])
 
 
 def _sorts() -> list[tuple[str, Resource, str, bytes, float]]:
@@ -86,14 +102,21 @@ async def _measured(
     here: World, what: str, act: Callable[[int], Awaitable[None]], rate: float, seconds: float
 ) -> Latency:
     await at_rate(act, rate, _WARM_UP)
+    called = await asyncio.to_thread(webhookcalls.of, here.sandbox.api)
     before, others, started = here.usage(), machine(), time.perf_counter()
     asked = await at_rate(act, rate, int(rate * seconds))
     took, used = time.perf_counter() - started, here.usage()
-    own = sum(used[name].cpu - before[name].cpu for name in used)
+    calls = (await asyncio.to_thread(webhookcalls.of, here.sandbox.api)).since(called)
+    cpu = {name: used[name].cpu - before[name].cpu for name in used}
+    own = sum(cpu.values())
     found = latency(what, asked, took)
+    count = found.count + found.failed
     return replace(
         found,
-        cpu_ms=round(1000 * (used["admit-1"].cpu - before["admit-1"].cpu) / (found.count + found.failed), 2),
+        cpu_ms=round(1000 * cpu["admit-1"] / count, 2),
+        server_cpu_ms=round(1000 * cpu["kube-apiserver"] / count, 2),
+        called_ms=round(calls.average_ms, 2),
+        called_short_percent=round(calls.short_percent, 1),
         elsewhere_percent=round(100 * (machine() - others - own) / took / (os.cpu_count() or 1), 1),
     )
 
@@ -140,8 +163,9 @@ async def _clients(here: World, count: int) -> AsyncIterator[Callable[[int], Awa
         ]
 
         async def ask(number: int) -> None:
-            async with sessions[number % count].post(url, data=body, headers=headers) as answer:
-                told = orjson.loads(await answer.read())
+            with translated("node"):
+                async with sessions[number % count].post(url, data=body, headers=headers) as answer:
+                    told = orjson.loads(await answer.read())
             if not told["response"].get("patch"):
                 raise Refused("the webhook has not changed the node")
 

@@ -75,12 +75,23 @@ async def _prepare(api: ApiServer, server: Client, configuration: dict[str, Any]
     async with asyncio.timeout(_PATIENCE):
         while not await asyncio.to_thread(api.ready):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
-        await server.request("POST", NODES.path(), _NODE)
         path = configurations.RESOURCES[configuration["kind"]].path()
-        await server.request("POST", path, configuration)
+        await _created(server, NODES.path(), _NODE)
+        await _created(server, path, configuration)
         # The API server does not tell when it has read its configurations.
         while not await _asks(server):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+
+
+async def _created(server: Client, path: str, manifest: dict[str, Any]) -> None:
+    """Many servers that start at once on few CPUs refuse requests, or answer late, for a while."""
+    while True:
+        try:
+            await server.request("POST", path, manifest, accepted=(201, 409))
+        except (Refused, Unreachable):
+            await asyncio.sleep(0.5)
+        else:
+            return
 
 
 async def _asks(server: Client) -> bool:

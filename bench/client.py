@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,8 +54,10 @@ class Client:
     ) -> Any:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = body if isinstance(body, bytes) else orjson.dumps(body) if body is not None else None
-        async with self._session.request(method, path, data=data, headers={"Content-Type": kind}) as answer:
-            content = apiresponses.shallowly_decoded(path, await answer.read())
+        headers = {"Content-Type": kind}
+        with translated(f"{method} {path}"):
+            async with self._session.request(method, path, data=data, headers=headers) as answer:
+                content = apiresponses.shallowly_decoded(path, await answer.read())
         if answer.status not in accepted:
             raise Refused(f"{method} {path}: {content.get('message')}")
         return content
@@ -196,6 +198,15 @@ def reconcile_request() -> dict[str, Any]:
     """A patch that requests a reconcile, and tells when: reports of before do not count."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {"metadata": {"annotations": {OPERATION: "reconcile", TIMESTAMP: now}}}
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """A server that does not answer is a failed request, and no end of the benchmark."""
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def name(number: int) -> str:

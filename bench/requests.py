@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from windowbox.errors import Refused
+from windowbox.errors import Refused, Unreachable
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,12 @@ class Latency:
     failed: int = 0
     cpu_ms: float = 0.0
     """CPU of the webhook process, in milliseconds for each request."""
+    called_ms: float = 0.0
+    """How long the API server waited for webhooks on average, in its own words."""
+    called_short_percent: float = 0.0
+    """How many of these calls took no more than 5 ms."""
+    server_cpu_ms: float = 0.0
+    """CPU of the API server, in milliseconds for each request."""
     elsewhere_percent: float = 0.0
     """How much of the machine others used meanwhile."""
 
@@ -51,7 +57,7 @@ async def at_rate(
         started = time.perf_counter()
         try:
             await act(number)
-        except Refused as error:
+        except (Refused, Unreachable) as error:
             asked.failed.append(str(error))
         else:
             asked.seconds.append(time.perf_counter() - started)

@@ -71,12 +71,14 @@ def admission(found: Sequence[Latency]) -> Table:
     table = table_of(
         "Webhooks", "requests", "count", "each second", "p50 ms", "p99 ms", "max ms",
         "failed",
-        "CPU of the webhook process, ms/request", "used by others, %",
+        "CPU of the webhook process, ms/request", "CPU of the API server, ms/request",
+        "a webhook's answer, ms", "within 5 ms, %", "used by others, %",
     )  # fmt: skip
     for one in found:
         table.add_row(
             one.what, str(one.count), f"{one.rate:.0f}", f"{one.p50:.2f}", f"{one.p99:.2f}",
-            f"{one.max:.1f}", str(one.failed), f"{one.cpu_ms:.2f}", f"{one.elsewhere_percent:.0f}",
+            f"{one.max:.1f}", str(one.failed), f"{one.cpu_ms:.2f}", f"{one.server_cpu_ms:.2f}",
+            f"{one.called_ms:.2f}", f"{one.called_short_percent:.0f}", f"{one.elsewhere_percent:.0f}",
         )  # fmt: skip
     return table
 

@@ -285,12 +285,13 @@ def fairness(count: int, delay: float, rounds: int, output: str) -> None:
     show_default=True,
     help="API servers of Shoots that ask at once.",
 )
+@click.option("--first", is_flag=True, help="Run what is measured before other processes (Linux, root).")
 @output_option
-def admit(rate: float, seconds: float, api_servers: int, output: str) -> None:
+def admit(rate: float, seconds: float, api_servers: int, first: bool, output: str) -> None:
     """Creations about which the API server asks webhooks, beside others about which it asks nobody."""
     from bench import admission, tables
 
-    found = _run(admission.run(rate, seconds, api_servers, _say))
+    found = _run(admission.run(rate, seconds, api_servers, first, _say))
     _show(output, found, tables.admission(found))
 
 
