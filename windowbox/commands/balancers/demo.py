@@ -30,7 +30,7 @@ EXAMPLE = shipped.EXAMPLES / "loadbalancer.yaml"
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, SERVICES)}
 _OWNER = "windowbox-demo"
-_PATIENCE = 60.0
+_PATIENCE, _ATTEMPT = 60.0, 5.0
 _RATE = 100
 _GREETINGS, _PODS, _GRACE = 12, 3, 10.0
 """So many connections, or more until all Pods have answered, but not for longer than so many seconds."""
@@ -118,18 +118,17 @@ async def balance(demo: Demo, manifest: dict[str, Any]) -> str:
     address = statuses.addresses(found)[0]
     what = "in its status after" if new else "had its address already, looked at in"
     _say(f"Service demo/echo: {address} {what}", time.perf_counter() - began)
-    await _first_answer(address)
+    await _answer(address, 80)
     _say("      answered the first client after", time.perf_counter() - began)
     return address
 
 
-async def _first_answer(address: str) -> None:
-    """Retry: with policy Local, nodes report only after a moment that they have Pods of the Service."""
+async def _answer(address: str, port: int) -> traffic.Greeting:
+    """Retry: nodes learn of a port, and that they have Pods of the Service, a moment after its status."""
     limit = time.monotonic() + _PATIENCE
     while True:
         try:
-            await traffic.greeted(address, 80)
-            return
+            return await traffic.greeted(address, port, patience=_ATTEMPT)
         except OSError as error:
             if time.monotonic() > limit:
                 raise Unreachable(f"{address} answers nobody: {error}; see `windowbox lb list`") from error
@@ -141,7 +140,7 @@ async def _greet(address: str) -> None:
     answers: Counter[tuple[str, str]] = Counter()
     # A kube-proxy may add the last Pods a moment after the first.
     while answers.total() < _GREETINGS or (len(answers) < _PODS and time.perf_counter() - began < _GRACE):
-        one = await traffic.greeted(address, 80)
+        one = await _answer(address, 80)
         answers[one.pod, one.node] += 1
     _say(f"{answers.total()} connections to {address}:80 in", time.perf_counter() - began)
     for (pod, node), count in sorted(answers.items()):
@@ -174,7 +173,7 @@ async def _change(demo: Demo, address: str) -> None:
         await tally.until_more(_RATE)
         began = time.perf_counter()
         await _ports(demo, [_NEW])
-        await traffic.greeted(address, _NEW_PORT)
+        await _answer(address, _NEW_PORT)
         _say(f"port {_NEW_PORT} added under traffic: served after", time.perf_counter() - began)
         await tally.until_more(_RATE)
         began = time.perf_counter()

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 _GREETING = re.compile(rb"pod=(\S*) node=(\S*) ")
-_PATIENCE = 5.0
+_PATIENCE = 30.0
+"""A connection that is served late, on a machine with much else to do, has not failed."""
 _BREATH = 0.1
 _LONGEST = 60.0
 
@@ -51,10 +52,10 @@ class Tally:
                 await self.heard.wait()
 
 
-async def greeted(address: str, port: int) -> Greeting:
+async def greeted(address: str, port: int, patience: float = _PATIENCE) -> Greeting:
     """Connect once, and read the greeting."""
     began = time.perf_counter()
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(patience):
         reader, writer, greeting = await _opened(address, port)
     writer.close()
     del reader
