@@ -27,14 +27,14 @@ _SERVING_ON = 5
 """Seconds that a Pod serves after its end has begun."""
 
 
-def show(sandbox: Sandbox) -> None:
+def show(sandbox: Sandbox, machines: int = _MACHINES) -> None:
     """All steps, one line each. Idempotent: the Shoot is deleted at the end, and one that is left before."""
     if NAME in records.all_names(sandbox.folder):
         deletion.delete(sandbox, NAME, lambda what, seconds: None)
-    click.echo(f"\nA shoot {NAME!r} with {_MACHINES} machines, which are Pods of this sandbox and real nodes")
-    shoot = creation.create(sandbox, NAME, _MACHINES, Progress(click.echo), say)
+    click.echo(f"\nA shoot {NAME!r} with {machines} machines, which are Pods of this sandbox and real nodes")
+    shoot = creation.create(sandbox, NAME, machines, Progress(click.echo), say)
     controlplane_demo.show(sandbox, shoot, say)
-    asyncio.run(_use(sandbox, shoot))
+    asyncio.run(_use(sandbox, shoot, machines))
     click.echo(f"  Deleting the shoot {NAME!r}")
     deletion.delete(sandbox, NAME, say)
     left = traces.of(sandbox, shoot)
@@ -47,19 +47,19 @@ def left_out(reason: str) -> None:
     click.echo(f"\nLeft out: a shoot with machines that are real nodes. {reason}")
 
 
-async def _use(sandbox: Sandbox, shoot: Shoot) -> None:
+async def _use(sandbox: Sandbox, shoot: Shoot, machines: int) -> None:
     """A Deployment and a load balancer in the Shoot, and clients while its machines are replaced."""
     manifests = _graceful(list(yaml.safe_load_all(balancers.EXAMPLE.read_text())))
     async with kube.from_file(records.kubeconfig(sandbox.folder, shoot.name)) as cluster:
         part = balancers.Demo(cluster, sandbox.state)
         await balancers.deploy(part, manifests)
         address = await balancers.balance(part, manifests[-1])
-        before = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, _MACHINES)
+        before = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
         began = time.monotonic()
         async with traffic.steady(address, 80, rate=_RATE) as tally:
             await tally.until_more(_RATE)
-            await asyncio.to_thread(_roll, sandbox, shoot)
-            after = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, _MACHINES)
+            await asyncio.to_thread(_roll, sandbox, shoot, machines)
+            after = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
             await tally.until_more(_RATE)
         replaced = len(set(after) - set(before))
         say(f"{replaced} machines replaced by those of another image, one by one", time.monotonic() - began)
@@ -75,6 +75,6 @@ def _graceful(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return manifests
 
 
-def _roll(sandbox: Sandbox, shoot: Shoot) -> None:
-    creation.write_worker(sandbox, shoot, _MACHINES, image.VERSIONS[-1])
+def _roll(sandbox: Sandbox, shoot: Shoot, machines: int) -> None:
+    creation.write_worker(sandbox, shoot, machines, image.VERSIONS[-1])
     creation.wait_succeeded(sandbox.api, shoot, "workers", objects.WORKER)

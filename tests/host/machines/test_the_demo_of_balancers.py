@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support import worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.commands.balancers import demo
 from windowbox.commands.kinds import demo as kinds
@@ -16,22 +14,17 @@ from windowbox.sandbox import state as states
 from windowbox.sandbox.nodes import sshimage
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
-    yield from worldwithnodes.fixture(tmp_path_factory, nodes=2, watchers=1, workers=1, patchers=1)
-
-
-def shown(world: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:
-    state = states.read(world.sandbox.folder)
+def shown(nodes: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:
+    state = states.read(nodes.sandbox.folder)
     assert state
-    asyncio.run(demo.show(world.kubeconfig, state))
+    asyncio.run(demo.show(nodes.kubeconfig, state))
     return capsys.readouterr().out
 
 
 def test_the_demo_loses_no_connection_and_repeats(
-    world: NodeWorld, capsys: pytest.CaptureFixture[str]
+    nodes: NodeWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = shown(world, capsys), shown(world, capsys)
+    first, second = shown(nodes, capsys), shown(nodes, capsys)
     assert "in its status after" in first
     assert "had its address already" in second
     for said in (first, second):
@@ -44,13 +37,13 @@ def test_the_demo_loses_no_connection_and_repeats(
 
 
 def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
-    world: NodeWorld, capsys: pytest.CaptureFixture[str]
+    nodes: NodeWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not sshimage.found():
         pytest.skip("sshd is not on this machine: install openssh-server")
-    state = states.read(world.sandbox.folder)
+    state = states.read(nodes.sandbox.folder)
     assert state
-    asyncio.run(kinds.show(world.kubeconfig, world.sandbox.folder, state))
+    asyncio.run(kinds.show(nodes.kubeconfig, nodes.sandbox.folder, state))
     said = capsys.readouterr().out
     assert "its first words: SSH-2.0-OpenSSH" in said
     assert "Service bastion-one deleted by hand: back after" in said
