@@ -50,7 +50,7 @@ PLAN = (
     if LONG
     else Plan(seconds=20, kills=1, bus_restarts=1, api_restarts=0, dns_away=0, api_kills=1)
 )
-OWNER_KILLS, ENVOY_KILLS = (8, 8) if LONG else (2, 2)
+OWNER_KILLS, ENVOY_KILLS = (8, 8) if LONG else (1, 1)
 PATIENCE = (180 if LONG else 120) * buses.PATIENCE
 """Seconds to converge after the last blow."""
 

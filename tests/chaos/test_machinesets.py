@@ -24,7 +24,7 @@ from windowbox.models.objects import Object
 from windowbox.sandbox import processes
 
 _LONG = os.environ.get("CHAOS") == "long"
-_MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (20, 3, 2)
+_MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (12, 3, 2)
 _PATIENCE = 300.0
 _POOLS = ("machinedeployment", "machineset")
 
@@ -56,7 +56,7 @@ class Workers:
         """The oldest one dies where it stands, and another one begins."""
         oldest = self.running.pop(0)
         oldest.kill()
-        oldest.wait(10)
+        oldest.wait(60)
         self.kills += 1
         self.start()
 

@@ -22,7 +22,7 @@ from tests.support.servers import ControlPlane, NameServer
 from windowbox.errors import Missing, TransientError
 from windowbox.kinds import POOLS
 
-NUMBER = int(os.environ.get("QUICK_DELETIONS", "16"))
+NUMBER = int(os.environ.get("QUICK_DELETIONS", "10"))
 """Objects of each kind; a thousand for the long version."""
 AT_ONCE = 24
 LATEST = (0.03, 0.3)
