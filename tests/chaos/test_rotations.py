@@ -63,7 +63,7 @@ class Worker:
     def kill(self) -> None:
         assert self.running
         self.running.kill()
-        self.running.wait(10)
+        self.running.wait(60)
         self.kills += 1
         self.start()
 

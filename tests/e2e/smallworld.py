@@ -59,7 +59,7 @@ class SmallWorld:
     def kill(self, role: str) -> None:
         """As if the power failed."""
         self.running[role].send_signal(signal.SIGKILL)
-        self.running[role].wait(10)
+        self.running[role].wait(60)
 
     def alive(self) -> bool:
         return all(process.poll() is None for process in self.running.values())

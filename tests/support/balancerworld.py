@@ -287,7 +287,7 @@ async def played_node(addr: str, node_port: int, greeting: str) -> AsyncIterator
 async def greeting(addr: str, port: int = 80) -> str:
     """The server's first bytes; empty if the connection fails."""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             reader, writer = await asyncio.open_connection(addr, port)
             line = (await reader.readline()).decode().strip()
             writer.close()

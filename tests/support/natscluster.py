@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import nats.errors
 from nats.aio.client import Client
 
 from bus.connection import Access
@@ -70,7 +71,7 @@ class Member:
         if self.process:
             self.process.send_signal(how)
             self.process.send_signal(signal.SIGCONT)
-            self.process.wait(10)
+            self.process.wait(60)
             self.process = None
 
     def healthy(self) -> bool:
@@ -165,12 +166,22 @@ async def _connected(access: Access) -> Client:
 
 
 async def _without_streams(access: Access) -> None:
-    client = await _connected(access)
+    client, left = await _connected(access), True
     try:
-        for name in await _names(client, "STREAM.NAMES", "streams"):
-            await _asked(client, f"STREAM.DELETE.{name}")
+        async with asyncio.timeout(60):
+            while left:
+                with contextlib.suppress(nats.errors.TimeoutError):  # nobody answers while there is no leader
+                    left = bool(await _delete_streams(client))
     finally:
         await client.close()
+
+
+async def _delete_streams(client: Client) -> list[str]:
+    """Delete those that there are, and return their names."""
+    found = await _names(client, "STREAM.NAMES", "streams")
+    for name in found:
+        await _asked(client, f"STREAM.DELETE.{name}")
+    return found
 
 
 async def _unrest(access: Access, every: float, over: threading.Event) -> None:

@@ -44,7 +44,7 @@ class NameServer:
     def kill(self) -> None:
         if self.process:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
 
     def pause(self) -> None:
         """Nobody is answered until `resume`."""
@@ -66,7 +66,7 @@ class Server:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def start_again(self) -> None:
         self.process = start(self.child, self.folder)
@@ -176,7 +176,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait(10)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def missing(*names: str) -> str | None:

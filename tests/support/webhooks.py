@@ -56,7 +56,7 @@ def configured(api: ApiServer) -> Iterator[None]:
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 5,
+        "timeoutSeconds": 30,
     }
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
     api.apply(f"{HOOKS}/hook", {**kind, "metadata": {"name": "hook"}, "webhooks": [hook]})

@@ -78,7 +78,7 @@ class Deployment:
 
     def kill(self, name: str) -> None:
         self.running[name].kill()
-        self.running.pop(name).wait(10)
+        self.running.pop(name).wait(60)
 
     def _settings(self, role: str) -> dict[str, Any]:
         return {

@@ -87,7 +87,7 @@ async def update(attachment: Attachment, envoy: Running, *wanted: LoadBalancer) 
 
 async def greeting(address: str, port: int) -> str:
     """What the backend behind an address says, without waiting for it to come up."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         reader, writer = await asyncio.open_connection(address, port)
         with contextlib.closing(writer):
             return (await reader.readline()).decode().strip()

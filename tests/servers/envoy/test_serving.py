@@ -290,7 +290,7 @@ async def test_without_nodes_clients_do_not_hang(world: World) -> None:
 
     assert await world.serve(listener(address, []), listener(address, [], "UDP")) == {}
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):  # one that hangs does so until its idle timeout, an hour
         assert await greeting(address, PORT) == ""
 
 
