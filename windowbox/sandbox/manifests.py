@@ -32,11 +32,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
         within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
         api.apply(f"/apis/{made['apiVersion']}{within}/{made['kind'].lower()}s/{metadata['name']}", made)
     texts = [path.read_text() for path in sorted(crds.glob("*.yaml"))]
-    definitions = [one for text in texts for one in yaml.load_all(text, _LOADER) if one]
-    for manifest in definitions:
-        api.apply(f"{_CRDS}/{manifest['metadata']['name']}", manifest)
-    for manifest in definitions:
-        _wait_served(api, manifest["metadata"]["name"])
+    define(api, *(one for text in texts for one in yaml.load_all(text, _LOADER) if one))
 
 
 def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
@@ -48,11 +44,13 @@ def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
                 api.request("DELETE", f"{resource.path()}?{selected}").close()
 
 
-def define(api: ApiServer, manifest: dict[str, Any]) -> None:
-    """Create or update a CustomResourceDefinition, and wait until the API server serves it."""
-    name = manifest["metadata"]["name"]
-    api.apply(f"{_CRDS}/{name}", manifest)
-    _wait_served(api, name)
+def define(api: ApiServer, *manifests: dict[str, Any]) -> None:
+    """Create or update CustomResourceDefinitions, and wait until the API server serves them all."""
+    names = [manifest["metadata"]["name"] for manifest in manifests]
+    for name, manifest in zip(names, manifests, strict=True):
+        api.apply(f"{_CRDS}/{name}", manifest)
+    for name in names:
+        _wait_served(api, name)
 
 
 def _wait_served(api: ApiServer, name: str) -> None:
