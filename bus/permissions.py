@@ -165,7 +165,7 @@ _WORKER = [
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
-    *_leases("addresses", "edge", "join", "providers", "twins.dnsrecord"),
+    *_leases("addresses", "edge", "garden", "join", "providers", "twins.dnsrecord"),
     _living("work"),
     # Clusters join and leave as their Namespaces say, and are put back when the bus has forgotten them.
     *_last(f"KV_{streams.CLUSTERS}", ">"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,13 +22,14 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from bus.connection import Access
 from bus.recordings import Balancing, Deciding, Zone
 from bus.streams import Retention
-from windowbox import features, imagevector
+from windowbox import features, goflags, imagevector
 from windowbox.errors import Malformed
 from windowbox.features import FEATURES
 from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.models.controlplanesettings import ControlPlaneSettings
 from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.egresssettings import EgressSettings
+from windowbox.models.gardensettings import GardenSettings
 from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.kindsettings import (
@@ -177,6 +179,7 @@ class Settings(Section):
     loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
     join: JoinSettings = JoinSettings()
     egress: EgressSettings = EgressSettings()
+    garden: GardenSettings = GardenSettings()
     grant: GrantSettings = GrantSettings()
     controlplane: ControlPlaneSettings = ControlPlaneSettings()
     infrastructure: InfrastructureSettings = InfrastructureSettings()
@@ -244,6 +247,7 @@ def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
             f"known are {', '.join(sorted(known))}"
         )
     try:
+        content = _merged(goflags.environment(os.environ), content)
         environment = EnvSettingsSource(_Environment)()
         return Settings.model_validate(_merged(_merged(content, environment), flags or {}))
     except SettingsError as error:

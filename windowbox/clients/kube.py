@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import aiohttp
 import orjson
-import yaml
 
-from windowbox.clients import apireading, apiresponses, apisessions, kubeconfigs
+from windowbox.clients import apireading, apiresponses, apisessions, credentials, kubeconfigs
 from windowbox.clients.apireading import Limit
 from windowbox.clients.egress import Egress
-from windowbox.clients.kubelibrary import ConfigException, Configuration, kube_config, load_incluster_config
+from windowbox.clients.kubelibrary import Configuration, kube_config
 from windowbox.errors import Conflict, Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource
@@ -66,10 +64,15 @@ class Kube:
     def __init__(
         self, configuration: Configuration, session: aiohttp.ClientSession, *, tenant: bool = False
     ) -> None:
-        self._configuration = configuration
         self._tenant = tenant
         self.limits = apireading.TENANT if tenant else apireading.OWN
         self._session = session
+        self.use(configuration)
+
+    def use(self, configuration: Configuration, session: aiohttp.ClientSession | None = None) -> None:
+        """From now on these credentials; with a session where connections are to be made anew."""
+        self._configuration = configuration
+        self._session = session or self._session
         self._host = str(self._configuration.host).rstrip("/")
         self._distrusted = False
         authorities = Path(configuration.ssl_ca_cert) if configuration.ssl_ca_cert else None
@@ -299,40 +302,42 @@ class Kube:
 
 @contextlib.asynccontextmanager
 async def from_file(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator[Kube]:
-    """The cluster of a kubeconfig file; without one, the cluster this process runs in."""
-    configuration = _configuration()
-    try:
-        if kubeconfig:
-            _check_presence(kubeconfig)
-            await kube_config.load_kube_config(
-                config_file=str(kubeconfig), context=context, client_configuration=configuration
-            )
-        else:
-            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        tls = _tls(configuration)
-    except (ConfigException, OSError, yaml.YAMLError) as error:
-        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
-        raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
-    async with apisessions.opened(configuration.host or "", configuration.proxy, tls, None) as session:
-        yield Kube(configuration, session)
+    """The cluster of a kubeconfig file; without one, the cluster this process runs in.
 
+    Credentials that are rotated are read again when their files change.
+    """
+    found = await credentials.read(kubeconfig, context)
+    async with contextlib.AsyncExitStack() as sessions:
+        made = Kube(found.configuration, await sessions.enter_async_context(found.session()))
 
-def _check_presence(kubeconfig: Path) -> None:
-    # The library treats a missing file like an empty one.
-    if not kubeconfig.exists():
-        raise Malformed(f"kubeconfig {kubeconfig} does not exist; set cluster.kubeconfig to a valid file")
+        async def follow() -> None:
+            connection = found.connection
+            async for rotated in credentials.rotations(kubeconfig, context, found):
+                session = None
+                if rotated.connection != connection:
+                    # The former session stays open for what it is doing; idle connections end by themselves.
+                    session = await sessions.enter_async_context(rotated.session())
+                connection = rotated.connection
+                made.use(rotated.configuration, session)
+
+        following = asyncio.create_task(follow(), name=f"credentials of {made.host}")
+        try:
+            yield made
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
 
 
 @contextlib.asynccontextmanager
 async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterator[Kube]:
     """The cluster of an untrusted kubeconfig: it must not run programs or read our files."""
     content = await asyncio.to_thread(kubeconfigs.harmless, kubeconfig, what)
-    configuration = _configuration()
+    configuration = credentials.empty()
     with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         try:
             kubeconfigs.file(content, Path(folder))
             await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
-            tls = _tls(configuration)
+            tls = credentials.tls(configuration)
         except Exception:
             # The library expects valid kubeconfigs, so it may raise anything; and
             # its messages quote the Secret.
@@ -345,24 +350,6 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
         kubeconfigs.check_addresses(configuration.host, configuration.proxy, egress, what)
         async with apisessions.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
             yield Kube(configuration, session, tenant=True)
-
-
-def _configuration() -> Configuration:
-    # A new one, not the library's shared default.
-    configuration: Configuration = type.__call__(Configuration)
-    return configuration
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 def _selection(resource: Resource) -> dict[str, str]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windowbox import goflags
+
 if TYPE_CHECKING:
     from windowbox.settings import Settings
 
@@ -23,7 +25,7 @@ Command = Callable[..., Any]
 
 def _process(command: Command) -> Command:
     """The flags of every process."""
-    options = [
+    options: list[Callable[[Command], Command]] = [
         click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file."),
         click.option("--nats", "nats_url", metavar="URL", help="URL of NATS."),
         click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster to serve."),
@@ -35,13 +37,20 @@ def _process(command: Command) -> Command:
         ),
         click.option(
             "--log-format",
-            type=click.Choice(["auto", "human", "json"]),
+            type=click.Choice(["auto", "human", "json", "text"]),
             help="auto: human on a terminal, else json.",
         ),
+        *map(_go_option, goflags.FLAGS),
     ]
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _go_option(flag: goflags.Flag) -> Callable[[Command], Command]:
+    """An option for a flag of Gardener's own provider-local, which --help does not show."""
+    alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if flag.may_stand_alone else {}
+    return click.option(f"--{flag.name}", flag.parameter, multiple=True, hidden=True, **alone)
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -57,9 +66,11 @@ def run(**flags: Any) -> None:
     from windowbox.kinds import POOLS
     from windowbox.roles import patching, watching, working
 
+    names = goflags.pools(flags) or POOLS
+
     async def assemble(made: processes.Process) -> None:
         await watching.watch(made)
-        await working.work(made, POOLS)
+        await working.work(made, names)
         await patching.patch(made)
 
     processes.main(_loaded(flags), "run", assemble)
@@ -98,7 +109,8 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
         if pool not in POOLS:
             raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
 
-    processes.main(_loaded(flags), "work", lambda made: working.work(made, pools or POOLS))
+    names = pools or goflags.pools(flags) or POOLS
+    processes.main(_loaded(flags), "work", lambda made: working.work(made, names))
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -208,7 +220,9 @@ def setup_bus(**flags: Any) -> None:
 def _loaded(flags: dict[str, Any]) -> Settings:
     from windowbox import settings
 
-    chosen: dict[str, Any] = {}
+    chosen = goflags.settings(flags)
+    if flags.get("log_format") == "text":
+        flags["log_format"] = "human"
     places = {
         "nats_url": ("nats", "url"),
         "kubeconfig": ("cluster", "kubeconfig"),

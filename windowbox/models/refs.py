@@ -91,6 +91,10 @@ PODS = Resource("", "v1", "pods", "Pod", selector="app in (machine,bastion)", sh
 SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICES = Resource("", "v1", "services", "Service", short_names=("svc",))
 
+# Of the garden.
+SEEDS = Resource("core.gardener.cloud", "v1beta1", "seeds", "Seed", namespaced=False)
+SHOOTS = Resource("core.gardener.cloud", "v1beta1", "shoots", "Shoot")
+
 
 def _machine(plural: str, kind: str, short_name: str) -> Resource:
     return Resource("machine.sapcloud.io", "v1alpha1", plural, kind, short_names=(short_name,))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from bus import recordings
 from bus.pool import PROCESS
 from windowbox import features
+from windowbox.clients import gardenaccess
 from windowbox.clients.nameserver import Nameserver
 from windowbox.clients.providers import Providers
 from windowbox.processes import Process
@@ -26,6 +27,8 @@ async def work(made: Process, names: Iterable[str]) -> None:
     made.tasks["world"] = common.world.run
     made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, made.settings.deciding)
     _add_membership(made, common)
+    if made.settings.garden.kubeconfig:
+        made.add_leased("garden", lambda: gardenaccess.prove(made.settings.garden))
     off = features.unserved(made.settings.feature_gates)
     for name in [one for one in names if one not in off]:
         if parts := await pools.assembled(common, name):

@@ -1,0 +1,1 @@
+"""The access to the garden."""

@@ -1,0 +1,134 @@
+"""Credentials for a cluster by file: kubeconfigs with what they refer to, and those that Pods are given.
+
+Tokens and certificates are rotated by others, who replace the files. They are read again then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from windowbox.clients import apisessions, filewatch
+from windowbox.clients.kubelibrary import ConfigException, Configuration, kube_config, load_incluster_config
+from windowbox.errors import Malformed
+
+logger = logging.getLogger(__name__)
+
+_OF_THE_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_REFERRED = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
+_BEARER = "BearerToken"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Where the API server is, and who we are."""
+
+    configuration: Configuration
+    tls: ssl.SSLContext
+    files: Mapping[Path, str]
+    """All files that this was read from, with their digests."""
+    connection: tuple[str, ...]
+    """What connections depend on. A token is no part of it: each request has its own."""
+
+    def session(self) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+        return apisessions.opened(self.configuration.host or "", self.configuration.proxy, self.tls, None)
+
+
+async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
+    """The credentials of a kubeconfig file, or those of the Pod. Malformed says what to set."""
+    configuration = empty()
+    try:
+        files = {path: _digest(path) for path in _files(kubeconfig)}
+        if kubeconfig:
+            await kube_config.load_kube_config(
+                config_file=str(kubeconfig), context=context, client_configuration=configuration
+            )
+        else:
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            configuration.refresh_api_key_hook = None  # the file is watched
+        made = tls(configuration)
+        connection = tuple(_connection(configuration))
+    except (ConfigException, OSError, yaml.YAMLError) as error:
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
+        raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
+    if token := configuration.api_key.get(_BEARER):
+        configuration.api_key[_BEARER] = token.strip()
+    return Credentials(configuration, made, files, connection)
+
+
+async def rotations(
+    kubeconfig: Path | None, context: str | None, current: Credentials
+) -> AsyncIterator[Credentials]:
+    """New credentials whenever those on disk are others than the last. For ever."""
+    while True:
+        async with filewatch.watched(current.files) as changed:
+            changed.set()  # something may have happened before the files were watched
+            while await changed.wait():
+                changed.clear()
+                try:
+                    found = await read(kubeconfig, context)
+                except Malformed as error:
+                    # Whoever replaces several files does it one by one.
+                    logger.warning("changed credentials are not used: %s", error)
+                    continue
+                if found.files == current.files:
+                    continue
+                logger.info("credentials have changed: %s", kubeconfig or _OF_THE_POD)
+                yield found
+                others, current = found.files.keys() != current.files.keys(), found
+                if others:
+                    break
+
+
+def empty() -> Configuration:
+    """A configuration of our own, not the library's shared default."""
+    configuration: Configuration = type.__call__(Configuration)
+    return configuration
+
+
+def tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _files(kubeconfig: Path | None) -> Iterator[Path]:
+    """The kubeconfig, and the files that it refers to."""
+    if kubeconfig is None:
+        yield from (_OF_THE_POD / name for name in ("token", "ca.crt") if (_OF_THE_POD / name).exists())
+        return
+    # The library treats a missing file like an empty one.
+    if not kubeconfig.exists():
+        raise Malformed(f"kubeconfig {kubeconfig} does not exist; set cluster.kubeconfig to a valid file")
+    yield kubeconfig
+    content = yaml.safe_load(kubeconfig.read_text())
+    for section, part in (("clusters", "cluster"), ("users", "user")):
+        for entry in (content.get(section) or ()) if isinstance(content, dict) else ():
+            named = entry.get(part) if isinstance(entry, dict) else None
+            for key in _REFERRED:
+                if isinstance(named, dict) and (place := named.get(key)):
+                    yield kubeconfig.parent / str(place)
+
+
+def _connection(configuration: Configuration) -> Iterator[str]:
+    yield from (str(configuration.host), str(configuration.proxy), str(configuration.verify_ssl))
+    for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
+        yield _digest(Path(path)) if path else ""
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
