@@ -11,6 +11,8 @@ _FIGURE = "a measured figure, not a behaviour"
 _LIFE_CYCLE = "so by its making: all kinds have their runs from one life cycle"
 _HISTORY = "about what versions of Gardener did that windowbox does not serve"
 _GARDENLET = "about gardenlet"
+_OPERATOR = "about gardener-operator"
+_GO_CHART = "about the chart of the Go program"
 
 REASONS: dict[str, str] = {
     **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5"), _ADMISSION),
@@ -30,7 +32,19 @@ REASONS: dict[str, str] = {
     "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),
     "P-3": "part of a deployment, not of the program",
-    "P-4": "a probe for end-to-end tests of the Go program",
+    "WP-4": "see P-1",
+    "WP-5": "see WF-8",
+    "WP-6": "left out: each task has a lease of its own on the bus",
+    "WP-10": "see tests/api/heartbeat",
+    "WP-11": _GARDENLET,
+    "WP-12": "see HC-…",
+    "WP-32": _GARDENLET,
+    "WP-33": "defaults of Gardener's API",
+    "WP-34": "enforced by Gardener's own admission, outside of windowbox",
+    "WP-35": _OPERATOR,
+    "WP-36": _GARDENLET,
+    "WP-38": _GO_CHART,
+    "WP-39": _GARDENLET,
     "BE-6": "kept: backups are folders of one host; the setting backup.host says of which",
     "B.20": "kept: an old error stays until a run succeeds, or waits for others",
     "B.27": "not prevented; where two programs undo each other, repairs are backed off, with the reason",

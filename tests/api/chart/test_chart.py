@@ -205,6 +205,24 @@ def test_processes_take_the_settings_that_they_are_given(tmp_path: Path) -> None
     assert found["grant"].grant.service_accounts["worker"] == f"{helm.NAMESPACE}/windowbox-work"
 
 
+@rule("WP-37")
+def test_what_gardenlet_injects_reaches_the_processes(tmp_path: Path) -> None:
+    injected = {
+        "version": "v1.150.0", "gardenlet": {"featureGates": {"X": True}},
+        "garden": {"clusterIdentity": "garden"}, "seed": {"name": "local"}, "selfHostedShootCluster": True,
+    }  # fmt: skip
+    manifests = rendered(**EVERYTHING | GARDENER | {"gardener": injected})
+    found = _settings(manifests, tmp_path)
+    assert {one.garden.version for name, one in found.items() if name != "grant"} == {"v1.150.0"}
+    assert found["work-rest"].heartbeat.namespace == helm.NAMESPACE
+    assert found["admit"].webhooks.self_hosted
+    assert found["admit"].webhooks.address == "0.0.0.0:11250"
+    pod = of_kind(manifests, "Deployment")["windowbox-work-rest"]["spec"]["template"]
+    assert {
+        one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WINDOWBOX_METRICS"
+    } == {"0.0.0.0:18080"}
+
+
 def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
     key = {"name": "k", "secret": "c2VjcmV0"}
     zones = [{"name": "example.org", "servers": ["192.0.2.53"], "key": key}]

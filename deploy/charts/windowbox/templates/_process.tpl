@@ -16,6 +16,9 @@
 {{- if $root.Values.imageVectorOverwrite }}
   {{- $_ := set $made "images" (dict "overwrite" "/etc/windowbox/images/images_overwrite.yaml") }}
 {{- end }}
+{{- with dig "version" "" ($root.Values.gardener | default dict) }}
+  {{- $_ := set $made "garden" (dict "version" .) }}
+{{- end }}
 {{- if eq .command "work" }}
   {{- if $root.Values.gardener }}{{ $_ := set $made "heartbeat" (dict "namespace" $root.Release.Namespace) }}{{ end }}
 {{- else }}

@@ -1,0 +1,82 @@
+"""deploy/gardener: how windowbox is registered with Gardener."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.rules import rule
+from windowbox.chart.generated import CHART
+
+FOLDER = CHART.parents[1] / "gardener"
+PLAIN = (
+    "BackupBucket",
+    "BackupEntry",
+    "ControlPlane",
+    "DNSRecord",
+    "Infrastructure",
+    "OperatingSystemConfig",
+    "Worker",
+)
+LIFECYCLE = {
+    "reconcile": "BeforeKubeAPIServer",
+    "delete": "AfterKubeAPIServer",
+    "migrate": "AfterKubeAPIServer",
+}
+EXPOSURE = {"kind": "SelfHostedShootExposure", "type": "local", "continuousEndpointUpdate": True}
+SEED = {
+    "kind": "Extension", "type": "local-ext-seed", "clusterCompatibility": ["shoot", "seed"],
+    "lifecycle": LIFECYCLE, "workerlessSupported": True,
+}  # fmt: skip
+SHOOT = {"kind": "Extension", "type": "local-ext-shoot", "workerlessSupported": True}
+AFTER = {
+    "kind": "Extension",
+    "type": "local-ext-shoot-after-worker",
+    "lifecycle": {"reconcile": "AfterWorker"},
+}
+POD_SECURITY = {"security.gardener.cloud/pod-security-enforce": "privileged"}
+
+
+def _documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text()))
+
+
+def _sorted(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(resources, key=lambda one: (one["kind"], one["type"]))
+
+
+@rule("WP-30", "P-2")
+def test_the_registration_names_exactly_what_the_contract_lists() -> None:
+    deployment, registration = _documents("controllerregistration")
+    plain = [{"kind": kind, "type": "local"} for kind in (*PLAIN, "Bastion")]
+    assert _sorted(registration["spec"]["resources"]) == _sorted([*plain, EXPOSURE, SEED, SHOOT, AFTER])
+    assert registration["metadata"]["annotations"] == POD_SECURITY
+    assert registration["spec"]["deployment"] == {
+        "policy": "Always",
+        "deploymentRefs": [{"name": "provider-local"}],
+    }
+    assert {deployment["metadata"]["name"], registration["metadata"]["name"]} == {"provider-local"}
+    assert deployment["apiVersion"] == "core.gardener.cloud/v1"
+    assert deployment["injectGardenKubeconfig"] is True
+    assert deployment["helm"]["ociRepository"]["ref"]
+
+
+@rule("WP-31")
+def test_the_operators_extension_names_exactly_what_the_contract_lists() -> None:
+    [extension] = _documents("extension")
+    plain = [{"kind": kind, "type": "local"} for kind in PLAIN]
+    shoot = SHOOT | {"clusterCompatibility": ["shoot", "garden"]}
+    assert _sorted(extension["spec"]["resources"]) == _sorted([*plain, EXPOSURE, SEED, shoot, AFTER])
+    assert extension["metadata"]["annotations"] == POD_SECURITY
+    assert extension["spec"]["deployment"]["extension"]["injectGardenKubeconfig"] is True
+    assert "policy" not in extension["spec"]["deployment"]["extension"]
+
+
+@pytest.mark.parametrize("name", ["controllerregistration", "extension"])
+def test_charts_have_the_version_of_the_chart(name: str) -> None:
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    text = (FOLDER / f"{name}.yaml").read_text()
+    assert f"windowbox:{version}" in text
+    assert f"tag: {version}" in text
