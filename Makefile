@@ -23,7 +23,7 @@ PYTEST = GOGC=400 $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos up down generate coverage-of-contract programs
+.PHONY: help setup demo test check format bench chaos up down release generate coverage-of-contract programs
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ format: $(STAMP) ## Put the code into its form
 
 bench: programs ## Measure throughput and latency on this machine
 	@$(BIN)/windowbox bench $(ARGS)
+
+# The pinned hashes of the image's packages are made anew by `python -m windowbox.release.pins`.
+release: programs ## Wheel, sdist, chart, image, bill of materials and checksums, in dist/
+	@$(BIN)/python -m windowbox.release $(ARGS)
 
 # make chaos CHAOS_NATS=3: with three NATS servers. CHAOS_KILLS=100 CHAOS_CHANGES=10000: so much in test_everything.
 chaos: programs ## Break things under load and see everything converge

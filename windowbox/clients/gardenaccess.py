@@ -15,6 +15,8 @@ from windowbox.models.refs import SEEDS, SHOOTS, Resource
 logger = logging.getLogger(__name__)
 
 ANNOTATION = "provider-local-e2e-test-garden-access"
+_AGAIN = 5.0
+"""Seconds."""
 
 
 async def prove(settings: GardenSettings) -> None:
@@ -43,8 +45,9 @@ async def _annotate(garden: kube.Kube, resource: Resource, namespace: str, name:
             await garden.get(resource, namespace, name)
             await garden.merge(resource, namespace, name, {"metadata": {"annotations": {ANNOTATION: now}}})
         except TransientError as error:
-            logger.warning("%s; again in %.0f s", error, error.retry_after)
-            await asyncio.sleep(error.retry_after)
+            pause = error.retry_after or _AGAIN
+            logger.warning("%s; again in %.0f s", error, pause)
+            await asyncio.sleep(pause)
         else:
             logger.info("access to the garden: %s %s is annotated", resource.kind, name)
             return

@@ -62,12 +62,12 @@ def write(image: Image, path: Path) -> Path:
     """The image as an archive that `ctr images import` and `docker load` take."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
-        _write_layer(image, layer)
+        write_layer(image, layer)
         digest = _digest(_rewound(layer))
         manifest = [
             {"Config": "config.json", "RepoTags": [image.name, *image.aliases], "Layers": ["layer.tar"]}
         ]
-        _add(archive, "config.json", json.dumps(_config(image, digest)).encode())
+        _add(archive, "config.json", json.dumps(config(image, digest)).encode())
         entry = tarfile.TarInfo("layer.tar")
         entry.size = layer.tell()
         archive.addfile(entry, _rewound(layer))
@@ -75,7 +75,8 @@ def write(image: Image, path: Path) -> Path:
     return path
 
 
-def _config(image: Image, digest: str) -> dict[str, Any]:
+def config(image: Image, digest: str) -> dict[str, Any]:
+    """What containers of the image start, and its layer by the digest."""
     return {
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
@@ -87,7 +88,8 @@ def _config(image: Image, digest: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _write_layer(image: Image, content: IO[bytes]) -> None:
+def write_layer(image: Image, content: IO[bytes], time: int | None = None) -> None:
+    """The files as a tar; `time` is that of all of them."""
     with tarfile.open(fileobj=content, mode="w") as layer:
         for folder in sorted({*image.folders, *_parents(image)}):
             entry = tarfile.TarInfo(folder)
@@ -97,8 +99,10 @@ def _write_layer(image: Image, content: IO[bytes]) -> None:
             program = isinstance(source, Path) or source.startswith("#!")
             data = source.read_bytes() if isinstance(source, Path) else source.encode()
             # Python takes bytecode by the time of its source.
-            time = int(source.stat().st_mtime) if isinstance(source, Path) and source.suffix == ".py" else 0
-            _add(layer, name, data, program, time)
+            changed = (
+                int(source.stat().st_mtime) if isinstance(source, Path) and source.suffix == ".py" else 0
+            )
+            _add(layer, name, data, program, changed if time is None else time)
         for name, target in image.links.items():
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target

@@ -1,0 +1,81 @@
+"""Parts of a release: archives, licences, pins, the bill of materials."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from windowbox.errors import Malformed, Refused
+from windowbox.release import archives, bom, building, licences, pins
+
+ROOT = pins.ROOT
+_PINNED = re.compile(r"^([\w.-]+)==(\S+) \\$", re.MULTILINE)
+
+
+def test_archives_depend_on_content_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("x")
+    first = archives.packed({"b": b"y", "a": file}, 7)
+    os.utime(file, (1, 1))
+    assert archives.packed({"a": file, "b": b"y"}, 7) == first
+    assert archives.packed({"a": file, "b": b"z"}, 7) != first
+
+
+def test_every_dependency_has_a_permitted_licence() -> None:
+    found = {one.name: licences.licence(one) for one in licences.required()}
+    assert {"aiohttp", "cryptography", "nats-py", "pydantic"} <= found.keys()
+    assert all(found.values())
+
+
+@pytest.mark.parametrize("licence", ["GPL-3.0-only", "Proprietary", "", "MIT AND AGPL-3.0-only"])
+def test_other_licences_are_refused(licence: str, tmp_path: Path) -> None:
+    folder = tmp_path / "strange-1.dist-info"
+    folder.mkdir()
+    head = Message()
+    head["Name"], head["Version"], head["License-Expression"] = "strange", "1", licence
+    (folder / "METADATA").write_text(str(head))
+    with pytest.raises(Refused, match="strange: licence"):
+        licences.licence(importlib.metadata.Distribution.at(folder))
+
+
+def test_the_bill_lists_all_packages_and_says_the_same_twice() -> None:
+    made = bom.document("1.2.3", 0, {"named": "9.18"})
+    listed = {one["name"].lower() for one in made["components"]}
+    assert {one.name.lower() for one in licences.required()} | {"named"} == listed
+    assert made["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
+    assert made == bom.document("1.2.3", 0, {"named": "9.18"})
+
+
+def test_every_package_of_the_image_is_pinned_by_hash() -> None:
+    text = pins.FILE.read_text()
+    pinned = dict(_PINNED.findall(text))
+    wanted = {one.name.lower().replace("_", "-"): one.version for one in licences.required()}
+    assert wanted.items() <= pinned.items()
+    assert all("--hash=sha256:" in part for part in text.split("==")[1:])
+
+
+def test_pinned_versions_are_those_that_tests_run_with() -> None:
+    lines = [line.strip() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    tried = {name.lower().replace("_", "-"): version for name, version in (one.split("==") for one in lines)}
+    assert dict(_PINNED.findall(pins.FILE.read_text())).items() <= tried.items()
+
+
+@pytest.mark.parametrize("file", ["deploy/requirements.txt", "constraints.txt", "pyproject.toml"])
+def test_no_lock_names_a_host(file: str) -> None:
+    assert not re.search(r"https?://|--index-url|--find-links", (ROOT / file).read_text())
+
+
+def test_all_files_have_one_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", building.consistent_version())
+    for name in ("pyproject.toml", "CHANGELOG.md", "deploy"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "pyproject.toml").unlink()
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "9.9.9"\n')
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    with pytest.raises(Malformed, match=r"Chart.yaml, CHANGELOG.md, .* not: correct"):
+        building.consistent_version()

@@ -1,0 +1,15 @@
+"""`python -m windowbox.release [FOLDER]`: make a release of this checkout, in dist/ by default."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from windowbox.errors import WindowboxError
+from windowbox.release import building
+
+try:
+    for made in building.release(Path(sys.argv[1] if len(sys.argv) > 1 else "dist")):
+        print(made)
+except WindowboxError as error:
+    sys.exit(str(error))

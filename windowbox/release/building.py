@@ -1,0 +1,169 @@
+"""Wheel, sdist, chart, image, bill of materials and checksums of a checkout."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from windowbox.errors import Malformed, Unreachable
+from windowbox.release import archives, bom, ocilayout
+from windowbox.sandbox import binaries
+from windowbox.sandbox.nodes import ownimage
+
+ROOT = Path(__file__).parents[2]
+_CHART = "deploy/charts/windowbox"
+_CHANGELOG = "CHANGELOG.md"
+_LEFT_OUT = (".github/", "tests/")
+"""What an sdist need not have."""
+
+
+def release(folder: Path) -> Iterator[Path]:
+    """Make everything in `folder`, which is emptied before."""
+    version, time = consistent_version(), _time()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    made = [_wheel(folder, time)]
+    yield made[0]
+    for name, content in (
+        (f"windowbox-{version}.tar.gz", _sdist(made[0], version, time)),
+        (f"windowbox-{version}.tgz", _chart(time)),
+    ):
+        made.append(folder / name)
+        made[-1].write_bytes(content)
+        yield made[-1]
+    image = folder / f"windowbox-image-{version}-{platform.machine()}.oci.tar"
+    ocilayout.write(ownimage.image(), image, version)
+    materials = folder / f"windowbox-{version}.cdx.json"
+    materials.write_text(json.dumps(bom.document(version, time, _programs()), indent=1) + "\n")
+    sums = folder / "SHA256SUMS"
+    sums.write_text("".join(f"{_digest(one)}  {one.name}\n" for one in sorted([*made, image, materials])))
+    yield from (image, materials, sums)
+
+
+def consistent_version() -> str:
+    """The version in pyproject.toml; Malformed if another file has another one."""
+    version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    chart = yaml.safe_load((ROOT / _CHART / "Chart.yaml").read_text())
+    registrations = [
+        ROOT / "deploy" / "gardener" / f"{one}.yaml" for one in ("controllerregistration", "extension")
+    ]
+    found = {
+        "Chart.yaml": chart["version"] == chart["appVersion"] == version,
+        _CHANGELOG: f"\n## {version}" in (ROOT / _CHANGELOG).read_text(),
+        **{one.name: f"windowbox:{version}\n" in one.read_text() for one in registrations},
+    }
+    if wrong := [name for name, right in found.items() if not right]:
+        raise Malformed(
+            f"pyproject.toml has version {version}, {', '.join(wrong)} not: correct the wrong ones"
+        )
+    return version
+
+
+def _wheel(folder: Path, time: int) -> Path:
+    """Built from what git has: nothing that lies about in the checkout gets in."""
+    with tempfile.TemporaryDirectory() as sources:
+        for name, path in _sources().items():
+            target = Path(sources, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target, follow_symlinks=False)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            f"--wheel-dir={folder}",
+            sources,
+        ]
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time)}
+        # Modes of files get into the wheel, too.
+        built = subprocess.run(
+            command, env=environment,
+            capture_output=True, text=True, timeout=600, check=False, umask=0o022,
+        )  # fmt: skip
+    if built.returncode:
+        raise Unreachable(f"pip could not build the wheel: {built.stderr[-2000:]}")
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def _sdist(wheel: Path, version: str, time: int) -> bytes:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"windowbox-{version}.dist-info/METADATA")
+    files: dict[str, bytes | Path] = {
+        f"windowbox-{version}/{name}": path
+        for name, path in _sources().items()
+        if not name.startswith(_LEFT_OUT) and path.is_file()
+    }
+    for name, path in _sources().items():
+        if path.is_dir():  # a link in windowbox/shipped
+            inside = path.resolve()
+            files |= {
+                f"windowbox-{version}/{name}/{one.relative_to(inside)}": one
+                for one in inside.rglob("*")
+                if one.is_file()
+            }
+    return archives.packed(files | {f"windowbox-{version}/PKG-INFO": metadata}, time)
+
+
+def _chart(time: int) -> bytes:
+    prefix = f"{_CHART}/"
+    files: dict[str, bytes | Path] = {
+        f"windowbox/{name.removeprefix(prefix)}": path
+        for name, path in _sources().items()
+        if name.startswith(prefix)
+    }
+    for name, path in list(files.items()):
+        if isinstance(path, Path) and path.is_dir():
+            del files[name]
+            files |= {f"{name}/{one.name}": one for one in path.resolve().iterdir() if one.is_file()}
+    return archives.packed(files, time)
+
+
+def _sources() -> dict[str, Path]:
+    """The files that git has, by their paths."""
+    listed = _git("ls-files", "-z").split("\0")
+    return {name: ROOT / name for name in sorted(filter(None, listed)) if os.path.lexists(ROOT / name)}
+
+
+def _programs() -> dict[str, str]:
+    """What the image holds besides packages."""
+    found = {"python": platform.python_version()}
+    for name in ("nats-server", "named"):
+        program = binaries.look(name)
+        if isinstance(program, binaries.Found):
+            found[name] = binaries.text(program.version)
+    return found
+
+
+def _time() -> int:
+    """That of the last commit: the same for all who build it."""
+    return int(_git("log", "-1", "--format=%ct"))
+
+
+def _git(*arguments: str) -> str:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unreachable(f"a release is made from a git checkout: {error}") from error
+    return answer.stdout.strip("\n")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
