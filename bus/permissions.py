@@ -1,7 +1,7 @@
 """Who may say what on the bus: least rights for each role, as nats-server's configuration takes them.
 
-They keep each role to its part. They are no wall against code bent on breaking out: whoever asks JetStream
-for a message chooses the subject of the answer, and the server does not look whether it may be used.
+They keep each role to its part. Whoever asks JetStream for a message chooses the subject of the answer, and
+the server does not look whether it may be used: who reads does (`answers.is_forged`).
 
 `python -m bus.permissions` prints them for a deployment with one server, and with the argument `clustered`
 for one with three.
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
 from bus import liveness, presence, queries, streams, subjects
+from bus.elections import ELECTED
 from bus.intents import PATCH
 from windowbox.kinds import POOLS
 from windowbox.models.refs import CLUSTERS, RUNTIME
@@ -225,9 +226,9 @@ _ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS)
 
 PERMISSIONS: dict[Role, Permissions] = {
     "watcher": _process("watcher", _WATCHER, _ROUTES),
-    "worker": _process("worker", _WORKER, answers=[queries.EDGE, queries.TWINS]),
+    "worker": _process("worker", _WORKER, answers=[queries.EDGE, queries.TWINS, ELECTED]),
     "edge": _process("edge", _EDGE, _ROUTES, answers=[queries.EDGE]),
-    "patcher": _process("patcher", _PATCHER),
+    "patcher": _process("patcher", _PATCHER, answers=[ELECTED]),
     "admit": _process("admit", _ADMIT),
     # A person reads everything and mends the streams, but reports no status and writes no journal. Other
     # programs that a person uses, such as `nats`, have inboxes of their own.

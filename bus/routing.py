@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, Protocol
 
-from bus import consumers, streams, subjects
+from bus import consumers, elections, streams, subjects
 from bus.connection import Bus
 from bus.consumers import Delivery
 from bus.messages import TRACE, Announcement, Reason, Wish
@@ -88,16 +88,20 @@ class Router:
         back, position = asyncio.Event(), 0
         # A server that comes back may have another memory, in which the same sequences mean other messages.
         with self._bus.on_reconnect(back.set):
-            while True:
-                if back.is_set():
+            async with contextlib.aclosing(elections.sweeps(self._bus, interval, _YOUNG)) as sweeps:
+                async for age in sweeps:
+                    position = 0 if back.is_set() else position
                     back.clear()
-                    position = 0
-                try:
-                    await self._queue.sweep(_YOUNG)
-                    position = await self._sweep_objects(position)
-                except WindowboxError as error:
-                    logger.info("sweep of %s: %s", self._queue.pool, error)
-                await asyncio.sleep(interval)
+                    position = await self._sweep(age, position)
+
+    async def _sweep(self, age: float, position: int) -> int:
+        """One sweep of wishes of this age, and of what was announced since `position`. Returns the next."""
+        try:
+            await self._queue.sweep(age)
+            return await self._sweep_objects(position)
+        except WindowboxError as error:
+            logger.info("sweep of %s: %s", self._queue.pool, error)
+            return position
 
     async def _route(self, delivery: Delivery) -> None:
         change = Announcement(delivery.stored)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
-from bus import intents
+from bus import elections, intents
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.routing import run_due
@@ -27,7 +26,7 @@ async def patch(made: Process) -> None:
 
 
 async def _sweep(queue: Queue, interval: float) -> None:
-    while True:
-        with contextlib.suppress(WindowboxError):
-            await queue.sweep(interval)
-        await asyncio.sleep(interval)
+    async with contextlib.aclosing(elections.sweeps(queue.bus, interval, interval)) as sweeps:
+        async for age in sweeps:
+            with contextlib.suppress(WindowboxError):
+                await queue.sweep(age)

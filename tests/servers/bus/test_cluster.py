@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bus import consumers, streams, subjects
+from bus import consumers, elections, streams, subjects
 from bus.connection import Access, Bus, connected
 from tests.servers.bus.handlers import key
 from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured
+from tests.support.running import eventually
+from windowbox.errors import WindowboxError
 
 
 @contextlib.asynccontextmanager
@@ -81,3 +83,23 @@ async def test_reading_from_a_lagging_server_waits(cluster: NatsCluster) -> None
 async def snapshot(bus: Bus) -> int:
     found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])
     return len([stored async for stored in found])
+
+
+async def test_wishes_are_enqueued_again_after_an_election(cluster: NatsCluster) -> None:
+    """Which a leader that was deposed may have refused: no sweep was due for an hour."""
+    async with speaking(cluster) as buses:
+        sweeps = elections.sweeps(buses[0], 3600, 20.0, deposed=0.1)
+        assert await anext(sweeps) == 20.0
+        await buses[0].client.flush()
+        due = asyncio.ensure_future(anext(sweeps))
+        await eventually(lambda: elected(buses[1]), patience=60)
+        async with asyncio.timeout(60):
+            assert await due == 0.0
+        await sweeps.aclose()
+
+
+async def elected(bus: Bus) -> bool:
+    """Have the queue's servers choose another leader."""
+    with contextlib.suppress(WindowboxError):
+        return bool((await bus.api(f"STREAM.LEADER.STEPDOWN.{streams.WORK}"))["success"])
+    return False
