@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from windowbox.errors import Refused
+
+_NEEDS = "to run processes before others needs Linux, and root"
 
 
 @contextlib.contextmanager
@@ -14,6 +19,8 @@ def given(pids: Iterable[int]) -> Iterator[None]:
 
     The kernel leaves a twentieth of each second to others all the same.
     """
+    if sys.platform != "linux":
+        raise Refused(_NEEDS)
     threads = [thread for pid in pids for thread in _threads(pid)]
     _schedule(threads, os.SCHED_RR, 1)
     try:
@@ -28,5 +35,9 @@ def _threads(pid: int) -> list[int]:
 
 def _schedule(threads: list[int], policy: int, priority: int) -> None:
     for thread in threads:
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.sched_setscheduler(thread, policy, os.sched_param(priority))
+        except ProcessLookupError:
+            continue  # it has ended
+        except PermissionError as error:
+            raise Refused(f"{_NEEDS}: {error}") from error
