@@ -127,7 +127,7 @@ async def test_slices_stay_until_the_load_balancer_has_gone(world: KindWorld) ->
 
 @rule("SE-5", "C-2", "C-9")
 async def test_an_exposure_of_a_self_hosted_shoot_lives_in_kube_system(world: KindWorld) -> None:
-    name = "shoot--t--hosts-itself"
+    name = "shoot--t--exposes-itself"
     provider = {"workers": [{"name": "cp", "controlPlane": {}}]}
     client = await world.shoot("kube-system", spec={"provider": provider}, status={"technicalID": name})
     there = world.client(f"infra-{name}")
