@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import secondtry, skips
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 FLAKY = """
 from pathlib import Path
 
