@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from bus.connection import Bus
 from bus.leases import Leases
 from bus.registry import Registry, SecretKey
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import DENY, behind
+from tests.support import servers
 from tests.support.kindworld import Client, KindWorld, common_of, kind_world, world_of
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -31,6 +35,15 @@ from workers.owned.orphans import OwnedOrphans
 from workers.owned.targets import TargetClusters
 
 _SECRET = SecretKey(namespace="nowhere", name="gone")
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One of its own: in the shared one, all namespaces that other tests have left would be removed first."""
+    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
+        pytest.skip(reason)
+    with servers.control_plane(tmp_path_factory.mktemp("alone"), controllers=True, audit=True) as made:
+        yield made
 
 
 async def vanish(shoot: Client) -> None:
