@@ -21,3 +21,8 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
+
+
+def contents(folder: Path) -> bytes:
+    """What is in all files in a folder, together."""
+    return b"".join(read(path) for path in below(folder))

@@ -22,7 +22,7 @@ from bus.registry import Member, Registry, SecretKey
 from tests.e2e import client
 from tests.e2e.client import Space, failed
 from tests.e2e.witness import witnessing
-from tests.support import servers
+from tests.support import livefiles, servers
 from tests.support.markers import Markers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
@@ -50,7 +50,7 @@ async def test_no_secret_is_kept_or_told(
             told = _metrics(tmp_path)
         written = _written(space)
 
-    kept, said = _contents(store, "**/*"), _contents(tmp_path, "*.log")
+    kept, said = livefiles.contents(store), _logs(tmp_path)
     assert named.zone.encode() in kept  # the search would find what is there
     assert space.namespace.encode() in said
     assert markers.in_(kept) == set()
@@ -237,10 +237,6 @@ async def _broken(bus: Bus, watch: str) -> None:
     await eventually(told)
 
 
-def _contents(folder: Path, pattern: str) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.glob(pattern) if path.is_file())
-
-
 def _metrics(folder: Path) -> bytes:
     """What all processes show to who asks over HTTP."""
     told = b""
@@ -255,3 +251,7 @@ def _written(space: Space) -> bytes:
     """What people can read in the cluster, apart from the Secrets."""
     paths = (DNSRECORDS.path(space.namespace), f"/api/v1/namespaces/{space.namespace}/events")
     return b"".join(space.api.request("GET", path).read() for path in paths)
+
+
+def _logs(folder: Path) -> bytes:
+    return b"".join(livefiles.read(path) for path in folder.glob("*.log"))

@@ -24,6 +24,7 @@ from tests.api.controlplane.controlplanes import (
     shoot_of,
     until_ready,
 )
+from tests.support import livefiles
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
@@ -198,7 +199,7 @@ async def test_runs_replay_and_tell_nothing_of_what_they_generated(world: KindWo
     recorded = "".join(run.model_dump_json() for run in recording.runs).encode()
     assert b"provider-local-dummy-auth" in recorded  # it is told which there are
     assert markers.in_(recorded) == set()
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "nats").glob("**/*") if path.is_file())
+    kept = livefiles.contents(tmp_path / "nats")
     assert shoot.namespace.encode() in kept
     assert markers.in_(kept) == set()
 

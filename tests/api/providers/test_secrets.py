@@ -12,6 +12,7 @@ import yaml
 
 from tests.api.providers.test_errors import infrastructure
 from tests.api.providers.test_membership import of
+from tests.support import livefiles
 from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
 from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
@@ -36,17 +37,13 @@ async def test_nothing_of_provider_secrets_is_kept_or_told(
             namespaces.append(await _failed(world, kubeconfig, number))
         await world.quiet()
         written = [_written(plane, namespace) for namespace in namespaces]
-    kept = _contents(tmp_path / "nats")
+    kept = livefiles.contents(tmp_path / "nats")
     said = caplog.text.encode()
     assert all(namespace.encode() in kept for namespace in namespaces)  # the search would find what is there
     assert all(namespace.encode() in said for namespace in namespaces[1:])
     assert markers.in_(kept) == set()
     assert markers.in_(said) == set()
     assert markers.in_(b"".join(written)) == set()
-
-
-def _contents(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.glob("**/*") if path.is_file())
 
 
 async def _served(world: KindWorld, kubeconfig: bytes) -> str:
