@@ -1,0 +1,1 @@
+"""Taking over from the Go program."""
