@@ -1,0 +1,1 @@
+"""Alerts and dashboards, as Prometheus evaluates them."""
