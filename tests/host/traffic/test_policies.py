@@ -20,12 +20,15 @@ _DRAINED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "now", "effect": "
 
 @pytest.fixture(scope="module")
 def lonely(traffic: World) -> Iterator[str]:
-    """The name of an echo server of which there is only one, on node-1; it takes its time to end."""
+    """The name of an echo server of which there is only one, on node-1.
+
+    It goes on serving until health checks have noticed that its node has no other, on a busy machine, too.
+    """
     traffic.nodes.deploy_echo(
         "lonely", replicas=1, udp=(8080,), service={"type": "ClusterIP"}, pod=_on("node-1")
     )
-    container = {"name": "echo", "lifecycle": {"preStop": {"sleep": {"seconds": 6}}}}
-    _roll(traffic, {"containers": [container], "terminationGracePeriodSeconds": 20})
+    container = {"name": "echo", "lifecycle": {"preStop": {"sleep": {"seconds": 15}}}}
+    _roll(traffic, {"containers": [container], "terminationGracePeriodSeconds": 30})
     yield "lonely"
     traffic.nodes.remove_echo("lonely")
 
