@@ -47,6 +47,8 @@ async def _tell_versions(made: Process) -> None:
     while True:
         try:
             found = {"Kubernetes": await kube.version()}
+            if gardener := made.settings.garden.version:
+                found["Gardener"] = gardener
         except WindowboxError as error:
             logger.warning("versions: %s", error)
         else:
