@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 _BY_COST = ("host/nodes", "chaos", "conformance", "host", "api", "e2e", "suite", "servers", "unit")
 """The dearest first: what comes last fills up the worker that would end first."""
 
-_WITH_NODES = {"commands": 1, "machines": 1, "availability": 2, "install": 2, "nodes": 2, "traffic": 2}
-"""Folders of tests/host whose sandboxes have real nodes: of each number, one sandbox runs at a time."""
-
-_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-_FOR_TWO = 512
-"""So many inotify instances are enough for two sandboxes with nodes at once; the usual 128, for one."""
+_WITH_NODES = frozenset({"availability", "commands", "install", "machines", "nodes", "traffic"})
+"""Folders of tests/host whose sandboxes have real nodes: a host has inotify instances for one at a time."""
 
 _WAITING = "servers/"
 """What these tests start needs little CPU; most of the time they wait."""
@@ -65,17 +59,8 @@ def scope(nodeid: str) -> str:
     """What those have in common that stay together."""
     _, cost, *more = nodeid.partition("::")[0].split("/")
     if cost == "host" and more[0] in _WITH_NODES:
-        return f"host/nodes-{_WITH_NODES[more[0]] if two_sandboxes_fit() else 1}"
+        return "host/nodes"
     return "/".join((cost, *(more[:-1] if cost in _SHARING else more)))
-
-
-@functools.cache
-def two_sandboxes_fit() -> bool:
-    """Whether two sandboxes with nodes find what they need on this host at once."""
-    try:
-        return int(_INSTANCES.read_text()) >= _FOR_TWO
-    except OSError:  # no Linux
-        return False
 
 
 def waiting_first(scopes: Iterable[str]) -> str:
@@ -85,4 +70,4 @@ def waiting_first(scopes: Iterable[str]) -> str:
 
 def _rank(scope: str) -> int:
     cost = scope.partition("/")[0]
-    return _BY_COST.index("host/nodes" if scope.startswith("host/nodes-") else cost)
+    return _BY_COST.index(scope if scope in _BY_COST else cost)

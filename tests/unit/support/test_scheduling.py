@@ -14,9 +14,9 @@ TESTS = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("nodeid", "scope"),
     [
-        pytest.param("tests/host/traffic/test_a.py::test_b[x/y]", "host/nodes-2", id="nodes"),
-        pytest.param("tests/host/nodes/test_a.py::test_b", "host/nodes-2", id="more-nodes"),
-        pytest.param("tests/host/machines/test_a.py::test_b", "host/nodes-1", id="machines"),
+        pytest.param("tests/host/traffic/test_a.py::test_b[x/y]", "host/nodes", id="nodes"),
+        pytest.param("tests/host/nodes/test_a.py::test_b", "host/nodes", id="more-nodes"),
+        pytest.param("tests/host/machines/test_a.py::test_b", "host/nodes", id="machines"),
         pytest.param("tests/host/simulated/test_a.py::test_b", "host/simulated", id="simulated-nodes"),
         pytest.param("tests/host/docker/test_a.py::test_b", "host/docker", id="engine"),
         pytest.param("tests/api/bastion/test_a.py::test_b", "api/bastion", id="api-server"),
@@ -26,19 +26,8 @@ TESTS = Path(__file__).parents[2]
         pytest.param("tests/unit/bus/test_a.py::test_b", "unit/bus/test_a.py", id="unit"),
     ],
 )
-def test_tests_that_share_servers_stay_together(
-    nodeid: str, scope: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduling, "two_sandboxes_fit", lambda: True)
+def test_tests_that_share_servers_stay_together(nodeid: str, scope: str) -> None:
     assert scheduling.scope(nodeid) == scope
-
-
-def test_a_host_with_few_inotify_instances_has_one_sandbox_with_nodes_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scheduling, "two_sandboxes_fit", lambda: False)
-    scopes = {scheduling.scope(f"tests/host/{folder}/test_a.py::t") for folder in scheduling._WITH_NODES}
-    assert scopes == {"host/nodes-1"}
 
 
 def test_one_worker_begins_with_tests_that_wait() -> None:
@@ -50,5 +39,5 @@ def test_one_worker_begins_with_tests_that_wait() -> None:
 def test_every_test_has_its_place_in_the_order() -> None:
     scopes = {scheduling.scope(f"tests/{path.relative_to(TESTS)}::t") for path in TESTS.rglob("test_*.py")}
     ordered = sorted(scopes, key=scheduling._rank)
-    assert ordered[0].startswith("host/nodes")
+    assert ordered[0] == "host/nodes"
     assert ordered[-1].startswith("unit/")
