@@ -166,7 +166,7 @@ async def admitting(settings: Settings, *, garden: bool) -> AsyncIterator[Admitt
             called = await stack.enter_async_context(kube.from_file(file))
         made = Admitting(settings, Served(settings.webhooks, own, called, garden))
         made.metrics = await stack.enter_async_context(
-            http.served(settings.metrics, lambda: made.ready, _nothing)
+            http.served(settings.metrics, lambda: made.ready, _nothing, probes=settings.probes)
         )
         yield made
 

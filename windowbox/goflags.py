@@ -68,12 +68,14 @@ def _address(given: str) -> str:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of the Go program. Without a setting it is refused, with the remedy."""
+    """A flag of the Go program. Without a setting it has no effect, or is refused with the remedy."""
 
     name: str
     setting: str = ""
     read: Callable[[str], Any] = _text
     remedy: str = ""
+    reason: str = ""
+    """Why it has no effect, although Gardener's chart passes it."""
 
     @property
     def parameter(self) -> str:
@@ -102,6 +104,7 @@ FLAGS = (
     Flag("backupbucket-local-dir", "backup.root"),
     Flag("backupbucket-container-mount-path", "backup.mount_path"),
     Flag("metrics-bind-address", "metrics", _address),
+    Flag("health-bind-address", "probes", _address),
     Flag("gardener-version", "garden.version"),
     Flag("self-hosted-shoot-cluster", "webhooks.self_hosted", _truth),
     Flag("disable-webhooks", "webhooks.disabled", _list),
@@ -117,16 +120,16 @@ FLAGS = (
     Flag(_ONLY, "the pools of `windowbox work`", _list),
     Flag(_WITHOUT, "the pools of `windowbox work`", _list),
     Flag("master", remedy="give the server's URL in a kubeconfig, with --kubeconfig"),
-    Flag("health-bind-address", remedy="/healthz and /readyz are beside /metrics: --metrics-bind-address"),
     Flag("webhook-config-cert-dir", remedy="certificates are kept in Secrets and in memory: leave it out"),
     Flag("leader-election", remedy=_NO_ELECTION),
     *(
         Flag(f"leader-election-{part}", remedy=_NO_ELECTION)
         for part in (
-            "id", "namespace", "lease-duration", "renew-deadline", "retry-period", "resource-lock",
+            "id", "lease-duration", "renew-deadline", "retry-period", "resource-lock",
         )
     ),
-    *(Flag(f"{kind}-max-concurrent-reconciles", remedy=_ONE_NUMBER) for kind in _LIMITED),
+    Flag("leader-election-namespace", reason=_NO_ELECTION),
+    *(Flag(f"{kind}-max-concurrent-reconciles", reason=_ONE_NUMBER) for kind in _LIMITED),
 )  # fmt: skip
 
 _ENVIRONMENT = {
@@ -145,7 +148,7 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     values = _values(given)
     for flag, value in values.items():
-        if flag.name in (_HOST, _PORT, _ONLY, _WITHOUT):
+        if flag.reason or flag.name in (_HOST, _PORT, _ONLY, _WITHOUT):
             continue
         _put(found, flag.setting, value)
     named = {flag.name: value for flag, value in values.items()}
@@ -154,6 +157,11 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
         host = f"[{host}]" if ":" in host else host
         _put(found, "webhooks.address", f"{host}:{named.get(_PORT, '443')}")
     return found
+
+
+def without_effect(given: Mapping[str, Any]) -> list[str]:
+    """A line for each flag that has no effect here, with the reason."""
+    return [f"--{flag.name} has no effect: {flag.reason}" for flag in _values(given) if flag.reason]
 
 
 def pools(given: Mapping[str, Any]) -> tuple[str, ...]:

@@ -151,7 +151,13 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
         made = Process(settings, role, bus, Leases(bus, PROCESS, role), registry, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
         made.metrics = await stack.enter_async_context(
-            http.served(settings.metrics, lambda: made.ready and bus.connected, made.refresh, made.health)
+            http.served(
+                settings.metrics,
+                lambda: made.ready and bus.connected,
+                made.refresh,
+                made.health,
+                probes=settings.probes,
+            )
         )
         await stack.enter_async_context(presence.answering(bus, made.describe))
         async with closing:

@@ -195,6 +195,7 @@ class Settings(Section):
         description=f"Features by name, on or off: {'; '.join(f'{one}: {one.about}' for one in FEATURES)}.",
     )
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
+    probes: str = Field("", description="One more host:port of the same; empty = none.")
 
     @field_validator("feature_gates")
     @classmethod

@@ -221,6 +221,8 @@ def _loaded(flags: dict[str, Any]) -> Settings:
     from windowbox import settings
 
     chosen = goflags.settings(flags)
+    for line in goflags.without_effect(flags):
+        click.echo(line, err=True)
     if flags.get("log_format") == "text":
         flags["log_format"] = "human"
     places = {

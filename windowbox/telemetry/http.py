@@ -25,16 +25,13 @@ async def served(
     ready: Callable[[], bool],
     refresh: Callable[[], Awaitable[None]],
     health: Callable[[], Health] = lambda: Health(),
+    *,
+    probes: str = "",
 ) -> AsyncIterator[str]:
-    """Serve at `host:port` (port 0: any); yields the bound address.
+    """Serve at `host:port` (port 0: any), and at `probes`, if given; yields the bound address.
 
     `refresh` runs before each scrape. /healthz fails only for failures that a restart of the process cures.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise Malformed(
-            f"setting metrics {address!r} is not host:port; write 127.0.0.1:9101, or port 0 for any"
-        )
 
     async def metrics(_: web.Request) -> web.Response:
         await refresh()
@@ -54,14 +51,25 @@ async def served(
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host.strip("[]"), int(port))
-        try:
-            await site.start()
-        except OSError as error:
-            raise Malformed(
-                f"setting metrics: cannot listen on {address}: {error}; choose a free port, or 0 for any"
-            ) from error
-        bound = runner.addresses[0]
-        yield f"{host}:{bound[1]}"
+        host = await _listen(runner, "metrics", address)
+        if probes:
+            await _listen(runner, "probes", probes)
+        yield f"{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, setting: str, address: str) -> str:
+    """Listen on the address of a setting. Returns its host."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise Malformed(
+            f"setting {setting} {address!r} is not host:port; write 127.0.0.1:9101, or port 0 for any"
+        )
+    try:
+        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+    except OSError as error:
+        raise Malformed(
+            f"setting {setting}: cannot listen on {address}: {error}; choose a free port, or 0 for any"
+        ) from error
+    return host

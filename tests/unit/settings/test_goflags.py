@@ -44,8 +44,10 @@ CHART = (
     "--webhook-config-service-port=443", "--webhook-config-namespace=extension-provider-local",
     "--metrics-bind-address=:8080", "--prometheus-remote-write-url=https://one.example,https://two.example",
     "--prometheus-remote-write-url=https://three.example", "--prometheus-external-labels=a=b,c=d,",
+    "--health-bind-address=:8081", "--leader-election-namespace=extension-provider-local",
+    "--dnsrecord-max-concurrent-reconciles=5", "--worker-max-concurrent-reconciles=5",
 )  # fmt: skip
-"""What Gardener's chart passes for a seed, without what is refused."""
+"""What Gardener's chart passes for a seed."""
 
 
 @rule("WP-1")
@@ -66,7 +68,19 @@ def test_what_gardeners_chart_passes_is_understood() -> None:
         f"https://{name}.example" for name in ("one", "two", "three")
     )
     assert found.webhooks.prometheus.external_labels == {"a": "b", "c": "d"}
-    assert (found.metrics, found.garden.version) == ("0.0.0.0:8080", "v1.150.0")
+    assert (found.metrics, found.probes) == ("0.0.0.0:8080", "0.0.0.0:8081")
+    assert found.garden.version == "v1.150.0"
+
+
+def test_flags_that_have_no_effect_are_told() -> None:
+    told = goflags.without_effect(given(*CHART))
+    names = [line.partition(" ")[0] for line in told]
+    assert names == [
+        "--leader-election-namespace",
+        "--dnsrecord-max-concurrent-reconciles",
+        "--worker-max-concurrent-reconciles",
+    ]
+    assert "work.concurrency" in told[-1]
 
 
 @pytest.mark.parametrize(

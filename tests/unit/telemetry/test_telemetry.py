@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from windowbox.errors import Malformed
+from windowbox.sandbox import processes
 from windowbox.telemetry import http as serving
 from windowbox.telemetry import logs, metrics, tracing
 
@@ -143,6 +144,19 @@ async def test_a_process_that_a_restart_would_cure_is_not_healthy() -> None:
     ):
         answer = await session.get("/healthz")
         assert (answer.status, await answer.text()) == (503, "the connection to the bus is closed\n")
+
+
+async def test_probes_may_have_an_address_of_their_own() -> None:
+    async def refresh() -> None: ...
+
+    port = processes.free_port()
+    probes = f"127.0.0.1:{port}"
+    async with (
+        serving.served("127.0.0.1:0", lambda: True, refresh, probes=probes) as address,
+        aiohttp.ClientSession() as session,
+    ):
+        assert address != probes
+        assert (await session.get(f"http://{probes}/readyz")).status == 200
 
 
 @pytest.mark.parametrize("address", ["9101", "localhost:http", "127.0.0.1:99999x"])
