@@ -16,9 +16,9 @@ from bus import streams, subjects
 from bus.connection import Bus, Full, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from watchers.continuity import Witness
-from watchers.room import Account
-from watchers.shared import Known, KnownObjects, Shared, Turn
-from watchers.terms import Permit
+from watchers.limits import Known, KnownObjects, Shared, Turn
+from watchers.permits import Permit
+from watchers.quota import Account
 from windowbox.clients import apiresponses
 from windowbox.clients.kube import Event, Kube, Page
 from windowbox.errors import (
@@ -308,7 +308,7 @@ class Mirror:
             try:
                 return await self._stored(subject, body, headers, predecessor, again=attempts > 0)
             except Full:
-                self.shared.room.lacking()
+                self.shared.capacity.lacking()
             except TransientError as error:
                 logger.debug("%s: again: %s", subject, error)
                 self.shared.doubt()

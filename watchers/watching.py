@@ -17,11 +17,11 @@ from bus.connection import Bus
 from bus.leases import Leases
 from bus.registry import Registry
 from bus.streams import Retention
-from watchers import definitions, leaving
+from watchers import definitions, purging
 from watchers.continuity import Continuity, Witness
+from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.shared import Shared
-from watchers.terms import Permit, Term
+from watchers.permits import Permit, Term
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing, Superseded, TransientError, WindowboxError
 from windowbox.kinds import RESOURCES
@@ -84,7 +84,7 @@ class Watching:
         self._clearing["leftovers"] = asyncio.create_task(self._find_leftovers(), name="watch leftovers")
         always = [
             asyncio.create_task(self._continuity.run(), name="watch: continuity"),
-            asyncio.create_task(self._shared.room.run(), name="watch: room on the bus"),
+            asyncio.create_task(self._shared.capacity.run(), name="watch: quota of OBJECTS"),
         ]
         try:
             while True:
@@ -134,7 +134,7 @@ class Watching:
         """Begin to clear away what clusters have left behind that left while nobody watched."""
         await self.registry.complete.wait()
         for cluster in sorted(self.registry.left):
-            for kind in await leaving.kinds_of(self.bus, cluster):
+            for kind in await purging.kinds_of(self.bus, cluster):
                 if cluster in self.registry.left and (cluster, kind) not in self._running:
                     self._clear((cluster, kind))
 
@@ -158,10 +158,10 @@ class Watching:
             cluster = min(left)[0]
             pairs = {pair for pair in left if pair[0] == cluster}
             # Most often another has done it already, hours ago.
-            while there := {kind for _, kind in pairs} & await leaving.kinds_of(self.bus, cluster):
-                async with asyncio.TaskGroup() as purging:
+            while there := {kind for _, kind in pairs} & await purging.kinds_of(self.bus, cluster):
+                async with asyncio.TaskGroup() as group:
                     for kind in there:
-                        purging.create_task(leaving.purge(self.bus, cluster, kind))
+                        group.create_task(purging.purge(self.bus, cluster, kind))
             left -= pairs
 
     async def _spare(self, pair: Pair) -> None:

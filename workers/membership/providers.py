@@ -18,7 +18,7 @@ from windowbox.errors import TransientError, WindowboxError
 from windowbox.kinds import KINDS
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
-from workers.membership.checks import Checks
+from workers.membership.concurrentchecks import Checks
 
 logger = logging.getLogger(__name__)
 

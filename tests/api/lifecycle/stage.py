@@ -17,8 +17,8 @@ from bus.pool import DeliveryHold, Item
 from bus.registry import Registry
 from tests.support import loopback
 from tests.support.servers import ControlPlane
+from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.shared import Shared
 from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube

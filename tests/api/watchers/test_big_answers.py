@@ -24,8 +24,8 @@ from tests.support import loopback
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
+from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.shared import Shared
 from windowbox.clients import apireading, kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import TooLarge, Unreachable

@@ -18,8 +18,8 @@ from tests.support import servers
 from tests.support.proxy import Proxy, proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
+from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.shared import Shared
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Superseded

@@ -12,11 +12,11 @@ from bench.apiservers import ApiServers
 from bus import streams, subjects
 from bus.connection import Bus
 from tests.support.running import running, soon
-from watchers import shared as bounds
+from watchers import limits as bounds
 from watchers.continuity import Continuity
+from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.shared import Shared
-from watchers.terms import Permit
+from watchers.permits import Permit
 from windowbox.clients import kube
 from windowbox.errors import Superseded, Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef

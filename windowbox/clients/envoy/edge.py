@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from windowbox.clients.envoy import admin, bootstrap, earlier, inotify, replacing, resources
+from windowbox.clients.envoy import admin, bootstrap, inotify, jsonfiles, replacing, resources
 from windowbox.clients.envoy.admin import Health, Traffic
 from windowbox.clients.envoy.attachments import Attachment, HasPid, Order, Running
 from windowbox.clients.envoy.readiness import Applied, ApplyTracker
@@ -203,7 +203,7 @@ class Edge:
             written = await self._adopt_running(found) if found else await self._last_written()
             self._written, self._in_doubt = written, False
             self._known.set()
-            if found and self._attachment.fixed_ports and await earlier.are_read_by(found[-1]):
+            if found and self._attachment.fixed_ports and await jsonfiles.are_read_by(found[-1]):
                 # No other can have its ports beside it, and it would serve what it does now for ever.
                 logger.info("%s: Envoy reads files of an earlier version; starting it again", self.name)
                 await found.pop().end()
@@ -376,7 +376,7 @@ async def _read(running: Running) -> Configuration:
     names = resources.file_names(await running.read(bootstrap.CLUSTERS))
     found = {name: await running.read(name) for name in names}
     written = {name: content for name, content in found.items() if content is not None}
-    return resources.parsed({**await earlier.read(running), **written})
+    return resources.parsed({**await jsonfiles.read(running), **written})
 
 
 def _without(step: Mapping[str, bytes], file: str) -> dict[str, bytes]:

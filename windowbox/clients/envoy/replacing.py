@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from windowbox.clients.envoy import admin, bootstrap, earlier, protobuf, resources
+from windowbox.clients.envoy import admin, bootstrap, jsonfiles, protobuf, resources
 from windowbox.clients.envoy.attachments import Running
 from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import TransientError, Unreachable
@@ -34,7 +34,7 @@ async def prepare(new: Running, old: Running | None, written: Configuration) -> 
 async def retire(old: Running) -> None:
     """Have it take no more clients. It reads what it is told when it gets to it: until then it goes on."""
     await old.write(NO_LISTENERS)
-    await earlier.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
+    await jsonfiles.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
     await _happens(lambda: _listens(old, resources.NOTHING), _START)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from windowbox.clients.envoy import bootstrap, earlier, protobuf, rendering
+from windowbox.clients.envoy import bootstrap, jsonfiles, protobuf, rendering
 from windowbox.clients.envoy.attachments import Published
 from windowbox.clients.envoy.protobuf import Resource
 from windowbox.errors import Malformed
@@ -103,13 +103,13 @@ def are_usable(files: Mapping[str, bytes]) -> bool:
     try:
         parsed(files)
         binary = [file for name, file in files.items() if name.endswith(".pb")]
-        return earlier.are_whole(files) and all(protobuf.entries(f) or protobuf.version(f) for f in binary)
+        return jsonfiles.are_whole(files) and all(protobuf.entries(f) or protobuf.version(f) for f in binary)
     except (Malformed, ValueError, IndexError):
         return False
 
 
 def _parsed(files: Mapping[str, bytes]) -> Configuration:
-    files = earlier.binary(files)
+    files = jsonfiles.binary(files)
     clusters = _entries(files, bootstrap.CLUSTERS)
     apart = [name for name, one in clusters.items() if _reads_endpoints(one)]
     own_files = (_entries(files, bootstrap.endpoints_file(name)) for name in apart)

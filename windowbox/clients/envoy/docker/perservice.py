@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from windowbox.clients.docker import Container, Engine
-from windowbox.clients.envoy import bootstrap, earlier, protobuf
+from windowbox.clients.envoy import bootstrap, jsonfiles, protobuf
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.docker import boxes
 from windowbox.clients.envoy.docker.boxes import FOLDER, Household
@@ -104,7 +104,7 @@ class Inward:
         await self.files.write(inward(files))
 
     async def read(self, file: str) -> bytes | None:
-        listeners = (bootstrap.LISTENERS, earlier.LISTENERS)
+        listeners = (bootstrap.LISTENERS, jsonfiles.LISTENERS)
         return await self.files.read(_ASKED + file if file in listeners else file)
 
     async def all(self) -> Mapping[str, bytes]:

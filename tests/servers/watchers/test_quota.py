@@ -15,8 +15,8 @@ from bus.messages import Announcement
 from bus.streams import Retention
 from tests.servers.watchers.conftest import PATIENCE, watched
 from tests.support.running import eventually, running, soon
+from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.shared import Shared
 from windowbox.clients import kube
 from windowbox.errors import TooLarge
 from windowbox.models.refs import SERVICES, ObjectRef

@@ -11,7 +11,7 @@ from bus import consumers, streams, subjects
 from bus.connection import Bus
 from bus.messages import BODY, OPERATION, UID, VERSION
 from bus.streams import Retention
-from watchers.room import Budget, Room
+from watchers.quota import Budget, CapacityCheck
 from windowbox.errors import Unreachable
 
 _READINGS = 8
@@ -70,7 +70,7 @@ class Shared:
         `share` is the part of OBJECTS that one cluster may take.
         """
         self.doubt = doubt
-        self.room = Room(bus, retention)
+        self.capacity = CapacityCheck(bus, retention)
         self.budget = Budget(retention, share)
         self._bus = bus
         self._reading = asyncio.Semaphore(_READINGS)

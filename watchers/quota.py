@@ -95,7 +95,7 @@ class Account:
         self._budget.change(self._cluster, bytes)
 
 
-class Room:
+class CapacityCheck:
     """Keeps OBJECTS from staying full: former versions make room, and come back when there is enough."""
 
     def __init__(self, bus: Bus, retention: Retention) -> None:

@@ -14,7 +14,7 @@ from bus.leases import Leases
 from bus.registry import Member
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support.running import eventually, running, soon
-from watchers import leaving
+from watchers import purging
 from watchers.watching import Watching
 from windowbox.models.refs import SERVICES, ObjectRef
 
@@ -32,7 +32,7 @@ async def test_a_late_purge_spares_what_is_announced_later(bus: Bus, monkeypatch
         await purge(stream, subject, before)
 
     monkeypatch.setattr(bus, "purge", late)
-    clearing = asyncio.create_task(leaving.purge(bus, "gone", SERVICES.id))
+    clearing = asyncio.create_task(purging.purge(bus, "gone", SERVICES.id))
     await soon(sent.wait())
     clearing.cancel()
     # The kind is mirrored anew only when what was sent has arrived; and if not, nothing new is lost.
@@ -88,4 +88,4 @@ async def stands_by(watching: Watching, kinds: int) -> bool:
 
 
 async def is_cleared(bus: Bus, cluster: str) -> bool:
-    return not await leaving.kinds_of(bus, cluster)
+    return not await purging.kinds_of(bus, cluster)
