@@ -23,7 +23,7 @@ from tests.e2e.engine import Engine
 from tests.support import servers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.models.refs import DNSRECORDS
+from windowbox.models.refs import DNSRECORDS, SERVICES
 from windowbox.sandbox import binaries
 from windowbox.sandbox.apiserver import ApiServer
 
@@ -32,6 +32,13 @@ BASE = "windowbox-test-base"
 PATIENCE = 120.0
 """Containers start slowly where many other things do."""
 ZONE = "local.gardener.cloud"
+ADDRESS = "198.18.7.1"
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+}
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ async def deployment(docker: Engine, cluster: ControlPlane, tmp_path: Path) -> A
         "PYTHON_IMAGE": BASE,
         "NATS_IMAGE": BASE,
         "BIND_IMAGE": BASE,
+        "COMPOSE_PROFILES": "loadbalancers",
+        "LOADBALANCER_RANGES": f'[{{"prefixes": ["{ADDRESS}/32"]}}]',
     }
     made = Deployment(docker, cluster, env)
     async with _reachable(cluster.url, docker):
@@ -109,8 +118,11 @@ async def test_compose_serves_a_cluster_with_several_workers(deployment: Deploym
     api.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
     for number in range(20):
         api.create(DNSRECORDS.path("shop"), _record(number))
+    api.create(SERVICES.path("shop"), SERVICE)
 
     await eventually(lambda: asyncio.to_thread(_all_succeeded, api), PATIENCE)
+    # Shown once Envoy, in the network of the engine's host, has the listener.
+    await eventually(lambda: asyncio.to_thread(_addresses, api, ADDRESS), PATIENCE)
 
     assert deployment.dig(f"web-7.{ZONE}") == "198.51.100.7"
     assert len(deployment.containers("work")) == 2
@@ -215,6 +227,11 @@ def _record(number: int) -> dict[str, object]:
             "values": [f"198.51.100.{number}"],
         },
     }
+
+
+def _addresses(api: ApiServer, wanted: str) -> bool:
+    status = json.load(api.request("GET", SERVICES.path("shop", "web")))["status"]
+    return [entry["ip"] for entry in status["loadBalancer"].get("ingress", ())] == [wanted]
 
 
 def _all_succeeded(api: ApiServer) -> bool:

@@ -38,7 +38,7 @@ def test_all_that_reach_the_cluster_are_in_the_network_of_kind(
     reaching = {
         name
         for name, one in first["services"].items()
-        if one.get("command", [""])[0] in {"watch", "work", "patch", "admit", "edge"}
+        if one.get("command", [""])[0] in {"watch", "work", "patch", "admit"}
     }
     assert kind["services"].keys() == reaching
     for service in kind["services"].values():
@@ -51,6 +51,7 @@ def test_the_first_file_names_the_variant() -> None:
 
 def test_every_process_speaks_tls_with_the_bus(first: dict[str, Any]) -> None:
     ours = [one for one in first["services"].values() if "windowbox" in one["image"]]
-    assert len(ours) == 4
-    assert {one["environment"]["WINDOWBOX_NATS__URL"] for one in ours} == {"tls://nats:4222"}
+    assert len(ours) == 5
+    urls = {one["environment"]["WINDOWBOX_NATS__URL"] for one in ours}
+    assert urls == {"tls://nats:4222", "tls://127.0.0.1:${NATS_PORT:-4222}"}
     assert {one["environment"]["WINDOWBOX_NATS__CA"] for one in ours} == {"/etc/windowbox/nats/ca.crt"}
