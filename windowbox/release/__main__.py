@@ -9,6 +9,7 @@ from windowbox.errors import WindowboxError
 from windowbox.release import building
 
 try:
+    building.committed()
     for made in building.release(Path(sys.argv[1] if len(sys.argv) > 1 else "dist")):
         print(made)
 except WindowboxError as error:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from windowbox.errors import Malformed, Unreachable
+from windowbox.errors import Malformed, Refused, Unreachable
 from windowbox.release import archives, bom, ocilayout
 from windowbox.sandbox import binaries
 from windowbox.sandbox.nodes import ownimage
@@ -27,13 +28,15 @@ _CHART = "deploy/charts/windowbox"
 _CHANGELOG = "CHANGELOG.md"
 _LEFT_OUT = (".github/", "tests/")
 """What an sdist need not have."""
+_SUMS = "SHA256SUMS"
+_NUMBER = re.compile(r"(?:windowbox:|tag: )(\d+\.\d+\.\d+)")
+"""The version of an image or a chart, as manifests and commands name it."""
 
 
 def release(folder: Path) -> Iterator[Path]:
-    """Make everything in `folder`, which is emptied before."""
+    """Make everything in `folder`, from which an older release is removed before."""
     version, time = consistent_version(), _time()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    emptied(folder)
     made = [_wheel(folder, time)]
     yield made[0]
     for name, content in (
@@ -44,25 +47,43 @@ def release(folder: Path) -> Iterator[Path]:
         made[-1].write_bytes(content)
         yield made[-1]
     image = folder / f"windowbox-image-{version}-{platform.machine()}.oci.tar"
-    ocilayout.write(ownimage.image(), image, version)
+    files = ownimage.image(edge=True)
+    ocilayout.write(files, image, version)
     materials = folder / f"windowbox-{version}.cdx.json"
-    materials.write_text(json.dumps(bom.document(version, time, _programs()), indent=1) + "\n")
-    sums = folder / "SHA256SUMS"
+    document = bom.document(version, time, _programs(), ownimage.native(files))
+    materials.write_text(json.dumps(document, indent=1) + "\n")
+    sums = folder / _SUMS
     sums.write_text("".join(f"{_digest(one)}  {one.name}\n" for one in sorted([*made, image, materials])))
     yield from (image, materials, sums)
+
+
+def emptied(folder: Path) -> None:
+    """Remove the release in a folder, and nothing else: Refused if it holds other things."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / _SUMS).is_file():
+        raise Refused(f"{folder} is not empty and holds no release: name another folder, or empty it")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def committed() -> None:
+    """Refused if the checkout differs from its commit: the image would hold what no commit has."""
+    if changed := _git("status", "--porcelain"):
+        raise Refused(f"commit or remove these before a release:\n{changed}")
 
 
 def consistent_version() -> str:
     """The version in pyproject.toml; Malformed if another file has another one."""
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
     chart = yaml.safe_load((ROOT / _CHART / "Chart.yaml").read_text())
-    registrations = [
-        ROOT / "deploy" / "gardener" / f"{one}.yaml" for one in ("controllerregistration", "extension")
-    ]
+    named = (
+        "deploy/gardener/controllerregistration.yaml",
+        "deploy/gardener/extension.yaml",
+        "docs/install.md",
+    )
     found = {
         "Chart.yaml": chart["version"] == chart["appVersion"] == version,
         _CHANGELOG: f"\n## {version}" in (ROOT / _CHANGELOG).read_text(),
-        **{one.name: f"windowbox:{version}\n" in one.read_text() for one in registrations},
+        **{one: {*_NUMBER.findall((ROOT / one).read_text())} == {version} for one in named},
     }
     if wrong := [name for name, right in found.items() if not right]:
         raise Malformed(

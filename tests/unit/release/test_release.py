@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import subprocess
 from email.message import Message
 from pathlib import Path
 
@@ -44,11 +45,12 @@ def test_other_licences_are_refused(licence: str, tmp_path: Path) -> None:
 
 
 def test_the_bill_lists_all_packages_and_says_the_same_twice() -> None:
-    made = bom.document("1.2.3", 0, {"named": "9.18"})
+    files = {"bin/busybox": Path(__file__)}
+    made = bom.document("1.2.3", 0, {"named": "9.18"}, files)
     listed = {one["name"].lower() for one in made["components"]}
-    assert {one.name.lower() for one in licences.required()} | {"named"} == listed
+    assert {one.name.lower() for one in licences.required()} | {"named", "/bin/busybox"} == listed
     assert made["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
-    assert made == bom.document("1.2.3", 0, {"named": "9.18"})
+    assert made == bom.document("1.2.3", 0, {"named": "9.18"}, files)
 
 
 def test_every_package_of_the_image_is_pinned_by_hash() -> None:
@@ -72,10 +74,31 @@ def test_no_lock_names_a_host(file: str) -> None:
 
 def test_all_files_have_one_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", building.consistent_version())
-    for name in ("pyproject.toml", "CHANGELOG.md", "deploy"):
+    for name in ("pyproject.toml", "CHANGELOG.md", "deploy", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pyproject.toml").unlink()
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "9.9.9"\n')
     monkeypatch.setattr(building, "ROOT", tmp_path)
     with pytest.raises(Malformed, match=r"Chart.yaml, CHANGELOG.md, .* not: correct"):
         building.consistent_version()
+
+
+def test_a_folder_that_holds_no_release_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    with pytest.raises(Refused, match="holds no release"):
+        building.emptied(tmp_path)
+    assert (tmp_path / "kept").read_text() == "mine"
+    (tmp_path / "SHA256SUMS").touch()
+    building.emptied(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_checkout_that_differs_from_its_commit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    building.committed()
+    (tmp_path / "new.py").touch()
+    with pytest.raises(Refused, match=r"new\.py"):
+        building.committed()

@@ -40,6 +40,8 @@ class Image:
     folders: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     """Other names of the same image."""
+    user: str = ""
+    """Who runs it, if a container does not say so: UID:GID."""
 
 
 def images() -> list[Image]:
@@ -81,7 +83,8 @@ def config(image: Image, digest: str) -> dict[str, Any]:
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {
-            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/"
+            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/",
+            **({"User": image.user} if image.user else {}),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
         "history": [{"created_by": "windowbox"}],

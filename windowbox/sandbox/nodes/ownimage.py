@@ -20,7 +20,7 @@ from windowbox.sandbox.nodes.images import Image
 
 NAME = "windowbox.local/windowbox:1"
 
-_PACKAGES = ("windowbox", "bus", "watchers", "workers", "patchers", "webhooks")
+_PACKAGES = ("windowbox", "bus", "watchers", "workers", "patchers", "webhooks", "bench")
 _ROOT = Path(__file__).parents[3]
 _HOME, _OURS = "usr/lib/python", "opt/windowbox"
 _LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages"}
@@ -59,9 +59,19 @@ def image(*, edge: bool = False) -> Image:
             "etc/group": "root:x:0:\nwindowbox:x:65532:\n",
         },
         entrypoint=("/usr/bin/windowbox",),
+        user="65532:65532",
         links=shell.links,
         folders=(*shell.folders, "etc", "run", "var/lib", "var/cache/bind"),
     )
+
+
+def native(image: Image) -> dict[str, Path]:
+    """Its programs and shared libraries from this machine, which no Python package brings."""
+    return {
+        inside: source
+        for inside, source in image.files.items()
+        if isinstance(source, Path) and not inside.startswith((f"{_HOME}/", f"{_OURS}/"))
+    }
 
 
 def _standard_library() -> dict[str, Path]:
