@@ -8,7 +8,7 @@ import pytest
 from tests.support import coverage_page
 from tests.support.coverage_reasons import REASONS
 
-_OF_WEBHOOKS = re.compile(r"(WW|WF|WA|AD)-\d+")
+_OF_WEBHOOKS = re.compile(r"(WW|WF|WA|WP|AD)-\d+")
 _OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+|AP1\.\d")
 CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract"
 
@@ -102,10 +102,12 @@ def test_rules_of_webhooks_are_those_of_the_contract() -> None:
     if not CONTRACT.is_dir():
         pytest.skip("the contract to compare with is not here")
     text = (CONTRACT / "webhooks.md").read_text()
+    processes = _between(text, "## 4.1 ", "## 4.6 ")  # the rest is about other programs
     named = {
         *re.findall(r"^\| (AD-\d+) \|", text, re.MULTILINE),
+        *(f"W{rule}" for rule in re.findall(r"^\| (P-\d+) \|", processes, re.MULTILINE)),
         *(f"WA-{number}" for number in re.findall(r"^## A\.(\d+) ", text, re.MULTILINE)),
-        # Other chapters have rules W-1 and F-1 of their own.
+        # Other chapters have rules W-1, F-1 and P-1 of their own.
         *(f"W{rule}" for rule in re.findall(r"^\| ([WF]-\d+) \|", text, re.MULTILINE)),
     }
     assert {rule for rule in coverage_page.RULES if _OF_WEBHOOKS.fullmatch(rule)} == named
