@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from tests.support.rules import rule
 from windowbox.chart.generated import CHART
+from windowbox.settings import Settings
 
 FOLDER = CHART.parents[1] / "gardener"
 PLAIN = (
@@ -72,6 +74,22 @@ def test_the_operators_extension_names_exactly_what_the_contract_lists() -> None
     assert extension["metadata"]["annotations"] == POD_SECURITY
     assert extension["spec"]["deployment"]["extension"]["injectGardenKubeconfig"] is True
     assert "policy" not in extension["spec"]["deployment"]["extension"]
+
+
+def _values() -> Iterator[dict[str, Any]]:
+    yield _documents("controllerregistration")[0]["helm"]["values"]
+    deployment = _documents("extension")[0]["spec"]["deployment"]["extension"]
+    yield from (deployment["values"], deployment["runtimeClusterValues"])
+
+
+@pytest.mark.parametrize("values", [*_values()], ids=["seed", "operators-seed", "runtime"])
+def test_backups_are_kept_in_a_folder_of_the_node(values: dict[str, Any]) -> None:
+    [group] = values["work"]
+    assert "backupbucket" in group.get("pools", ["backupbucket"])
+    assert Settings.model_validate(group["settings"]).backup.root
+    [mount], [volume] = group["extraVolumeMounts"], group["extraVolumes"]
+    assert mount == {"name": volume["name"], "mountPath": group["settings"]["backup"]["root"]}
+    assert volume["hostPath"]["path"] == group["settings"]["backup"]["mount_path"]
 
 
 @pytest.mark.parametrize("name", ["controllerregistration", "extension"])
