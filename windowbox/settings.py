@@ -45,7 +45,8 @@ from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
 
-FeatureName = Annotated[str, WithJsonSchema({"enum": [one.name for one in FEATURES]})]
+Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(RESOURCES)})]
+ExtensionClass = Literal["garden", "seed", "shoot"]
 
 
 class Section(BaseModel):
@@ -102,7 +103,7 @@ class ClusterSettings(Section):
 
 
 class WatchSettings(Section):
-    kinds: tuple[str, ...] = Field(
+    kinds: tuple[Kind, ...] = Field(
         WATCHED,
         description="Kinds to watch and mirror to the bus, as plural.group.",
     )
@@ -152,7 +153,9 @@ class WorkSettings(Section):
         description="Seconds without an acknowledgement until another worker takes over.",
     )
     sweep_interval: float = Field(60.0, gt=0, description="Seconds between two sweeps for lost wishes.")
-    classes: tuple[str, ...] = Field((), description="Extension classes to serve; none means shoot.")
+    classes: tuple[ExtensionClass, ...] = Field(
+        (), description="Extension classes to serve; none means shoot."
+    )
     ignore_operation_annotation: bool = Field(
         False, description="Act on every change of a spec instead of on the operation annotation."
     )
@@ -190,8 +193,9 @@ class Settings(Section):
     health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
-    feature_gates: dict[FeatureName, bool] = Field(
+    feature_gates: dict[str, bool] = Field(
         {},
+        json_schema_extra={"propertyNames": {"enum": [one.name for one in FEATURES]}},
         description=f"Features by name, on or off: {'; '.join(f'{one}: {one.about}' for one in FEATURES)}.",
     )
     metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")

@@ -17,22 +17,46 @@ class Alert:
     summary: str
     remedy: str
     severity: str = "warning"
+    role: str = ""
+    """The role that has to be enabled in the chart for this alert."""
 
 
 _STARTED = "windowbox_process_started_seconds"
-_ROLES = ("watch", "work", "patch")
-_DOWN = " or ".join(
-    f'label_replace(absent({_STARTED}{{pod=~".+-{role}-.+"}}), "role", "{role}", "", "")' for role in _ROLES
-)
+
+
+def _absent(*roles: str) -> str:
+    return " or ".join(
+        f'label_replace(absent({_STARTED}{{pod=~".+-{role}-.+"}}), "role", "{role}", "", "")'
+        for role in roles
+    )
+
 
 ALERTS = (
     Alert(
         "WindowboxRoleDown",
-        _DOWN,
+        _absent("watch", "work", "patch"),
         "5m",
         "No Pod of role {{ $labels.role }} tells metrics",
         "`kubectl get pods` shows whether they run, `kubectl logs` why they end",
         "critical",
+    ),
+    Alert(
+        "WindowboxAdmitDown",
+        _absent("admit"),
+        "5m",
+        "No Pod serves webhooks: API servers refuse the kinds that they concern",
+        "`kubectl get pods` shows whether they run, `kubectl logs` why they end",
+        "critical",
+        role="admit",
+    ),
+    Alert(
+        "WindowboxEdgeDown",
+        _absent("edge"),
+        "5m",
+        "No Pod of role edge exposes metrics: load balancers may not serve",
+        "`kubectl get pods` shows whether it runs, `kubectl logs` why it ends",
+        "critical",
+        role="edge",
     ),
     Alert(
         "WindowboxObjectsFillUp",
@@ -106,7 +130,13 @@ Those of the chart's PrometheusRule. Written by `make generate` from windowbox/c
 def text() -> str:
     """The rules, as Prometheus reads them and as the chart's template takes them."""
     head = "# Written by `make generate` from windowbox/chart/alerts.py.\n"
-    return head + yaml.safe_dump({"groups": [{"name": "windowbox", "rules": [_rule(one) for one in ALERTS]}]})
+    return head + yaml.safe_dump({"groups": [_group(role) for role in ("", "admit", "edge")]})
+
+
+def _group(role: str) -> dict[str, Any]:
+    """The alerts of all installations, or those of a role that need not be enabled."""
+    rules = [_rule(one) for one in ALERTS if one.role == role]
+    return {"name": f"windowbox-{role}" if role else "windowbox", "rules": rules}
 
 
 def _rule(alert: Alert) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from windowbox.chart.values import Group, Values
 from windowbox.settings import Settings
 
-_OF_THE_CHART = ("nats", "metrics")
+_OF_THE_CHART = ("nats", "metrics", "probes")
 _WIDTH = 110
 _HEAD = "# The values of the chart. Written by `make generate` from windowbox/chart/values.py.\n"
 

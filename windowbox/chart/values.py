@@ -43,14 +43,14 @@ class Global(Section):
 class Pod(Section):
     """What can be said of the Pods of every role."""
 
-    replicas: Count = 1
     resources: Object = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
     priority_class_name: str = ""
     node_selector: Texts = {}
     tolerations: list[Object] = []
     affinity: Object = {}
     topology_spread: Literal["", "ScheduleAnyway", "DoNotSchedule"] = Field(
-        "ScheduleAnyway", description="How strictly Pods are spread over zones and nodes; empty: not at all."
+        "ScheduleAnyway",
+        description="How strictly Pods are spread over nodes; zones are a preference. Empty: not at all.",
     )
     pod_annotations: Texts = {}
     pod_labels: Texts = {}
@@ -60,6 +60,7 @@ class Pod(Section):
 
 
 class Role(Pod):
+    replicas: Count = 1
     settings: ChartSettings = Field({}, description="Laid over `settings` for this role alone.")
     pod_security_context: Object = Field({}, description="Laid over the restricted one.")
     security_context: Object = Field({}, description="Laid over the restricted one of the container.")
@@ -179,7 +180,9 @@ class Rbac(Section):
         "cluster needs a name of its own.",
     )
     provider: bool = Field(
-        False, description="Machines run in this cluster: bind the rights for it to workers."
+        False,
+        description="Machines run in this cluster: bind the rights for it to workers, with get, create, "
+        "patch and delete of Secrets in every namespace, kube-system included.",
     )
 
 
@@ -199,7 +202,7 @@ class NetworkPolicies(Section):
     provider_clusters: list[str] = Field(
         [],
         description="Ranges of API servers of other clusters: provider clusters, Shoots, those that join. "
-        "They count beside `apiServers`.",
+        "They count beside `apiServers`, and are refused without it.",
     )
     api_server_ports: list[int] = [443, 6443]
     name_servers: list[str] = Field(
@@ -230,7 +233,9 @@ class Monitored(Section):
 
 
 class PrometheusRule(Monitored):
-    runbooks: str = Field("", description="Where docs/alerts.md is read: alerts link their section of it.")
+    runbooks: str = Field(
+        "", description="URL of docs/alerts.md: alerts link their section of it. Empty: no link."
+    )
 
 
 class ServiceMonitor(Monitored):
@@ -266,7 +271,8 @@ class Values(Section):
     )
     settings: ChartSettings = Field(
         {},
-        description="Settings of all roles, as in docs/settings.md, without `nats` and `metrics`.",
+        description="Settings of all roles, as in docs/settings.md, without `nats`, `metrics` and `probes`. "
+        "What the chart's Services, ports and volumes depend on, like `webhooks.address`, is refused.",
     )
     watch: Role = Role()
     work: list[Group] = Field([Group()], description="Deployments of `windowbox work`.")

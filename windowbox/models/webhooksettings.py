@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from windowbox.models.webhooks import REGISTRATIONS
 
 Mode = Literal["service", "url", "url-service"]
+Webhook = Annotated[str, WithJsonSchema({"type": "string", "enum": [*REGISTRATIONS, "*"]})]
 
 
 class PrometheusSettings(BaseModel):
@@ -54,7 +55,7 @@ class WebhookSettings(BaseModel):
     empty_secrets: bool = Field(
         False, description="Secrets of Shoots have to be empty, for Gardener before v1.148."
     )
-    disabled: tuple[str, ...] = Field((), description="Webhooks that are not served; `*` for all.")
+    disabled: tuple[Webhook, ...] = Field((), description="Webhooks that are not served; `*` for all.")
     second_calls: bool = Field(
         False,
         description="API servers call mutating webhooks of policy Fail again after a failed call: with two "

@@ -108,6 +108,19 @@ def test_workers_reach_the_name_servers_of_their_zones() -> None:
             id="an-edge-whose-clients-are-refused",
         ),
         pytest.param({"fullnameOverride": "a" * 41}, "maxLength", id="a-name-that-would-be-cut"),
+        pytest.param(
+            {"networkPolicies": {"providerClusters": ["198.51.100.0/24"]}},
+            "needs networkPolicies.apiServers",
+            id="ranges-that-have-no-effect",
+        ),
+        pytest.param(
+            {"admit": {"enabled": True}, "settings": {"webhooks": {"address": "0.0.0.0:9443"}}},
+            'of the chart depend on "0.0.0.0:10250"',
+            id="a-port-that-no-service-has",
+        ),
+        pytest.param({"settings": {"feature_gates": {"Foo": True}}}, "'IngressRecords'", id="a-feature"),
+        pytest.param({"settings": {"work": {"classes": ["shoots"]}}}, "'garden', 'seed'", id="a-class"),
+        pytest.param({"bind": {"replicas": 2}}, "'replicas' not allowed", id="two-primaries"),
     ],
 )  # fmt: skip
 def test_what_would_not_work_is_refused(values: dict[str, Any], reason: str) -> None:
@@ -125,11 +138,37 @@ def test_api_servers_of_other_clusters_are_reached_beside_that_of_this_one() -> 
     assert blocks == ["192.0.2.1/32", "198.51.100.0/24"]
 
 
+def test_a_nats_of_ones_own_is_reached_on_the_ports_of_its_url() -> None:
+    nats = {"enabled": False, "url": "tls://a:4223,tls://b,tls://[2001:db8::1]:4224/", "existingSecret": "x"}
+    rules = of_kind(rendered(nats=nats), "NetworkPolicy")["windowbox"]["spec"]["egress"]
+    [ports] = [[port["port"] for port in one["ports"]] for one in rules if "to" not in one]
+    assert ports == [4223, 4222, 4224]
+
+
+def test_three_nats_servers_are_on_three_nodes_where_spreading_is_strict() -> None:
+    pod = of_kind(rendered(_HA), "StatefulSet")["windowbox-nats"]["spec"]["template"]["spec"]
+    found = {one["topologyKey"]: one.get("minDomains") for one in pod["topologySpreadConstraints"]}
+    assert found == {"topology.kubernetes.io/zone": None, "kubernetes.io/hostname": 3}
+
+
 def test_alerts_link_where_their_page_is_read() -> None:
-    rule = {"enabled": True, "runbooks": "https://wiki.example/alerts"}
-    [made] = of_kind(rendered(monitoring={"prometheusRule": rule}), "PrometheusRule").values()
-    links = {one["annotations"]["runbook_url"] for group in made["spec"]["groups"] for one in group["rules"]}
-    assert "https://wiki.example/alerts#windowboxroledown" in links
+    rules = _alerts(prometheusRule={"enabled": True, "runbooks": "https://wiki.example/alerts"})
+    assert rules["WindowboxRoleDown"]["runbook_url"] == "https://wiki.example/alerts#windowboxroledown"
+    unlinked = _alerts(prometheusRule={"enabled": True})
+    assert {tuple(annotations) for annotations in unlinked.values()} == {("summary",)}
+
+
+def test_roles_that_are_enabled_have_their_alerts() -> None:
+    found = [_alerts(admit=admit, prometheusRule={"enabled": True}).keys() for admit in (False, True)]
+    assert found[1] - found[0] == {"WindowboxAdmitDown"}
+    assert "WindowboxEdgeDown" not in found[0]
+
+
+def _alerts(*, admit: bool = False, **monitoring: Any) -> dict[str, dict[str, str]]:
+    """The annotations of each alert."""
+    manifests = rendered(monitoring=monitoring, admit={"enabled": admit})
+    [made] = of_kind(manifests, "PrometheusRule").values()
+    return {one["alert"]: one["annotations"] for group in made["spec"]["groups"] for one in group["rules"]}
 
 
 def _store(manifests: list[Manifest]) -> int:

@@ -22,13 +22,21 @@ pytestmark = pytest.mark.long
 
 POD = "windowbox-work-all-1"
 _STARTED = "windowbox_process_started_seconds"
-_UP = {f'{_STARTED}{{pod="windowbox-{role}-1-x"}}': "1x60" for role in ("watch", "work-all", "patch")}
+ROLES = ("watch", "work-all", "patch", "admit", "edge")
+_UP = {f'{_STARTED}{{pod="windowbox-{role}-1-x"}}': "1x60" for role in ROLES}
 
 FIRING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "WindowboxRoleDown": (
         {name: values for name, values in _UP.items() if "-patch-" not in name},
         {"role": "patch"},
     ),
+    **{
+        f"Windowbox{role.title()}Down": (
+            {name: values for name, values in _UP.items() if f"-{role}-" not in name},
+            {"role": role},
+        )
+        for role in ("admit", "edge")
+    },
     "WindowboxObjectsFillUp": (
         {"windowbox_objects_bytes": "81x60", "windowbox_objects_limit_bytes": "100x60"},
         {},

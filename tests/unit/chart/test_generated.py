@@ -37,7 +37,7 @@ def test_the_schema_refuses_unknown_keys_everywhere() -> None:
 
 def test_settings_of_the_chart_itself_are_no_values() -> None:
     schema: dict[str, Any] = json.loads(generated.files()["values.schema.json"])
-    assert {"nats", "metrics"}.isdisjoint(schema["$defs"]["Settings"]["properties"])
+    assert {"nats", "metrics", "probes"}.isdisjoint(schema["$defs"]["Settings"]["properties"])
 
 
 def test_roles_have_the_rights_of_the_table() -> None:

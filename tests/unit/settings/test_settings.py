@@ -36,6 +36,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         pytest.param("nuts: {}", ["unknown settings nuts", "nats"], id="a-name-nobody-knows"),
         pytest.param("nats: {replicas: 2}", ["nats.replicas", "1 or 3"], id="two-replicas"),
         pytest.param("watch: {kinds: [ponds]}", ["watch.kinds", "'ponds'", "dnsrecords"], id="unknown-kind"),
+        pytest.param("work: {classes: [shoots]}", ["work.classes", "garden"], id="an-unknown-class"),
         pytest.param("work: {concurency: 3}", ["work.concurency"], id="a-misspelled-setting"),
         pytest.param("- 1", ["must hold a mapping"], id="not-a-mapping"),
         pytest.param("1: {}", ["unknown settings 1", "nats"], id="a-number-for-a-name"),

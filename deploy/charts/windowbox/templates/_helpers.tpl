@@ -52,7 +52,7 @@ imagePullSecrets:
 {{- mergeOverwrite $restricted (. | default dict | deepCopy) | toYaml }}
 {{- end }}
 
-{{/* Where Pods run: of (dict "root" $ "values" … "component" … "name" …) */}}
+{{/* Where Pods run: of (dict "root" $ "values" … "component" … "name" … "nodes" 3), on so many nodes at least */}}
 {{- define "windowbox.placement" -}}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
@@ -73,6 +73,9 @@ topologySpreadConstraints:
     topologyKey: {{ . }}
     # Nodes without a zone take Pods, too.
     whenUnsatisfiable: {{ ternary "ScheduleAnyway" $.values.topologySpread (contains "zone" .) }}
+    {{- if and $.nodes (contains "hostname" .) (eq $.values.topologySpread "DoNotSchedule") }}
+    minDomains: {{ $.nodes }}
+    {{- end }}
     labelSelector:
       matchLabels: {{ include "windowbox.selector" $ | nindent 8 }}
   {{- end }}
@@ -94,6 +97,15 @@ topologySpreadConstraints:
 {{- end }}
 {{- join "," $urls }}
 {{- else }}{{ required "nats.url: name the servers of your NATS, or let nats.enabled be true" .Values.nats.url }}{{ end }}
+{{- end }}
+
+{{/* The ports of your own NATS' servers */}}
+{{- define "windowbox.natsPorts" -}}
+{{- $ports := list }}
+{{- range splitList "," .Values.nats.url }}
+{{- $ports = append $ports (regexFind ":[0-9]+/?$" (trim .) | trimAll ":/" | default "4222" | int) }}
+{{- end }}
+{{- uniq $ports | toJson }}
 {{- end }}
 
 {{/* The name server */}}

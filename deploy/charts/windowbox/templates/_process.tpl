@@ -35,7 +35,16 @@
   {{- end }}
   {{- $_ := set $made "grant" (dict "name" ($root.Values.rbac.name | default "windowbox") "service_accounts" $accounts) }}
 {{- end }}
-{{- /* What the settings say wins over what the chart makes, but for what the Pods depend on. */}}
+{{- range $path := list "webhooks.address" "webhooks.namespace" "webhooks.service_port" "loadbalancer.edge" "loadbalancer.folder" "heartbeat.namespace" "images.overwrite" "grant.name" "grant.service_accounts" }}
+  {{- $section := splitList "." $path | first }}
+  {{- $key := splitList "." $path | last }}
+  {{- $given := dig $section $key nil $settings }}
+  {{- $own := dig $section $key nil $made }}
+  {{- if and (not (kindIs "invalid" $given)) (not (kindIs "invalid" $own)) (ne (toJson $given) (toJson $own)) }}
+    {{- fail (printf "settings.%s: Services, ports, volumes and bindings of the chart depend on %s; leave it out" $path (toJson $own)) }}
+  {{- end }}
+{{- end }}
+{{- /* Else what the settings say wins over what the chart makes. */}}
 {{- mergeOverwrite $made $settings | toYaml }}
 {{- end }}
 
