@@ -46,6 +46,8 @@ class Clusters:
         self._egress = Egress((), egress.allowed)
         self._registry = registry
         self._opened: dict[str, _Opened] = {}
+        self._hosts: dict[tuple[str, str | None], str] = {}
+        """Where members' files lead, so that they lead nowhere else when they are opened again."""
         self._locks: dict[str, asyncio.Lock] = {}
         """By cluster: one that answers late must not hold up the others."""
         stack.push_async_callback(self._close_all_but, ())
@@ -95,6 +97,8 @@ class Clusters:
                 continue  # whoever is just opening it will see that it has left
             del self._locks[cluster]
             await self._close(cluster)
+            if cluster not in self._registry.members:
+                self._hosts = {key: host for key, host in self._hosts.items() if key[0] != cluster}
 
     async def _close(self, cluster: str) -> None:
         if opened := self._opened.pop(cluster, None):
@@ -111,7 +115,16 @@ class Clusters:
                 yield opened
         else:
             async with kube.from_file(self._file(member, what)) as opened:
-                yield opened
+                key = (member.id, member.file)
+                if (former := self._hosts.setdefault(key, opened.host)) != opened.host:
+                    raise Malformed(
+                        f"{what}: {member.file} leads to {opened.host} instead of {former}: correct it, or "
+                        "restart this process if that is intended"
+                    )
+                try:
+                    yield opened
+                finally:
+                    self._hosts[key] = opened.host
 
     def _file(self, member: Member, what: str) -> Path:
         """The kubeconfig file of a member. It may run programs, so our settings have to name it, too."""

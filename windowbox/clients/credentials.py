@@ -1,14 +1,15 @@
 """Credentials for a cluster by file: kubeconfigs with what they refer to, and those that Pods are given.
 
-Tokens and certificates are rotated by others, who replace the files. They are read again then.
+Tokens and certificates are rotated by others, who replace the files. They are read again then (rotation.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
-import logging
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,9 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-from windowbox.clients import apisessions, filewatch
-from windowbox.clients.kubelibrary import ConfigException, Configuration, kube_config, load_incluster_config
+from windowbox.clients import apisessions
+from windowbox.clients.kubelibrary import Configuration, kube_config, load_incluster_config
 from windowbox.errors import Malformed
-
-logger = logging.getLogger(__name__)
 
 _OF_THE_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFERRED = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
@@ -37,6 +36,8 @@ class Credentials:
     """All files that this was read from, with their digests."""
     connection: tuple[str, ...]
     """What connections depend on. A token is no part of it: each request has its own."""
+    context: str | None
+    """The name of the context, so that another current context does not lead to another cluster later."""
 
     def session(self) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
         return apisessions.opened(self.configuration.host or "", self.configuration.proxy, self.tls, None)
@@ -45,47 +46,39 @@ class Credentials:
 async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
     """The credentials of a kubeconfig file, or those of the Pod. Malformed says what to set."""
     configuration = empty()
-    try:
-        files = {path: _digest(path) for path in _files(kubeconfig)}
+    with _malformed(kubeconfig):
+        files = _digests(kubeconfig)
         if kubeconfig:
-            await kube_config.load_kube_config(
+            loader = await kube_config.load_kube_config(
                 config_file=str(kubeconfig), context=context, client_configuration=configuration
             )
+            context = loader.current_context and loader.current_context["name"]
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             configuration.refresh_api_key_hook = None  # the file is watched
         made = tls(configuration)
         connection = tuple(_connection(configuration))
-    except (ConfigException, OSError, yaml.YAMLError) as error:
-        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
-        raise Malformed(f"{where} cannot be used: {error}; set cluster.kubeconfig to a valid file") from error
     if token := configuration.api_key.get(_BEARER):
         configuration.api_key[_BEARER] = token.strip()
-    return Credentials(configuration, made, files, connection)
+    return Credentials(configuration, made, files, connection, context)
 
 
-async def rotations(
-    kubeconfig: Path | None, context: str | None, current: Credentials
-) -> AsyncIterator[Credentials]:
-    """New credentials whenever those on disk are others than the last. For ever."""
-    while True:
-        async with filewatch.watched(current.files) as changed:
-            changed.set()  # something may have happened before the files were watched
-            while await changed.wait():
-                changed.clear()
-                try:
-                    found = await read(kubeconfig, context)
-                except Malformed as error:
-                    # Whoever replaces several files does it one by one.
-                    logger.warning("changed credentials are not used: %s", error)
-                    continue
-                if found.files == current.files:
-                    continue
-                logger.info("credentials have changed: %s", kubeconfig or _OF_THE_POD)
-                yield found
-                others, current = found.files.keys() != current.files.keys(), found
-                if others:
-                    break
+async def digests(kubeconfig: Path | None) -> Mapping[Path, str]:
+    """The files that these credentials are read from, with their digests. Malformed if there are none."""
+    with _malformed(kubeconfig):
+        return await asyncio.to_thread(_digests, kubeconfig)
+
+
+@contextlib.contextmanager
+def _malformed(kubeconfig: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except Malformed:
+        raise
+    except Exception as error:  # the library expects valid kubeconfigs, so it may raise anything
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
+        why = str(error) or type(error).__name__
+        raise Malformed(f"{where} cannot be used: {why}; set cluster.kubeconfig to a valid file") from error
 
 
 def empty() -> Configuration:
@@ -104,6 +97,10 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
     if configuration.disable_strict_ssl_verification:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
+
+
+def _digests(kubeconfig: Path | None) -> dict[Path, str]:
+    return {path: _digest(path) for path in _files(kubeconfig)}
 
 
 def _files(kubeconfig: Path | None) -> Iterator[Path]:

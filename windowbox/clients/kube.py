@@ -18,6 +18,7 @@ from windowbox.clients import apireading, apiresponses, apisessions, credentials
 from windowbox.clients.apireading import Limit
 from windowbox.clients.egress import Egress
 from windowbox.clients.kubelibrary import Configuration, kube_config
+from windowbox.clients.rotation import Rotation
 from windowbox.errors import Conflict, Malformed, Missing, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource
@@ -304,23 +305,13 @@ class Kube:
 async def from_file(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator[Kube]:
     """The cluster of a kubeconfig file; without one, the cluster this process runs in.
 
-    Credentials that are rotated are read again when their files change.
+    Credentials that are rotated are read again when their files change. They never lead to another cluster.
     """
     found = await credentials.read(kubeconfig, context)
     async with contextlib.AsyncExitStack() as sessions:
         made = Kube(found.configuration, await sessions.enter_async_context(found.session()))
-
-        async def follow() -> None:
-            connection = found.connection
-            async for rotated in credentials.rotations(kubeconfig, context, found):
-                session = None
-                if rotated.connection != connection:
-                    # The former session stays open for what it is doing; idle connections end by themselves.
-                    session = await sessions.enter_async_context(rotated.session())
-                connection = rotated.connection
-                made.use(rotated.configuration, session)
-
-        following = asyncio.create_task(follow(), name=f"credentials of {made.host}")
+        rotation = Rotation(made, kubeconfig, found, sessions, Kube)
+        following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
         try:
             yield made
         finally:

@@ -1,0 +1,210 @@
+"""Clients whose kubeconfig changes while they run: new credentials are used, another cluster is not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+
+from tests.support.running import eventually
+from windowbox.clients import credentials, kube
+from windowbox.clients.kube import Kube
+from windowbox.models.refs import NAMESPACES
+
+
+class Cluster:
+    """An API server that has the namespace kube-system, and tells with which token it is read."""
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.host = ""
+        self.tokens: list[str] = []
+
+    async def get(self, request: web.Request) -> web.Response:
+        self.tokens.append(request.headers["Authorization"].removeprefix("Bearer "))
+        metadata = {"name": "kube-system", "uid": self.uid}
+        return web.json_response({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+
+@contextlib.asynccontextmanager
+async def served(*uids: str) -> AsyncIterator[list[Cluster]]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(_serving(Cluster(uid))) for uid in uids]
+
+
+@contextlib.asynccontextmanager
+async def _serving(cluster: Cluster) -> AsyncIterator[Cluster]:
+    application = web.Application()
+    application.router.add_get("/api/v1/namespaces/kube-system", cluster.get)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    cluster.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield cluster
+    finally:
+        await runner.cleanup()
+
+
+def write(file: Path, clusters: dict[str, str], current: str, token: str = "first") -> None:
+    """A kubeconfig with a context for each of these clusters."""
+    content = {
+        "clusters": [{"name": name, "cluster": {"server": host}} for name, host in clusters.items()],
+        "users": [{"name": "me", "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in clusters],
+        "current-context": current,
+    }
+    new = file.with_suffix(".new")
+    new.write_text(yaml.safe_dump(content))
+    new.rename(file)
+
+
+async def read(api: Kube) -> str:
+    return (await api.get(NAMESPACES, "", "kube-system")).uid
+
+
+async def has(condition: Callable[[], bool]) -> None:
+    async def look() -> bool:
+        return condition()
+
+    await eventually(look)
+
+
+async def test_another_current_context_leads_to_no_other_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a", "b") as (one, other):
+        hosts = {"one": one.host, "other": other.host}
+        write(file, hosts, "one")
+        async with kube.from_file(file) as api:
+            write(file, hosts, "other", token="second")
+
+            async def rotated() -> bool:
+                assert await read(api) == "a"
+                return "second" in one.tokens
+
+            await eventually(rotated)
+        assert other.tokens == []
+
+
+async def test_a_kubeconfig_of_another_cluster_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a", "b") as (one, other):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            write(file, {"one": other.host}, "one", token="second")
+            await has(lambda: "for that is another cluster; restart this process" in caplog.text)
+            assert (await read(api), api.host) == ("a", one.host)
+            write(file, {"one": one.host}, "one", token="third")
+
+            async def rotated() -> bool:
+                return await read(api) == "a" and "third" in one.tokens
+
+            await eventually(rotated)
+
+
+async def test_a_kubeconfig_of_a_server_that_cannot_be_compared_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a") as (one,):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            write(file, {"one": "http://127.0.0.1:1"}, "one")
+            await has(lambda: "it is unknown whether that is the same cluster" in caplog.text)
+            assert await read(api) == "a"
+
+
+async def test_the_same_cluster_may_move_to_another_address(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a", "a") as (one, other):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            write(file, {"one": other.host}, "one", token="second")
+            await has(lambda: api.host == other.host)
+            await read(api)
+        assert set(other.tokens) == {"second"}
+
+
+_UNUSABLE = {
+    "bytes that are no text": b"\xff\xfe\xff",
+    "no mapping": b"[]",
+    "nothing": b"",
+    "a certificate that is not base64": b"""
+clusters: [{name: one, cluster: {server: "https://127.0.0.1:1", certificate-authority-data: "="}}]
+users: [{name: me, user: {token: a}}]
+contexts: [{name: one, context: {cluster: one, user: me}}]
+current-context: one
+""",
+    "a server that is a number": b"""
+clusters: [{name: one, cluster: {server: 1}}]
+contexts: [{name: one, context: {cluster: one}}]
+current-context: one
+""",
+}
+
+
+@pytest.mark.parametrize("content", _UNUSABLE.values(), ids=_UNUSABLE.keys())
+async def test_after_an_unusable_kubeconfig_later_credentials_are_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a") as (one,):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            file.write_bytes(content)
+            await has(lambda: "changed credentials are not used" in caplog.text)
+            assert await read(api) == "a"
+            write(file, {"one": one.host}, "one", token="second")
+
+            async def rotated() -> bool:
+                return await read(api) == "a" and "second" in one.tokens
+
+            await eventually(rotated)
+
+
+async def test_a_bug_in_reading_does_not_end_the_rotation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kubeconfig"
+    digests = credentials.digests
+    failures = [RuntimeError("a bug")]
+
+    async def failing(kubeconfig: Path | None) -> object:
+        if failures:
+            raise failures.pop()
+        return await digests(kubeconfig)
+
+    monkeypatch.setattr(credentials, "digests", failing)
+    monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
+    async with served("a") as (one,):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            await has(lambda: "a bug" in caplog.text)
+            write(file, {"one": one.host}, "one", token="second")
+
+            async def rotated() -> bool:
+                return await read(api) == "a" and "second" in one.tokens
+
+            await eventually(rotated)
+
+
+async def test_changes_are_found_without_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
+    monkeypatch.setattr("windowbox.clients.filewatch._opened", lambda folders: None)
+    file = tmp_path / "kubeconfig"
+    async with served("a") as (one,):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            await read(api)
+            write(file, {"one": one.host}, "one", token="second")
+
+            async def rotated() -> bool:
+                return await read(api) == "a" and "second" in one.tokens
+
+            await eventually(rotated)

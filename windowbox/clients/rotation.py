@@ -1,0 +1,123 @@
+"""Rotated credentials: a client uses what its files hold now, as long as that leads to the same cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+
+from windowbox.clients import credentials, filewatch
+from windowbox.clients.credentials import Credentials
+from windowbox.clients.kubelibrary import Configuration
+from windowbox.errors import Malformed, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, Resource
+
+logger = logging.getLogger(__name__)
+
+_LOOK = 60.0
+"""Seconds after which files are compared though no event came. The library read tokens again as often."""
+_REMEDY = "restart this process if that is intended, else correct the file"
+
+
+class Client(Protocol):
+    """What we need of a client of an API server."""
+
+    @property
+    def host(self) -> str: ...
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object: ...
+
+    def use(self, configuration: Configuration, session: aiohttp.ClientSession | None = None) -> None: ...
+
+
+class Rotation:
+    """The credentials of one client, which follow their files."""
+
+    def __init__(
+        self,
+        client: Client,
+        kubeconfig: Path | None,
+        current: Credentials,
+        sessions: contextlib.AsyncExitStack,
+        make: Callable[[Configuration, aiohttp.ClientSession], Client],
+    ) -> None:
+        self._client = client
+        self._kubeconfig = kubeconfig
+        self._current = current
+        self._refused: Mapping[Path, str] = {}
+        self._sessions = sessions
+        self._make = make
+
+    async def follow(self) -> None:
+        """Have the client use new credentials whenever the files change. For ever."""
+        while True:
+            try:
+                await self._watch()
+            except Exception:
+                # Without this task the client would keep credentials that expire.
+                logger.exception("credentials of %s: again in %.0f s", self._client.host, _LOOK)
+                await asyncio.sleep(_LOOK)
+
+    async def _watch(self) -> None:
+        """Look at the files whenever they may have changed. Ends when they are others."""
+        paths = self._current.files.keys()
+        async with filewatch.watched(paths) as changed:
+            while self._current.files.keys() == paths:
+                changed.clear()
+                await self._look()
+                # There is no event where inotify is exhausted, from a single file that is mounted, from
+                # network mounts, and from a folder that was made anew.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await changed.wait()
+
+    async def _look(self) -> None:
+        try:
+            if await credentials.digests(self._kubeconfig) in (self._current.files, self._refused):
+                return
+            found = await credentials.read(self._kubeconfig, self._current.context)
+        except Malformed as error:
+            # Whoever replaces several files does it one by one.
+            logger.warning("changed credentials are not used: %s", error)
+            return
+        if await self._leads_to_same_cluster(found):
+            await self._use(found)
+
+    async def _use(self, found: Credentials) -> None:
+        session = None
+        if found.connection != self._current.connection:
+            # The former session stays open for what it is doing; idle connections end by themselves.
+            session = await self._sessions.enter_async_context(found.session())
+        self._client.use(found.configuration, session)
+        self._current = found
+        logger.info("credentials of %s have changed", self._client.host)
+
+    async def _leads_to_same_cluster(self, found: Credentials) -> bool:
+        """Whether the server is the same, or one with the same objects."""
+        former, now = self._client.host, (found.configuration.host or "").rstrip("/")
+        if former == now:
+            return True
+        kept = f"{self._kubeconfig} leads to {now} instead of {former}: the former credentials are kept"
+        try:
+            async with found.session() as session:
+                same = await _uid(self._client) == await _uid(self._make(found.configuration, session))
+        except WindowboxError as error:
+            logger.error(
+                "%s, for it is unknown whether that is the same cluster (%s); %s", kept, error, _REMEDY
+            )
+            return False
+        if not same:
+            self._refused = found.files
+            logger.error("%s, for that is another cluster; %s", kept, _REMEDY)
+        return same
+
+
+async def _uid(client: Client) -> str:
+    """The uid of a namespace that every cluster has."""
+    return (await client.get(NAMESPACES, "", "kube-system")).uid
