@@ -38,6 +38,14 @@ def refusal(**values: Any) -> str:
     return done.stderr
 
 
+def notes(**values: Any) -> str:
+    """What helm says after an installation with these values."""
+    given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+    done = helm("install", "windowbox", str(CHART), "--dry-run=client", f"--namespace={NAMESPACE}", *given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("\nNOTES:\n")[2]
+
+
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """By their names."""
     return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}

@@ -158,6 +158,18 @@ def test_alerts_link_where_their_page_is_read() -> None:
     assert {tuple(annotations) for annotations in unlinked.values()} == {("summary",)}
 
 
+def test_the_notes_speak_of_what_is_installed() -> None:
+    said = helm.notes(networkPolicies={"apiServerPorts": [8443]}, rbac={"provider": True})
+    assert "on ports 8443" in said
+    assert "settings.egress.denied" in said
+    assert "rbac.provider lets workers" in said
+    off = {"networkPolicies": {"enabled": False}, "test": {"enabled": False}, "bind": {"enabled": True}}
+    said = helm.notes(**off, settings={"egress": {"denied": ["10.0.0.0/8"]}})
+    assert "settings.egress.denied" not in said
+    for absent in ("on ports", "helm test", "rbac.provider"):
+        assert absent not in said
+
+
 def test_roles_that_are_enabled_have_their_alerts() -> None:
     found = [_alerts(admit=admit, prometheusRule={"enabled": True}).keys() for admit in (False, True)]
     assert found[1] - found[0] == {"WindowboxAdmitDown"}
