@@ -43,6 +43,8 @@ class Mark(NamedTuple):
 
     installation: str
     """The uid of the runtime cluster's namespace kube-system: others may use the same provider cluster."""
+    home: str
+    """The same of the owner's own cluster: its id may be given to another cluster."""
     owner: ObjectRef
     uid: str
     """Of the owner."""
@@ -51,23 +53,23 @@ class Mark(NamedTuple):
 
     def __str__(self) -> str:
         secret = self.secret.namespace, self.secret.name
-        return "/".join((self.installation, *self.owner, self.uid, *secret))
+        return "/".join((self.installation, self.home, *self.owner, self.uid, *secret))
 
 
-def of_run(run: Run, installation: str, secret: SecretKey) -> str:
-    """The mark of what the run makes; nothing for kinds whose objects are not looked for."""
-    known = run.ref.kind in OWNERS and installation and run.object.uid
-    return str(Mark(installation, run.ref, run.object.uid, secret)) if known else ""
+def of_run(run: Run, installation: str, home: str, secret: SecretKey) -> str:
+    """The mark of what the run makes; nothing if a part of it is not known."""
+    known = installation and home and run.object.uid
+    return str(Mark(installation, home, run.ref, run.object.uid, secret)) if known else ""
 
 
 def parsed(object: Object) -> Mark | None:
     """The mark of an object. None for what cannot be one: owners of provider clusters may write anything."""
     parts = str(object.annotations.get(ANNOTATION, "")).split("/")
-    if len(parts) != 8 or not all(parts):
+    if len(parts) != 9 or not all(parts):
         return None
-    installation, cluster, kind, namespace, name, uid, *secret = parts
+    installation, home, cluster, kind, namespace, name, uid, *secret = parts
     owner, key = ObjectRef(cluster, kind, namespace, name), SecretKey(namespace=secret[0], name=secret[1])
-    return Mark(installation, owner, uid, key) if kind in OWNERS else None
+    return Mark(installation, home, owner, uid, key) if kind in OWNERS else None
 
 
 def marked(wanted: Manifest, mark: str) -> Manifest:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from bus.connection import Bus
 from bus.registry import SecretKey
 from bus.views import View
+from windowbox.clients import identities
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, PermanentError, WindowboxError
@@ -121,6 +122,9 @@ class OwnedOrphans:
         owner = owned.mark.owner
         home = await self._clusters.get(owner.cluster)
         if await home.find(RESOURCES[owner.kind], owner.namespace, owner.name) is not None:
+            return
+        if await identities.own_uid(home) != owned.mark.home:
+            logger.info("%s was made for %s of another cluster, which had this id before", ref, owner)
             return
         async with contextlib.AsyncExitStack() as stack:
             await _remove(await self._reached(stack, ref, owned.mark), ref, owned)

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from bus.registry import SecretKey
 from windowbox.clients import identities
@@ -32,13 +33,17 @@ class TargetClusters:
     def __init__(self, clusters: Clusters, providers: Providers) -> None:
         self._clusters = clusters
         self.providers = providers
-        self._installation = ""
+        self._uids: WeakKeyDictionary[Kube, str] = WeakKeyDictionary()
 
     async def installation(self) -> str:
         """What tells the objects that we have made from those of others; nothing if we may not know."""
-        if not self._installation:
-            self._installation = await identities.own_uid(await self._clusters.get(RUNTIME))
-        return self._installation
+        return await self._uid(RUNTIME)
+
+    async def _uid(self, cluster: str) -> str:
+        kube = await self._clusters.get(cluster)
+        if not self._uids.get(kube):
+            self._uids[kube] = await identities.own_uid(kube)
+        return self._uids[kube]
 
     def own_cluster(self, run: Run) -> TargetCluster:
         """The cluster that the run's object is in."""
@@ -74,7 +79,7 @@ class TargetClusters:
                     provider = await stack.enter_async_context(opened)
                     connection.kube = provider.kube
                     secret = SecretKey(namespace=namespace, name=name)
-                    mark = marks.of_run(run, await self.installation(), secret)
+                    mark = await self._mark(run, secret)
                     return {"cluster": provider.cluster, "mark": mark}
 
                 found = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
@@ -83,6 +88,11 @@ class TargetClusters:
                 yield TargetCluster(found["cluster"], run.recorder, connection, mark=found["mark"])
         except TimeoutError as error:
             raise TransientError("stopped, because the provider cluster answers too slowly") from error
+
+    async def _mark(self, run: Run, secret: SecretKey) -> str:
+        if run.ref.kind not in marks.OWNERS:
+            return ""
+        return marks.of_run(run, await self.installation(), await self._uid(run.ref.cluster), secret)
 
 
 @dataclass

@@ -71,9 +71,18 @@ def searching(world: KindWorld) -> Any:
     return world_of(world, "worker", assembled)
 
 
+async def of_another_cluster(there: Client) -> str:
+    """The mark as a cluster has made it that had the id of the owner's cluster before."""
+    found = await there.get(NAMESPACES, there.namespace)
+    mark = marks.parsed(found) if found else None
+    assert mark
+    return str(mark._replace(home="another-cluster"))
+
+
 async def bastion_was_here(there: Client, mark: str) -> None:
     """What a Bastion has left that was lost with the bus."""
-    owner = marks.Mark(mark.split("/")[0], ObjectRef(RUNTIME, BASTIONS.id, "nowhere", "gone"), "u", _SECRET)
+    installation, home, *_ = mark.split("/")
+    owner = marks.Mark(installation, home, ObjectRef(RUNTIME, BASTIONS.id, "nowhere", "gone"), "u", _SECRET)
     head = {"name": "gone", "annotations": {marks.ANNOTATION: str(owner)}}
     await there.kube.create(SECRETS, there.namespace, {"metadata": head})
     ports = {"ports": [{"port": 22}]}
@@ -89,16 +98,17 @@ async def machine_is_here(there: Client) -> None:
 @rule("I-2")
 async def test_only_what_nobody_wants_is_removed(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "infrastructure") as world:
-        names = [(await infrastructures.ready(await world.shoot())).namespace for _ in range(6)]
+        names = [(await infrastructures.ready(await world.shoot())).namespace for _ in range(7)]
     async with kind_world(plane, nats) as world:
         shoots = [world.client(name.removeprefix("infra-")) for name in names]
-        lost, used, foreign, moved, wanted, later = shoots
-        for shoot in (lost, used, foreign, moved):
+        lost, used, foreign, elsewhere, moved, wanted, later = shoots
+        for shoot in (lost, used, foreign, elsewhere, moved):
             await vanish(shoot)
         home = await behind(foreign).get(NAMESPACES, behind(foreign).namespace)
         assert home
         mark = str(home.annotations[marks.ANNOTATION])
         await marked(behind(foreign), mark.replace(mark.split("/")[0], "another-installation"))
+        await marked(behind(elsewhere), await of_another_cluster(behind(elsewhere)))
         await marked(behind(moved), None)
         await machine_is_here(behind(used))
         await bastion_was_here(behind(wanted), mark)
@@ -110,7 +120,7 @@ async def test_only_what_nobody_wants_is_removed(plane: ControlPlane, nats: Nats
             assert await behind(wanted).get(SECRETS, "gone") is None
             await vanish(later)
             await infrastructures.until_nothing_is_left(later)  # by then all others have been looked at
-        for shoot in (used, foreign, moved, wanted):
+        for shoot in (used, foreign, elsewhere, moved, wanted):
             there = await behind(shoot).get(NAMESPACES, behind(shoot).namespace)
             assert there
             assert not there.deleting
