@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
-from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from bus.connection import Bus
 from bus.registry import SecretKey
@@ -20,12 +18,13 @@ from bus.views import View
 from windowbox.clients import identities
 from windowbox.clients.clusters import Clusters
 from windowbox.clients.kube import Kube
-from windowbox.errors import Conflict, PermanentError, WindowboxError
+from windowbox.errors import Conflict, WindowboxError
 from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, NAMESPACES, PODS, SECRETS, ObjectRef, Resource
 from windowbox.telemetry import metrics
 from workers.owned import marks, ownerindex
+from workers.owned.attempts import Attempts, Orphan, Owned
 from workers.owned.marks import Mark
 from workers.owned.targets import TargetClusters
 
@@ -34,19 +33,12 @@ logger = logging.getLogger(__name__)
 _INTERVAL = 10.0
 _GRACE = 10.0
 """Seconds for which an object has to be nobody's: until then, a run for its former owner may remove it."""
-_PATIENCE = 30.0
-"""Seconds for the removal of one object."""
+_BACKOFF = 300.0
+"""Seconds until the next attempt for an object that could not be removed, or has to stay."""
 _SECRETS = 4
 """So many are tried."""
-_AT_ONCE = 100
-"""Objects of one cluster that one check removes; the next goes on."""
-
-
-class Owned(NamedTuple):
-    """An object that bears a mark."""
-
-    uid: str
-    mark: Mark
+_SECRET_PATIENCE = 5.0
+"""Seconds for each of them."""
 
 
 class OwnedOrphans:
@@ -60,6 +52,7 @@ class OwnedOrphans:
         *,
         interval: float = _INTERVAL,
         grace: float = _GRACE,
+        backoff: float = _BACKOFF,
     ) -> None:
         made = sorted(set().union(*marks.OWNERS.values()))
         self._owners: dict[str, View[str]] = {
@@ -69,13 +62,11 @@ class OwnedOrphans:
         self._clusters = clusters
         self._targets = targets
         self._interval = interval
-        self._grace = grace
-        self._since: dict[tuple[ObjectRef, Owned], float] = {}
-        """Since when nobody has wanted an object."""
+        self._attempts = Attempts(grace, backoff)
 
     async def run(self) -> None:
         """Check for ever. For the holder of a lease."""
-        self._since = {}
+        self._attempts.forget()
         views: list[View[Any]] = [*self._owners.values(), *self._made]
         async with asyncio.TaskGroup() as group:
             for view in views:
@@ -90,14 +81,8 @@ class OwnedOrphans:
                 await asyncio.sleep(self._interval)
 
     async def _check(self, installation: str) -> None:
-        now = time.monotonic()
         found = [one for view in self._made for one in view.items() if self._unwanted(*one, installation)]
-        self._since = {one: self._since.get(one, now) for one in found}
-        due: dict[str, list[tuple[ObjectRef, Owned]]] = defaultdict(list)
-        for one, since in self._since.items():
-            if now - since >= self._grace:
-                due[one[0].cluster].append(one)
-        await asyncio.gather(*(self._remove_all(some[:_AT_ONCE]) for some in due.values()))
+        await self._attempts.make(found, self._attempt)
 
     def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
         """Whether the bus knows no owner. Another object of its name keeps what was made, or removes it."""
@@ -110,13 +95,12 @@ class OwnedOrphans:
             and mark.owner not in owners.omitted()
         )
 
-    async def _remove_all(self, orphans: list[tuple[ObjectRef, Owned]]) -> None:
-        for ref, owned in orphans:
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    await self._remove(ref, owned)
-            except (WindowboxError, TimeoutError) as error:
-                logger.info("%s is nobody's, and cannot be removed: %s", ref, error)
+    async def _attempt(self, orphan: Orphan) -> None:
+        ref, owned = orphan
+        try:
+            await self._remove(ref, owned)
+        except WindowboxError as error:
+            logger.info("%s is nobody's, and cannot be removed: %s", ref, error)
 
     async def _remove(self, ref: ObjectRef, owned: Owned) -> None:
         owner = owned.mark.owner
@@ -136,9 +120,11 @@ class OwnedOrphans:
                 mark.owner.cluster, secret.namespace, secret.name, watched=False
             )
             try:
-                provider = await stack.enter_async_context(opened)
-            except PermanentError as error:
-                logger.debug("%s", error)  # most likely the Secret went with its Shoot
+                async with asyncio.timeout(_SECRET_PATIENCE):
+                    provider = await stack.enter_async_context(opened)
+            except (WindowboxError, TimeoutError) as error:
+                # Most likely the Secret went with its Shoot, or leads to a cluster that is away.
+                logger.debug("%s: Secret %s/%s: %s", ref, secret.namespace, secret.name, error)
                 continue
             if provider.cluster == ref.cluster:
                 return provider.kube

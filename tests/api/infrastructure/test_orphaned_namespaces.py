@@ -64,7 +64,7 @@ def searching(world: KindWorld) -> Any:
     async def assembled(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
         providers = Providers(opened, registry)
         common = common_of(world, bus, opened, registry, TargetClusters(opened, providers))
-        search = OwnedOrphans(bus, opened, common.targets, interval=0.2, grace=0)
+        search = OwnedOrphans(bus, opened, common.targets, interval=0.2, grace=0, backoff=1)
         leases = Leases(bus, f"searching {id(bus)}", "work")
         return [leases.run(), leases.while_held("drift.infrastructure", search.run)]
 
