@@ -7,6 +7,8 @@ an older process would read wrongly.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,6 +18,9 @@ from windowbox.errors import Refused, Unreachable
 
 logger = logging.getLogger(__name__)
 
+_INTERVAL = 60.0
+_AGAIN = 5.0
+"""Seconds until the next question where there was no answer."""
 _VERSION, _READER = "windowbox.schema", "windowbox.schema.reader"
 
 
@@ -53,9 +58,26 @@ def is_newer(config: Mapping[str, Any], ours: Schema = CURRENT) -> bool:
     return there.version > ours.version
 
 
-async def check(bus: Bus, stream: str) -> None:
-    """Raise Refused where a newer version has filled the bus with what this one cannot read."""
+async def check(bus: Bus, stream: str) -> bool:
+    """Raise Refused where a newer version has filled the bus with what this one cannot read.
+
+    False if that is not known: the stream is not made yet, or has no leader just now.
+    """
     try:
         is_newer((await bus.api(f"STREAM.INFO.{stream}"))["config"])
-    except (ApiError, Unreachable) as error:  # it is not made yet, or has no leader just now
+    except (ApiError, Unreachable) as error:
         logger.info("the schema of %s is not known yet: %s", stream, error)
+        return False
+    return True
+
+
+async def watch(bus: Bus, stream: str, interval: float = _INTERVAL) -> None:
+    """Check for ever, at once after each reconnect: a newer version may come while this process runs."""
+    back = asyncio.Event()
+    with bus.on_reconnect(back.set):
+        while True:
+            back.clear()
+            known = await check(bus, stream)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval if known else min(interval, _AGAIN)):
+                    await back.wait()

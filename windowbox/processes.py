@@ -150,6 +150,8 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
         closing = contextlib.AsyncExitStack()
         made = Process(settings, role, bus, Leases(bus, PROCESS, role), registry, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
+        if stream:
+            made.tasks["schema"] = lambda: schema.watch(bus, stream)
         made.metrics = await stack.enter_async_context(
             http.served(
                 settings.metrics,
