@@ -83,6 +83,12 @@ class KindWorld:
         """The kubeconfig of a provider Secret that leads to this cluster."""
         return inline(self.plane.kubeconfigs[role].read_bytes())
 
+    def unreachable(self) -> bytes:
+        """The same, but nobody answers there."""
+        content = yaml.safe_load(self.kubeconfig())
+        content["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+        return yaml.safe_dump(content).encode()
+
     def audit(self) -> AuditLog:
         """Requests of windowbox to the API server from now on."""
         log = AuditLog(self.plane.kubeconfig.parent / "audit.log")

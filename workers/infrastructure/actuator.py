@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractAsyncContextManager
 
-from windowbox.errors import Conflict, Superseded, Waiting, WindowboxError
+from windowbox.errors import Conflict, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.models.kindsettings import InfrastructureSettings
+from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
 from workers.infrastructure import specs, wanted
 from workers.infrastructure.networks import networks
@@ -17,6 +18,9 @@ from workers.owned import marks, ownerindex
 from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 
 logger = logging.getLogger(__name__)
+
+_RETRY_AFTER = 10.0
+"""Seconds until the second and last attempt to take a mark off."""
 
 DESCRIPTIONS = Descriptions(
     reconcile=OperationTexts(
@@ -103,13 +107,12 @@ class InfrastructureActuator(Actuator):
         namespace = ownerindex.infrastructure_namespace(shoot_of(run).technical_id)
         try:
             async with self._provider(run) as target:
-                found = await target.live(NAMESPACES, "", namespace)
-                if found and target.mark and found.annotations.get(marks.ANNOTATION) == target.mark:
-                    unmarked = {"metadata": {"annotations": {marks.ANNOTATION: None}}}
-                    await target.merge(NAMESPACES, "", namespace, unmarked)
+                await _take_mark_off(run, target, namespace)
         except (Superseded, Waiting):
             raise
         except WindowboxError as error:
+            if isinstance(error, TransientError) and not _failed_to_migrate(run.object):
+                raise TransientError(str(error), retry_after=_RETRY_AFTER, codes=error.codes) from error
             # Nobody can be kept from moving. Without Pods in it the namespace may then have to be made again.
             logger.warning("%s: the mark stays at namespace %s: %s", run.ref, namespace, error)
 
@@ -133,3 +136,20 @@ class InfrastructureActuator(Actuator):
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
         return self._targets.provider(run, *specs.provider_secret(run.object))
+
+
+async def _take_mark_off(run: Run, target: TargetCluster, namespace: str) -> None:
+    found = await target.live(NAMESPACES, "", namespace)
+    if found is None or marks.ANNOTATION not in found.annotations:
+        return
+    ours, there = marks.parse(target.mark), marks.parsed(found)
+    if ours and there and ours.same_owner(there):
+        await target.merge(NAMESPACES, "", namespace, {"metadata": {"annotations": {marks.ANNOTATION: None}}})
+    else:
+        logger.warning("%s: the mark stays at namespace %s: it names another owner", run.ref, namespace)
+
+
+def _failed_to_migrate(object: Object) -> bool:
+    """Whether an attempt to migrate has failed before."""
+    last = object.last_operation
+    return (last.get("type"), last.get("state")) == ("Migrate", "Error")

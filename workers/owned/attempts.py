@@ -65,6 +65,4 @@ class Attempts:
                     self._due_at[one] = time.monotonic() + self._backoff
                     await remove(one)
         except TimeoutError:
-            logger.info(
-                "orphans in %s: too slow; the rest follows later", orphans[0][0].cluster
-            )
+            logger.info("orphans in %s: too slow; the rest follows later", orphans[0][0].cluster)

@@ -51,6 +51,10 @@ class Mark(NamedTuple):
     secret: SecretKey
     """With which it was made, in the owner's cluster."""
 
+    def same_owner(self, other: Mark) -> bool:
+        """Whether both name one owner, which may have another uid or Secret by now."""
+        return self[:3] == other[:3]
+
     def __str__(self) -> str:
         secret = self.secret.namespace, self.secret.name
         return "/".join((self.installation, self.home, *self.owner, self.uid, *secret))
@@ -64,7 +68,11 @@ def of_run(run: Run, installation: str, home: str, secret: SecretKey) -> str:
 
 def parsed(object: Object) -> Mark | None:
     """The mark of an object. None for what cannot be one: owners of provider clusters may write anything."""
-    parts = str(object.annotations.get(ANNOTATION, "")).split("/")
+    return parse(str(object.annotations.get(ANNOTATION, "")))
+
+
+def parse(text: str) -> Mark | None:
+    parts = text.split("/")
     if len(parts) != 9 or not all(parts):
         return None
     installation, home, cluster, kind, namespace, name, uid, *secret = parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.support.servers import ControlPlane
 from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
 from windowbox.clients.providers import Providers
-from windowbox.errors import Malformed, Waiting
+from windowbox.errors import Malformed, TransientError, Waiting
 from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
@@ -261,6 +262,41 @@ async def test_a_namespace_whose_end_the_bus_has_not_heard_of_is_waited_for(
                 await actuator.reconcile(run)
         assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]
         await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
+
+
+async def test_a_migration_takes_off_the_mark_of_a_former_secret_but_not_that_of_another_owner(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats) as world:
+        shoot = await world.shoot()
+        there = behind(shoot)
+        async with run_behind(world, shoot) as (actuator, run):
+            await actuator.reconcile(run)
+            made = await there.get(NAMESPACES, there.namespace)
+            mark = marks.parsed(made) if made else None
+            assert mark
+            former = mark._replace(uid="former", secret=mark.secret.model_copy(update={"name": "former"}))
+            other = mark._replace(owner=mark.owner._replace(name="local"))
+            for annotation in (former, other):
+                patch = {"metadata": {"annotations": {marks.ANNOTATION: str(annotation)}}}
+                await there.merge(NAMESPACES, there.namespace, patch)
+                await actuator.migrate(run)
+                now = await there.get(NAMESPACES, there.namespace)
+                assert now
+                assert (marks.ANNOTATION in now.annotations) is (annotation is other)
+
+
+async def test_a_migration_tries_once_more_where_the_provider_cluster_is_away(
+    plane: ControlPlane, nats: NatsServer
+) -> None:
+    async with kind_world(plane, nats) as world:
+        shoot = await world.shoot(kubeconfig=world.unreachable())
+        async with run_behind(world, shoot) as (actuator, run):
+            with pytest.raises(TransientError):
+                await actuator.migrate(run)
+            failed = {"lastOperation": {"type": "Migrate", "state": "Error"}}
+            again = Object({**run.object.raw, "status": failed})
+            await actuator.migrate(dataclasses.replace(run, object=again))
 
 
 def _unmoved(namespace: Object) -> dict[str, Any]:
