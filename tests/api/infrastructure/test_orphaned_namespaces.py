@@ -13,7 +13,7 @@ from bus.registry import Registry, SecretKey
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import DENY, behind
 from tests.support import servers
-from tests.support.kindworld import Client, KindWorld, common_of, kind_world, world_of
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, common_of, kind_world, world_of
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -111,6 +111,7 @@ async def test_only_what_nobody_wants_is_removed(plane: ControlPlane, nats: Nats
         await marked(behind(elsewhere), await of_another_cluster(behind(elsewhere)))
         await marked(behind(moved), None)
         await machine_is_here(behind(used))
+        await lost.secret(CLOUDPROVIDER, kubeconfig=world.unreachable())
         await bastion_was_here(behind(wanted), mark)
         nats.wipe()
         nats.start()
