@@ -36,7 +36,7 @@ ALERTS = (
         "WindowboxRoleDown",
         _absent("watch", "work", "patch"),
         "5m",
-        "No Pod of role {{ $labels.role }} tells metrics",
+        "No Pod of role {{ $labels.role }} exposes metrics",
         "`kubectl get pods` shows whether they run, `kubectl logs` why they end",
         "critical",
     ),
@@ -74,7 +74,7 @@ ALERTS = (
     ),
     Alert(
         "WindowboxItemsQuarantined",
-        "sum by (pool) (increase(windowbox_set_aside_total[15m])) > 0",
+        "sum by (pool) (increase(windowbox_quarantined_total[15m])) > 0",
         "0m",
         "Pool {{ $labels.pool }} has quarantined an object that ended its workers",
         "The object has an error in its status, and an Event; report it, with `windowbox record`",

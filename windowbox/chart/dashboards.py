@@ -30,7 +30,7 @@ DASHBOARDS: dict[str, tuple[Panel, ...]] = {
         Panel("Runs", _rate("windowbox_run_seconds_count", "pool, outcome"), "{{pool}} {{outcome}}", "ops"),
         Panel("Runs, 99 %", _slowest("windowbox_run_seconds", "pool"), "{{pool}}", "s"),
         Panel("Items being reconciled", "sum by (pool) (windowbox_in_flight)", "{{pool}}"),
-        Panel("Quarantined", "sum by (pool) (increase(windowbox_set_aside_total[15m]))", "{{pool}}"),
+        Panel("Quarantined", "sum by (pool) (increase(windowbox_quarantined_total[15m]))", "{{pool}}"),
     ),
     "bus": (
         Panel("Changes", _rate("windowbox_events_seen_total", "kind"), "{{kind}}", "ops"),

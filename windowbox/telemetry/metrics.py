@@ -21,7 +21,7 @@ bus_latency = Histogram(
 )
 in_flight = Gauge("windowbox_in_flight", "Items being worked on", ["pool"])
 runs = Histogram("windowbox_run_seconds", "Runs by outcome", ["pool", "outcome"], buckets=_FAST)
-quarantine = Counter("windowbox_set_aside_total", "Items that took their worker down too often", ["pool"])
+quarantine = Counter("windowbox_quarantined_total", "Items that took their worker down too often", ["pool"])
 superseded = Counter("windowbox_superseded_total", "Runs that came too late to report", ["pool"])
 swept = Counter("windowbox_swept_total", "Wishes that a sweep put back into the queue", ["pool"])
 orphans = Counter("windowbox_orphans_total", "Objects gone before their deletion, cleaned up after", ["pool"])

@@ -46,7 +46,7 @@ FIRING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"pool": "dnsrecord"},
     ),
     "WindowboxItemsQuarantined": (
-        {'windowbox_set_aside_total{pool="dnsrecord"}': "0x20 1x40"},
+        {'windowbox_quarantined_total{pool="dnsrecord"}': "0x20 1x40"},
         {"pool": "dnsrecord"},
     ),
     "WindowboxNameServerAway": ({'windowbox_dns_connected{zone="z"}': "0x60"}, {"zone": "z"}),
