@@ -63,7 +63,8 @@ ALERTS = (
         "max(windowbox_objects_bytes) / max(windowbox_objects_limit_bytes) > 0.8",
         "15m",
         "OBJECTS holds four fifths of what it may",
-        "Raise `objects.size`, and `nats.storage.size` with it; or lower `objects.versions`",
+        "Raise `settings.objects.size`, after the volume ([how](upgrade.md), row `nats.storage.size`); "
+        "or lower `settings.objects.versions`",
     ),
     Alert(
         "WindowboxWishesWaitTooLong",
@@ -84,7 +85,9 @@ ALERTS = (
         "min by (zone) (windowbox_dns_connected) == 0",
         "5m",
         "No name server of zone {{ $labels.zone }} is reached",
-        "`windowbox doctor` asks each; look at its process, its port, and NetworkPolicies",
+        "`kubectl exec --namespace windowbox-system deploy/windowbox-work-all -- windowbox doctor "
+        "--settings /etc/windowbox/settings/settings.yaml` asks each; look at its process, its port, and "
+        "NetworkPolicies",
         "critical",
     ),
     Alert(
@@ -107,7 +110,8 @@ ALERTS = (
         'sum(rate(windowbox_patches_total{result=~"again|refused"}[5m])) > 1',
         "10m",
         "More than one write of status per second fails",
-        "The patchers' logs name the reason: rights (`windowbox doctor`), or a busy API server",
+        "The patchers' logs name the reason: rights (`kubectl auth can-i --list --as "
+        "system:serviceaccount:windowbox-system:windowbox-patch`), or a busy API server",
     ),
     Alert(
         "WindowboxLoopBlocked",
@@ -123,6 +127,9 @@ _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _HEAD = """# Alerts
 
 Those of the chart's PrometheusRule. Written by `make generate` from windowbox/chart/alerts.py.
+
+`windowbox top`, `trace` and `record` run in the Pod of `operator: {enabled: true}`:
+`kubectl exec --namespace windowbox-system --tty --stdin deploy/windowbox-operator -- windowbox top`.
 
 """
 
