@@ -27,8 +27,9 @@ async def work(made: Process, names: Iterable[str]) -> None:
     made.tasks["world"] = common.world.run
     made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, made.settings.deciding)
     _add_membership(made, common)
-    if made.settings.garden.kubeconfig:
-        made.add_leased("garden", lambda: gardenaccess.prove(made.settings.garden))
+    garden = made.settings.garden
+    if garden.kubeconfig and not await gardenaccess.proven(garden):
+        made.tasks["garden"] = lambda: gardenaccess.prove_later(garden)
     off = features.unserved(made.settings.feature_gates)
     for name in [one for one in names if one not in off]:
         if parts := await pools.assembled(common, name):

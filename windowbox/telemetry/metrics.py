@@ -51,6 +51,10 @@ version_supported = Gauge(
     "windowbox_version_supported", "Whether windowbox is known to work with it", ["component", "version"]
 )
 
+garden_access = Gauge(
+    "windowbox_garden_access", "Whether our object in the garden could be annotated", ["kind"]
+)
+
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
 # Told by the connection to the name servers, which counts for itself.

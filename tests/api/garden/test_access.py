@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.support.rules import rule
-from tests.support.running import eventually, running
+from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.clients import gardenaccess, kube
 from windowbox.clients.kube import Kube
@@ -132,8 +132,8 @@ async def test_our_seed_and_shoot_are_annotated_with_no_more_rights_than_seedaut
         found = [garden.api.read(f"{place}/{extension.seed}") for place in (SEEDS.path(), shoots)]
         return all(one["metadata"].get("annotations", {}).get(ANNOTATION, "").endswith("Z") for one in found)
 
-    async with running(gardenaccess.prove(settings)):
-        await eventually(annotated)
+    assert await gardenaccess.proven(settings)
+    assert await annotated()
     log = (garden.kubeconfig.parent / "audit.log").read_text().splitlines()
     asked = [one for one in map(json.loads, log) if one["user"]["username"] == extension.user]
     assert {(one["verb"], one["objectRef"]["resource"], one["objectRef"]["name"]) for one in asked} == {
@@ -150,7 +150,7 @@ async def test_whoever_has_no_access_to_the_garden_ends(
         extension.grant(extension.seed)
     extension.project(token=extension.token()[0], kubeconfig=extension.kubeconfig())
     with pytest.raises(reason):
-        await gardenaccess.prove(GardenSettings(kubeconfig=tmp_path / "kubeconfig", seed=extension.seed))
+        await gardenaccess.proven(GardenSettings(kubeconfig=tmp_path / "kubeconfig", seed=extension.seed))
 
 
 @rule("WP-21")

@@ -1,0 +1,77 @@
+"""A garden that is away when a worker starts, and denies access later."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+from prometheus_client import REGISTRY
+
+from windowbox.clients import gardenaccess
+from windowbox.errors import Forbidden
+from windowbox.models.gardensettings import GardenSettings
+
+
+@contextlib.asynccontextmanager
+async def garden(folder: Path, *statuses: int) -> AsyncIterator[GardenSettings]:
+    """A garden that answers with these statuses, and then as it should."""
+    left = list(statuses)
+
+    async def answer(request: web.Request) -> web.Response:
+        status = left.pop(0) if left else 200
+        kind = "Seed" if status == 200 else "Status"
+        return web.json_response({"kind": kind, "metadata": {"name": "local"}}, status=status)
+
+    application = web.Application()
+    application.router.add_route("*", "/apis/core.gardener.cloud/v1beta1/seeds/local", answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    content = {
+        "clusters": [
+            {"name": "one", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}},
+        ],
+        "users": [{"name": "one", "user": {"token": "t"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "current-context": "one",
+    }
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(content))
+    try:
+        yield GardenSettings(kubeconfig=file, seed="local")
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_worker_starts_while_the_garden_is_away(tmp_path: Path) -> None:
+    async with garden(tmp_path, 503) as settings:
+        assert not await gardenaccess.proven(settings)
+        assert _works() == 0
+        assert await gardenaccess.proven(settings)
+        assert _works() == 1
+
+
+async def test_a_garden_that_denies_access_ends_a_worker_that_starts(tmp_path: Path) -> None:
+    async with garden(tmp_path, 403) as settings:
+        with pytest.raises(Forbidden):
+            await gardenaccess.proven(settings)
+
+
+async def test_a_garden_that_denies_access_ends_no_worker_that_is_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gardenaccess, "_FIRST", 0.01)
+    async with garden(tmp_path, 503, 403) as settings:
+        await gardenaccess.prove_later(settings)
+    told = [one.levelno for one in caplog.records if "access to the garden" in one.message]
+    assert told[:2] == [logging.WARNING, logging.ERROR]
+    assert _works() == 1
+
+
+def _works() -> float | None:
+    return REGISTRY.get_sample_value("windowbox_garden_access", {"kind": "Seed"})
