@@ -89,6 +89,8 @@ def test_backups_are_kept_in_a_folder_of_the_node(values: dict[str, Any]) -> Non
     assert Settings.model_validate(group["settings"]).backup.root
     [mount], [volume] = group["extraVolumeMounts"], group["extraVolumes"]
     assert mount == {"name": volume["name"], "mountPath": group["settings"]["backup"]["root"]}
+    assert group["podSecurityContext"]["runAsUser"] == 0
+    assert {*group["securityContext"]["capabilities"]["add"]} == {"DAC_OVERRIDE", "FOWNER"}
     assert volume["hostPath"]["path"] == group["settings"]["backup"]["mount_path"]
 
 
