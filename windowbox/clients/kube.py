@@ -308,15 +308,16 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
     Credentials that are rotated are read again when their files change. They never lead to another cluster.
     """
     found = await credentials.read(kubeconfig, context)
-    async with contextlib.AsyncExitStack() as sessions:
-        made = Kube(found.configuration, await sessions.enter_async_context(found.session()))
-        rotation = Rotation(made, kubeconfig, found, sessions, Kube)
-        following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
-        try:
-            yield made
-        finally:
-            following.cancel()
-            await asyncio.wait([following])
+    session = contextlib.AsyncExitStack()
+    made = Kube(found.configuration, await session.enter_async_context(found.session()))
+    rotation = Rotation(made, kubeconfig, found, session, Kube)
+    following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
+    try:
+        yield made
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+        await rotation.aclose()
 
 
 @contextlib.asynccontextmanager

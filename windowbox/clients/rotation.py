@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _LOOK = 60.0
 """Seconds after which files are compared though no event came. The library read tokens again as often."""
+_GRACE = 600.0
+"""Seconds that a former session stays open for what it is doing: longer than any watch."""
 _REMEDY = "restart this process if that is intended, else correct the file"
 
 
@@ -44,15 +46,26 @@ class Rotation:
         client: Client,
         kubeconfig: Path | None,
         current: Credentials,
-        sessions: contextlib.AsyncExitStack,
+        session: contextlib.AsyncExitStack,
         make: Callable[[Configuration, aiohttp.ClientSession], Client],
     ) -> None:
         self._client = client
         self._kubeconfig = kubeconfig
         self._current = current
         self._refused: Mapping[Path, str] = {}
-        self._sessions = sessions
+        self._session = session
+        self._closing: dict[asyncio.Task[None], contextlib.AsyncExitStack] = {}
         self._make = make
+
+    async def aclose(self) -> None:
+        """Close all sessions."""
+        closing = dict(self._closing)
+        for task in closing:
+            task.cancel()
+        if closing:
+            await asyncio.wait(closing)
+        for session in (*closing.values(), self._session):
+            await session.aclose()
 
     async def follow(self) -> None:
         """Have the client use new credentials whenever the files change. For ever."""
@@ -92,8 +105,12 @@ class Rotation:
     async def _use(self, found: Credentials) -> None:
         session = None
         if found.connection != self._current.connection:
-            # The former session stays open for what it is doing; idle connections end by themselves.
-            session = await self._sessions.enter_async_context(found.session())
+            opened = contextlib.AsyncExitStack()
+            session = await opened.enter_async_context(found.session())
+            closing = asyncio.create_task(_close_later(self._session))
+            self._closing[closing] = self._session
+            closing.add_done_callback(self._closing.pop)
+            self._session = opened
         self._client.use(found.configuration, session)
         self._current = found
         logger.info("credentials of %s have changed", self._client.host)
@@ -116,6 +133,11 @@ class Rotation:
             self._refused = found.files
             logger.error("%s, for that is another cluster; %s", kept, _REMEDY)
         return same
+
+
+async def _close_later(session: contextlib.AsyncExitStack) -> None:
+    await asyncio.sleep(_GRACE)
+    await session.aclose()
 
 
 async def _uid(client: Client) -> str:

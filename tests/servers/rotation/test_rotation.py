@@ -131,6 +131,28 @@ async def test_the_same_cluster_may_move_to_another_address(tmp_path: Path) -> N
         assert set(other.tokens) == {"second"}
 
 
+@pytest.mark.parametrize("grace", [0.01, 600.0])
+async def test_former_connections_are_closed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace: float
+) -> None:
+    monkeypatch.setattr("windowbox.clients.rotation._GRACE", grace)
+    file = tmp_path / "kubeconfig"
+    async with served("a", "a") as (one, other):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            former = api._session
+            write(file, {"one": other.host}, "one")
+            await has(lambda: api._session is not former)
+            if grace < 1:
+                await has(lambda: former.closed)
+            else:
+                assert not former.closed
+            assert await read(api) == "a"
+            last = api._session
+        assert former.closed
+        assert last.closed
+
+
 _UNUSABLE = {
     "bytes that are no text": b"\xff\xfe\xff",
     "no mapping": b"[]",
