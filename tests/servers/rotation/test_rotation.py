@@ -10,9 +10,14 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tests.support.running import eventually
+from bus.connection import Bus
+from bus.registry import Member, Registry
+from tests.support import loopback
+from tests.support.running import eventually, running
 from windowbox.clients import credentials, kube
+from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
+from windowbox.errors import Malformed, PermanentError
 from windowbox.models.refs import NAMESPACES
 
 
@@ -23,9 +28,12 @@ class Cluster:
         self.uid = uid
         self.host = ""
         self.tokens: list[str] = []
+        self.knows_nobody = False
 
     async def get(self, request: web.Request) -> web.Response:
         self.tokens.append(request.headers["Authorization"].removeprefix("Bearer "))
+        if self.knows_nobody:
+            return web.json_response({"kind": "Status", "message": "Unauthorized"}, status=401)
         metadata = {"name": "kube-system", "uid": self.uid}
         return web.json_response({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
@@ -118,6 +126,36 @@ async def test_a_kubeconfig_of_a_server_that_cannot_be_compared_is_not_used(
             write(file, {"one": "http://127.0.0.1:1"}, "one")
             await has(lambda: "it is unknown whether that is the same cluster" in caplog.text)
             assert await read(api) == "a"
+
+
+async def test_a_member_that_is_opened_again_is_the_same_cluster_until_it_leaves(
+    bus: Bus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "kubeconfig"
+    registry, member = Registry(bus), Member(id="lab", file=str(file))
+    async with served("a", "b") as (one, other):
+        write(file, {"one": one.host}, "one")
+        async with (
+            kube.from_file(file) as runtime,
+            running(registry.run()),
+            clusters(runtime, registry, loopback.SETTINGS, {"lab": file}) as opened,
+        ):
+            await registry.join(member)
+            await has(lambda: "lab" in registry.members)
+            api = await opened.get("lab")
+            write(file, {"one": other.host}, "one")
+            await has(lambda: caplog.text.count("for that is another cluster") == 2)
+            one.knows_nobody = True
+            with pytest.raises(PermanentError, match="Unauthorized"):
+                await read(api)
+            for _ in range(2):
+                with pytest.raises(Malformed, match=f"leads to {other.host} instead of {one.host}"):
+                    await opened.get("lab")
+            await registry.leave("lab")
+            await has(lambda: opened._hosts == {})
+            await registry.join(member)
+            await has(lambda: "lab" in registry.members)
+            assert await read(await opened.get("lab")) == "b"
 
 
 async def test_the_same_cluster_may_move_to_another_address(tmp_path: Path) -> None:
