@@ -1,4 +1,4 @@
-"""An image made of this machine's own files, for where none can be pulled: Python, NATS, BIND, a shell."""
+"""An image of this machine's own files, for where none can be pulled: Python, NATS, BIND, a shell, `ip`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import imagefiles
 from windowbox.sandbox import binaries
 
 _ROOT = Path(__file__).parents[2]
-_SHELL = ("sh", "cat", "mkdir", "chown", "chmod", "rm", "wget")
+_SHELL = ("sh", "cat", "mkdir", "chown", "chmod", "rm", "wget", "ip")
 _LEFT_OUT = {
     "site-packages",
     "dist-packages",
