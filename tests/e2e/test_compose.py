@@ -145,7 +145,10 @@ def test_scalable_services_have_no_fixed_name_or_port() -> None:
 def _import_base(engine: Engine, folder: Path) -> None:
     wheels, tar = folder / "wheels", folder / "base.tar"
     fetched = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={wheels}", "setuptools>=77"],
+        [
+            *(sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={wheels}"),
+            *("-c", str(ROOT / "constraints.txt"), "setuptools"),
+        ],
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,4 +1,7 @@
-"""`python -m windowbox.release.pins` writes deploy/requirements.txt: packages of the image with hashes."""
+"""`python -m windowbox.release.pins` writes deploy/requirements.txt: packages of the image with hashes.
+
+setuptools is among them: the image is built without fetching anything else.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,13 @@ def text(reports: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _report(version: str, machine: str) -> dict[str, Any]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in _LIBRARIES] + [f"manylinux2014_{machine}"]
     command = [
         sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report=-",
         "--only-binary=:all:", "--target=nowhere", "--implementation=cp", f"--python-version={version}",
         *(f"--platform={one}" for one in platforms), "-c", str(ROOT / "constraints.txt"),
-        *project["dependencies"],
+        *project["project"]["dependencies"], *project["build-system"]["requires"],
     ]  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
     found: dict[str, Any] = json.loads(answer.stdout)

@@ -58,6 +58,7 @@ def test_every_package_of_the_image_is_pinned_by_hash() -> None:
     pinned = dict(_PINNED.findall(text))
     wanted = {one.name.lower().replace("_", "-"): one.version for one in licences.required()}
     assert wanted.items() <= pinned.items()
+    assert "setuptools" in pinned, "which builds windowbox in the image"
     assert all("--hash=sha256:" in part for part in text.split("==")[1:])
 
 
