@@ -100,7 +100,15 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
 
 
 def _digests(kubeconfig: Path | None) -> dict[Path, str]:
-    return {path: _digest(path) for path in _files(kubeconfig)}
+    return {path: _digest(path) if path == kubeconfig else _if_there(path) for path in _files(kubeconfig)}
+
+
+def _if_there(path: Path) -> str:
+    """The digest of a file that a kubeconfig refers to: perhaps for a context that nobody uses."""
+    try:
+        return _digest(path)
+    except OSError:
+        return ""
 
 
 def _files(kubeconfig: Path | None) -> Iterator[Path]:

@@ -82,6 +82,17 @@ async def has(condition: Callable[[], bool]) -> None:
     await eventually(look)
 
 
+async def test_a_context_that_nobody_uses_may_name_missing_files(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a") as (one,):
+        write(file, {"one": one.host, "old": "https://127.0.0.1:1"}, "one")
+        content = yaml.safe_load(file.read_text())
+        content["clusters"][1]["cluster"]["certificate-authority"] = str(tmp_path / "gone.crt")
+        file.write_text(yaml.safe_dump(content))
+        async with kube.from_file(file) as api:
+            assert await read(api) == "a"
+
+
 async def test_another_current_context_leads_to_no_other_cluster(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     async with served("a", "b") as (one, other):
