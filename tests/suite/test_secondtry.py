@@ -25,6 +25,17 @@ def test_passes_alone():
 def test_never_passes():
     assert {never_fails}
 """
+SKIPPED_LATER = """
+from pathlib import Path
+import pytest
+
+def test_it():
+    before = Path("failed-once")
+    if before.exists():
+        pytest.skip("a program is gone")
+    before.touch()
+    raise AssertionError("beside others")
+"""
 
 
 @pytest.mark.parametrize(
@@ -51,6 +62,13 @@ def test_the_second_try_decides_and_tells_what_was_flaky(tmp_path: Path, never_f
     assert second.returncode == (0 if never_fails else 1)
     assert ("FLAKY" in second.stdout) is never_fails
     assert "test_some.py::test_passes_alone" in second.stdout
+
+
+def test_a_second_try_that_is_skipped_shows_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(SKIPPED_LATER)
+    environment = os.environ | {"CI": "true", "PYTHONPATH": str(ROOT)}
+    assert _run(tmp_path, environment, "pytest", "-q").returncode == 1
+    assert _run(tmp_path, environment, "tests.support.secondtry", "1").returncode == 1
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", "1"), ("true", "2"), ("true", str(skips.UNEXPLAINED))])
