@@ -21,6 +21,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
+from windowbox.models.refs import MACHINE_DEPLOYMENTS
 from windowbox.sandbox import processes
 
 _LONG = os.environ.get("CHAOS") == "long"
@@ -97,6 +98,10 @@ class Count:
             self.fewest = min(self.fewest, sum(self.available.values()))
 
 
+def rolled(found: Object) -> bool:
+    return complete(found) and found.status["observedGeneration"] > 1
+
+
 async def killing(client: MachineClient, workers: Workers) -> None:
     """Kill a worker after every few changes of machines, until cancelled."""
     seen = 0
@@ -108,13 +113,16 @@ async def killing(client: MachineClient, workers: Workers) -> None:
 
 
 async def failing(client: MachineClient, plane: ControlPlane) -> None:
-    """Kill the API server twice while machines roll, each time for a second."""
+    """Kill the API server twice while machines roll, or just after, each time for a second."""
     assert plane.server
     for _ in range(2):
         enough = len(client.driver.seen) + _MACHINES
 
         async def rolls(enough: int = enough) -> bool:
-            return len(client.driver.seen) >= enough
+            if len(client.driver.seen) >= enough:
+                return True
+            [found] = await client.listed(MACHINE_DEPLOYMENTS)
+            return rolled(found)  # before that many changes were seen
 
         await eventually(rolls, patience=_PATIENCE)
         plane.server.kill()
@@ -135,9 +143,7 @@ async def test_the_api_server_is_away_while_machines_roll(
             await client.until(complete, patience=_PATIENCE)
             await client.roll("big")
             await failing(client, plane)
-            await client.until(
-                lambda one: complete(one) and one.status["observedGeneration"] > 1, patience=_PATIENCE
-            )
+            await client.until(rolled, patience=_PATIENCE)
         machines = await client.machines()
     assert {one.spec["class"]["name"] for one in machines} == {"big"}
     made = {one.uid: one.name for one in client.driver.seen}
@@ -160,9 +166,7 @@ async def test_workers_die_while_machines_roll(plane: ControlPlane, nats: NatsSe
             killer = asyncio.create_task(killing(client, workers))
             try:
                 await client.roll("big")
-                await client.until(
-                    lambda one: complete(one) and one.status["observedGeneration"] > 1, patience=_PATIENCE
-                )
+                await client.until(rolled, patience=_PATIENCE)
             finally:
                 killer.cancel()
         for number, machine in enumerate(client.driver.seen):
