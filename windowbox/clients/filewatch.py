@@ -63,11 +63,11 @@ def _opened(folders: set[Path]) -> int | None:
     try:
         descriptor: int = library.inotify_init1(_FLAGS)
     except AttributeError:
-        logger.info("this system has no inotify: a changed credential is read after a restart")
+        logger.info("this system has no inotify: changed credentials are found within a minute")
         return None
     if descriptor < 0:
         reason = os.strerror(ctypes.get_errno())
-        logger.warning("no inotify instance (%s): a changed credential is read after a restart", reason)
+        logger.warning("no inotify instance (%s): changed credentials are found within a minute", reason)
         return None
     for folder in folders:
         if library.inotify_add_watch(descriptor, os.fsencode(folder), _MASK) < 0:
