@@ -58,13 +58,13 @@ def wanted(spec: DNSRecordSpec, zone: str) -> RecordSet:
     record = key(spec, zone)
     if not spec.values:
         raise Malformed("spec.values is empty: give at least one value, or delete the record")
-    values = _values(spec, record, zone)
-    if len(values) > MAX_VALUES:
+    distinct = list(dict.fromkeys(spec.values))
+    if len(distinct) > MAX_VALUES:  # before they are parsed: it may be tens of thousands
         raise Malformed(
-            f"spec.values holds {len(values)} values: a name server takes at most {MAX_VALUES} of one type, "
-            "so spread them over several names"
+            f"spec.values holds {len(distinct)} values: a name server takes at most {MAX_VALUES} of one "
+            "type, so spread them over several names"
         )
-    return RecordSet(record, _ttl(spec.ttl), values)
+    return RecordSet(record, _ttl(spec.ttl), _values(distinct, record, zone))
 
 
 def _zone_asked_for(zone: str, owner: str, known: Collection[str]) -> str:
@@ -149,16 +149,16 @@ def _ttl(ttl: int | None) -> int:
     return ttl
 
 
-def _values(spec: DNSRecordSpec, record: RecordKey, zone: str) -> tuple[str, ...]:
+def _values(values: list[str], record: RecordKey, zone: str) -> tuple[str, ...]:
     match record.type:
         case "A":
-            return tuple(str(a) for a in sorted({_ipv4(value) for value in spec.values}))
+            return tuple(str(a) for a in sorted({_ipv4(value) for value in values}))
         case "AAAA":
-            return tuple(str(a) for a in sorted({_ipv6(value) for value in spec.values}))
+            return tuple(str(a) for a in sorted({_ipv6(value) for value in values}))
         case "CNAME":
-            return (_target(spec.values, record, zone),)
+            return (_target(values, record, zone),)
         case "TXT":
-            return _texts(spec.values)
+            return _texts(values)
 
 
 def _ipv4(value: str) -> IPv4Address:
@@ -240,7 +240,7 @@ def _is_address(text: str) -> bool:
 
 def _texts(values: list[str]) -> tuple[str, ...]:
     total = 0
-    for value in dict.fromkeys(values):
+    for value in values:
         octets = _octets(value)
         total += octets
         if not octets:
@@ -251,7 +251,7 @@ def _texts(values: list[str]) -> tuple[str, ...]:
         raise Malformed(
             f"spec.values holds {total} octets in all: spread them over several names, {MAX_TEXTS} each"
         )
-    return tuple(sorted(set(values)))
+    return tuple(sorted(values))
 
 
 def _octets(text: str) -> int:

@@ -144,6 +144,13 @@ def test_a_good_spec_is_brought_into_one_spelling(
             "spread",
             id="DN-41+DN-62-101-values",
         ),
+        pytest.param(
+            spec(values=["no address"] + [f"10.0.0.{n}" for n in range(100)]),
+            "spec.values",
+            "101",
+            "spread",
+            id="DN-41-counted-before-they-are-parsed",
+        ),
         pytest.param(spec(ttl=-1), "spec.ttl", "-1", "use 0 to", id="DN-63-negative-ttl"),
         pytest.param(spec(ttl=2**31), "spec.ttl", "2147483648", "use 0 to", id="DN-28+DN-63-ttl-too-large"),
         pytest.param(
