@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from bus import leases
 from windowbox.errors import Unreachable
 
 
@@ -16,3 +19,27 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unreachable(f"write to {folder}: {error.strerror or error}") from error
+
+
+async def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files in a thread: a renaming waits for a busy disk, for more than a second.
+
+    A cancelled write is awaited, because its files would replace those of a later one.
+    """
+    thread = asyncio.ensure_future(asyncio.to_thread(write_now, folder, files))
+    try:
+        await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await asyncio.gather(thread, return_exceptions=True)
+        raise
+
+
+def write_now(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files, in the order given."""
+    with writing(folder):
+        for name, content in files.items():
+            temporary = folder / f".{name}.new"
+            temporary.write_bytes(content)
+            leases.check()  # what a successor wrote is newer
+            # Envoy looks at a file again when another is renamed to it, and only then.
+            os.replace(temporary, folder / name)

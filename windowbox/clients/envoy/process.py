@@ -68,7 +68,7 @@ class Processes:
         with folders.writing(place):
             self._forget_ended(order.name)
             place.mkdir(parents=True, mode=0o700)
-            _write(place, order.files)
+            folders.write_now(place, order.files)
             (place / _PROGRAM).write_text(_identity(self._program))
             child = _launched(place, argv)
         return Process(place, child.pid, self._program, child)
@@ -123,9 +123,7 @@ class Process:
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         await self._bound_log()
-        leases.check()  # what a successor wrote is newer
-        with folders.writing(self._place):
-            _write(self._place, files)
+        await folders.write(self._place, files)
 
     async def read(self, file: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
@@ -214,14 +212,6 @@ def _identity(program: Path) -> str:
     """Tells a program from another that was put into its place."""
     found = program.stat()
     return f"{program} {found.st_ino} {found.st_mtime_ns}\n"
-
-
-def _write(place: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        temporary = place / f".{name}.new"
-        temporary.write_bytes(content)
-        # Envoy looks at a file again when another is renamed to it, and only then.
-        os.replace(temporary, place / name)
 
 
 def _runs_in(place: Path, pid: int) -> bool:

@@ -46,11 +46,7 @@ class Shared:
         self._folder = folder
 
     async def write(self, files: Mapping[str, bytes]) -> None:
-        with folders.writing(self._folder):
-            for name, content in files.items():
-                new = self._folder / f".new-{name}"
-                new.write_bytes(content)
-                os.replace(new, self._folder / name)
+        await folders.write(self._folder, files)
 
     async def read(self, file: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
