@@ -28,8 +28,6 @@ REASONS: dict[str, str] = {
     "F-1": "not copied: the annotation of a restored Infrastructure goes after Success, as with all kinds",
     "B-4": "so by its making: a run that waits is not a success, whose next look would be in an hour",
     "B-5": "so by its making: errors are reported whole, of all kinds",
-    "HC-4": "so by its making: checks are part of a run, which has a deadline",
-    "HC-5": "left out: of a Shoot's nodes nothing is used but what MachineDeployments tell, too",
     **dict.fromkeys(("W-6", "B.28"), _CLIENTS),
     "P-3": "part of a deployment, not of the program",
     "WP-4": "see P-1",

@@ -215,12 +215,16 @@ async def test_a_deletion_can_be_done_twice(stage: Stage) -> None:
     assert (await stage.live(ref)).finalizers == ("example.com/other",)
 
 
-@rule("B-6")
+@rule("B-6", "HC-4")
 async def test_a_run_that_takes_too_long_is_ended_and_says_so(stage: Stage) -> None:
+    """Health checks are part of a run: one that does not end leaves the conditions as they are."""
     stage.life.kind = dataclasses.replace(KIND, deadline=0.05)
     stage.crew.task = asyncio.Event().wait  # type: ignore[assignment]
+    healthy = {"type": "EveryNodeReady", "status": "True", "lastUpdateTime": LONG_AGO}
     ref = await stage.record()
+    await stage.report(ref, {"conditions": [healthy]})
     assert await stage.run(ref) == "error"
     reported = (await intents.last(stage.bus, subjects.key(ref))).intent
     assert reported
     assert "not finished within" in reported.patch["lastError"]["description"]
+    assert reported.patch.get("conditions", [healthy]) == [healthy]

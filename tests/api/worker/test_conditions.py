@@ -106,10 +106,12 @@ async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: 
         assert after.status["conditions"] == left.status["conditions"]
 
 
-@rule("HC-1", "HC-9", "V-8")
+@rule("HC-1", "HC-5", "HC-9", "V-8")
 async def test_machine_deployments_move_their_condition_and_keep_others(world: KindWorld) -> None:
     small = pool(minimum=1, maximum=1)
     shoot = await shoot_with(world, small)
+    # Checks need no client of the Shoot: it may be away.
+    await shoot.secret("gardener-internal", kubeconfig=world.unreachable())
     async with simulated(shoot.kube, shoot.namespace):
         await create(shoot, small)
         await shoot.until_ready(WORKERS, NAME)
