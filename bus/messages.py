@@ -153,6 +153,14 @@ class Wish(Message):
             both |= {"attempt": newer.attempt, "reported": newer.reported}
         return newer.model_copy(update=both)
 
+    def insisting(self) -> Wish:
+        """The same after its run was cut off.
+
+        Where nobody has asked, a comparison is made once more: it reports only what has changed.
+        """
+        only_compares = self.verify and not (self.changed or self.overdue)
+        return self if only_compares else self.model_copy(update={"insist": True})
+
     @model_validator(mode="before")
     @classmethod
     def _implied(cls, fields: Any) -> Any:

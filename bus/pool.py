@@ -177,12 +177,13 @@ class Pool:
 
     async def _fulfil(self, key: str, delivery: Delivery) -> None:
         """Run until no wish is left."""
+        cut_off = delivery.number > 1
         while wish := await self._wish(key):
             requested = Wish.decoded(wish.data)
             item = Item(
                 key=key,
                 # What comes again was cut off, perhaps after it had taken the client's wish off the object.
-                wish=requested.model_copy(update={"insist": True}) if delivery.number > 1 else requested,
+                wish=requested.insisting() if cut_off else requested,
                 wish_sequence=wish.sequence,
                 delivery=delivery.number,
                 hold=self._hold,
@@ -193,6 +194,7 @@ class Pool:
                 await self._run(item, wish)
             if await self._bus.delete(streams.TRIGGERS, wish.sequence):
                 break
+            cut_off = False  # a wish that came meanwhile finds a run that has ended
 
     async def _run_suspect(self, item: Item, wish: Stored) -> None:
         # An item that comes back may have taken its worker down: were several of them running, one could

@@ -124,6 +124,47 @@ async def test_a_graceful_stop_gives_back_what_takes_too_long(bus: Bus) -> None:
     assert overlaps(story.all) == []
 
 
+async def test_only_a_request_that_was_cut_off_is_run_in_any_case(bus: Bus) -> None:
+    story, wishes = Story(), dict[str, list[Wish]]()
+
+    class Noting(Telling):
+        async def handle(self, item: Item) -> Outcome:
+            wishes.setdefault(subjects.ref(item.key).name, []).append(item.wish)
+            return await super().handle(item)
+
+    queue, handler = Queue(bus, POOL), Noting(bus, story.add)
+    reasons = {
+        "stubborn-asked": Reason.EVENT,
+        "stubborn-unfinished": Reason.SWEEP,
+        "stubborn-drift": Reason.DRIFT,
+        "stubborn-late": Reason.LATE_REPORT,
+    }
+    async with running(Pool(bus, POOL, handler, ack_wait=60).run()) as (work,):
+        for name, reason in reasons.items():
+            await queue.wish(key(name), Wish(reason=reason))
+            await story.until(f"begin {name}")
+        await stopped(work)
+    async with running(Pool(bus, POOL, handler, ack_wait=60).run()):
+        await story.until_so(lambda: len(story.all) > 2 * len(reasons), "one begins again")
+        first = story.all[2 * len(reasons)].name
+        for name in reasons:
+            await queue.wish(key(name), Wish(reason=Reason.LATE_REPORT))  # as whoever has lost an item
+        handler.gate.set()
+        for name in reasons:
+            await story.until(f"end {name}")
+        await eventually(lambda: at_rest(bus))
+    insisted = {name: [wish.insist for wish in seen] for name, seen in wishes.items()}
+    assert {name: seen[:2] for name, seen in insisted.items()} == {
+        "stubborn-asked": [False, True],
+        "stubborn-unfinished": [False, True],
+        "stubborn-drift": [False, False],
+        "stubborn-late": [False, False],
+    }
+    # Of the others, the second wish may have been joined to the first before their turn.
+    assert {tuple(seen[2:]) for seen in insisted.values()} <= {(), (False,)}
+    assert len(insisted[first]) == 3
+
+
 @rule("V-9")
 async def test_a_bug_lets_its_object_wait_and_no_other(bus: Bus) -> None:
     failed = 0
