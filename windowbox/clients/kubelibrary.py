@@ -6,10 +6,12 @@ and a quarter of a second in each process, for code that nobody here calls.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import importlib.util
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -56,5 +58,22 @@ if _LIBRARY not in sys.modules:
 
 from kubernetes_asyncio.client.configuration import Configuration  # noqa: E402
 from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config  # noqa: E402
+
+
+class _InlineData(kube_config.FileOrData):
+    """Inline certificates and keys as files. The library leaves each of them open."""
+
+    def _create_temp_file_with_content(self, content: str | bytes) -> str:
+        files, key = kube_config._temp_files, str(content)
+        if not files:
+            atexit.register(kube_config._cleanup_temp_files)
+        if key not in files:
+            with tempfile.NamedTemporaryFile(dir=self._temp_file_path, delete=False) as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+            files[key] = file.name
+        return files[key]
+
+
+vars(kube_config).update(FileOrData=_InlineData)
 
 __all__ = ["ConfigException", "Configuration", "kube_config", "load_incluster_config"]
