@@ -16,11 +16,15 @@ _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
 _CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
+_OF_EVERY_CLUSTER = NAMESPACES._replace(named="kube-system")
+"""The namespace by whose uid a client knows its cluster again when the API server's address changes."""
+
 
 def _watcher() -> Rights:
     for id_ in WATCHED:
         yield RESOURCES[id_], "", WATCH
     yield _CRDS, "", WATCH
+    yield _OF_EVERY_CLUSTER, "", READ
     yield SECRETS, "", READ  # kubeconfigs of clusters that join: which ones is known only then
 
 
@@ -41,6 +45,7 @@ def _patcher() -> Rights:
             yield row.resource, "", READ
             yield row.resource, "status", ("patch",)
     yield EVENTS, "", ("create", *READ, "patch")
+    yield _OF_EVERY_CLUSTER, "", READ
     yield SECRETS, "", READ  # see _watcher
     yield from listed("patcher")
 

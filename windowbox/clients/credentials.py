@@ -69,6 +69,13 @@ async def digests(kubeconfig: Path | None) -> Mapping[Path, str]:
         return await asyncio.to_thread(_digests, kubeconfig)
 
 
+async def has_context(kubeconfig: Path | None, name: str) -> bool:
+    """Whether the kubeconfig has a context of this name. Malformed if there is no kubeconfig."""
+    with _malformed(kubeconfig):
+        content = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_bytes)) if kubeconfig else None
+        return any(entry["name"] == name for entry in (content or {}).get("contexts") or ())
+
+
 @contextlib.contextmanager
 def _malformed(kubeconfig: Path | None) -> Iterator[None]:
     try:

@@ -310,7 +310,7 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
     found = await credentials.read(kubeconfig, context)
     session = contextlib.AsyncExitStack()
     made = Kube(found.configuration, await session.enter_async_context(found.session()))
-    rotation = Rotation(made, kubeconfig, found, session, Kube)
+    rotation = Rotation(made, kubeconfig, context, found, session, Kube)
     following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
     try:
         yield made

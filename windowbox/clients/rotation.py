@@ -14,7 +14,7 @@ import aiohttp
 from windowbox.clients import credentials, filewatch
 from windowbox.clients.credentials import Credentials
 from windowbox.clients.kubelibrary import Configuration
-from windowbox.errors import Malformed, WindowboxError
+from windowbox.errors import Malformed, TransientError, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, Resource
 
@@ -45,13 +45,16 @@ class Rotation:
         self,
         client: Client,
         kubeconfig: Path | None,
+        context: str | None,
         current: Credentials,
         session: contextlib.AsyncExitStack,
         make: Callable[[Configuration, aiohttp.ClientSession], Client],
     ) -> None:
         self._client = client
         self._kubeconfig = kubeconfig
+        self._context = context
         self._current = current
+        self._known_uid: str | None = None
         self._refused: Mapping[Path, str] = {}
         self._session = session
         self._closing: dict[asyncio.Task[None], contextlib.AsyncExitStack] = {}
@@ -86,21 +89,40 @@ class Rotation:
                 await self._look()
                 # There is no event where inotify is exhausted, from a single file that is mounted, from
                 # network mounts, and from a folder that was made anew.
-                with contextlib.suppress(TimeoutError):
+                try:
                     async with asyncio.timeout(_LOOK):
                         await changed.wait()
+                except TimeoutError:
+                    await self._remember_cluster()
+
+    async def _remember_cluster(self) -> None:
+        """Learn which cluster this is, while it can be asked: a server that has moved no longer answers."""
+        if self._known_uid is None:
+            try:
+                self._known_uid = await _uid(self._client)
+            except TransientError:
+                return
+            except WindowboxError:
+                self._known_uid = ""  # we may not know
 
     async def _look(self) -> None:
         try:
             if await credentials.digests(self._kubeconfig) in (self._current.files, self._refused):
                 return
-            found = await credentials.read(self._kubeconfig, self._current.context)
+            found = await self._read()
         except Malformed as error:
             # Whoever replaces several files does it one by one.
             logger.warning("changed credentials are not used: %s", error)
             return
         if await self._leads_to_same_cluster(found):
             await self._use(found)
+
+    async def _read(self) -> Credentials:
+        """The credentials of our context, or of the current one if ours is gone: it may have been renamed."""
+        context = self._current.context
+        if context and not self._context and not await credentials.has_context(self._kubeconfig, context):
+            context = None
+        return await credentials.read(self._kubeconfig, context)
 
     async def _use(self, found: Credentials) -> None:
         session = None
@@ -123,7 +145,7 @@ class Rotation:
         kept = f"{self._kubeconfig} leads to {now} instead of {former}: the former credentials are kept"
         try:
             async with found.session() as session:
-                same = await _uid(self._client) == await _uid(self._make(found.configuration, session))
+                same = await _uid(self._make(found.configuration, session)) == await self._own_uid()
         except WindowboxError as error:
             logger.error(
                 "%s, for it is unknown whether that is the same cluster (%s); %s", kept, error, _REMEDY
@@ -133,6 +155,15 @@ class Rotation:
             self._refused = found.files
             logger.error("%s, for that is another cluster; %s", kept, _REMEDY)
         return same
+
+    async def _own_uid(self) -> str:
+        """The uid of our cluster: as it tells now, or as it told when it could be asked."""
+        try:
+            self._known_uid = await _uid(self._client)
+        except WindowboxError:
+            if not self._known_uid:
+                raise
+        return self._known_uid
 
 
 async def _close_later(session: contextlib.AsyncExitStack) -> None:

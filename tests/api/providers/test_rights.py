@@ -31,6 +31,14 @@ def test_namespaces_pods_and_services_are_made_by_nobody_but_provider_credential
     assert made == []
 
 
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_clients_by_file_may_learn_which_cluster_is_theirs(role: str) -> None:
+    rules = [
+        rule for rule in rbac.RULES[role] if "namespaces" in rule["resources"] and "get" in rule["verbs"]
+    ]
+    assert [rule.get("resourceNames") for rule in rules] in ([["kube-system"]], [None])
+
+
 def test_no_role_may_do_everything() -> None:
     for role, rules in rbac.RULES.items():
         for rule in rules:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, PermanentError
 from windowbox.models.refs import NAMESPACES
+from windowbox.sandbox import certificates
 
 
 class Cluster:
@@ -73,6 +76,10 @@ def write(file: Path, clusters: dict[str, str], current: str, token: str = "firs
 
 async def read(api: Kube) -> str:
     return (await api.get(NAMESPACES, "", "kube-system")).uid
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 async def has(condition: Callable[[], bool]) -> None:
@@ -178,6 +185,59 @@ async def test_the_same_cluster_may_move_to_another_address(tmp_path: Path) -> N
             await has(lambda: api.host == other.host)
             await read(api)
         assert set(other.tokens) == {"second"}
+
+
+async def test_a_cluster_may_move_though_its_former_server_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
+    file = tmp_path / "kubeconfig"
+    async with served("a", "b") as (moved, foreign), contextlib.AsyncExitStack() as former:
+        (one,) = await former.enter_async_context(served("a"))
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file) as api:
+            await has(lambda: bool(one.tokens))  # it has been asked which cluster it is
+            await former.aclose()
+            write(file, {"one": foreign.host}, "one")
+            await has(lambda: bool(foreign.tokens))
+            write(file, {"one": moved.host}, "one")
+            await has(lambda: api.host == moved.host)
+            assert await read(api) == "a"
+
+
+@pytest.mark.parametrize(
+    ("context", "follows"), [(None, True), ("one", False)], ids=["current", "configured"]
+)
+async def test_a_renamed_context_is_followed_unless_it_was_configured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, context: str | None, follows: bool
+) -> None:
+    file = tmp_path / "kubeconfig"
+    async with served("a") as (one,):
+        write(file, {"one": one.host}, "one")
+        async with kube.from_file(file, context) as api:
+            write(file, {"renamed": one.host}, "renamed", token="second")
+
+            async def rotated() -> bool:
+                return await read(api) == "a" and "second" in one.tokens
+
+            if follows:
+                await eventually(rotated)
+            else:
+                await has(lambda: "changed credentials are not used" in caplog.text)
+                assert not await rotated()
+
+
+async def test_inline_certificates_leave_no_file_open(tmp_path: Path) -> None:
+    file, opened = tmp_path / "kubeconfig", []
+    for number in range(5):
+        ca = certificates.authority(tmp_path / str(number)).certificate.read_bytes()
+        write(file, {"one": "https://127.0.0.1:1"}, "one")
+        content = yaml.safe_load(file.read_text())
+        content["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(ca).decode()
+        file.write_text(yaml.safe_dump(content))
+        assert (await credentials.read(file, None)).configuration.ssl_ca_cert
+        opened.append(descriptors())
+    assert opened[-1] == opened[1]
 
 
 @pytest.mark.parametrize("grace", [0.01, 600.0])
