@@ -54,7 +54,7 @@ class Phase:
 
 
 def is_ours(process: str) -> bool:
-    return process.partition("-")[0] in {"watcher", "worker", "patcher", "admit"}
+    return process.partition("-")[0] in {"runner", "watcher", "worker", "patcher", "admit"}
 
 
 @dataclass(frozen=True)

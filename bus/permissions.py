@@ -20,7 +20,7 @@ from bus.intents import PATCH
 from windowbox.kinds import POOLS
 from windowbox.models.refs import CLUSTERS, RUNTIME
 
-Role = Literal["watcher", "worker", "edge", "patcher", "admit", "operator"]
+Role = Literal["watcher", "worker", "edge", "patcher", "admit", "operator", "runner"]
 
 
 class Rules(TypedDict):
@@ -235,12 +235,20 @@ PERMISSIONS: dict[Role, Permissions] = {
     "operator": {"publish": {"allow": _each_once(_OPERATOR)}, "subscribe": {"allow": [">"]}},
 }
 
+RUNNER = _process(
+    "runner",
+    [*_WATCHER, *_WORKER, *_PATCHER, _living("run"), f"{subjects.inbox('runner')}.>"],
+    answers=[queries.EDGE, queries.TWINS, ELECTED],
+)
+"""Of `windowbox run`, which watches, works and patches. Only sandboxes have such a user."""
+
 
 def users(passwords: dict[str, str], *, clustered: bool = False) -> list[dict[str, object]]:
     """The roles that have a password, as users in nats-server's configuration."""
+    known: dict[Role, Permissions] = {**PERMISSIONS, "runner": RUNNER}
     return [
         {"user": role, "password": passwords[role], "permissions": _for_servers(permissions, clustered)}
-        for role, permissions in PERMISSIONS.items()
+        for role, permissions in known.items()
         if role in passwords
     ]
 

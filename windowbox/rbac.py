@@ -76,6 +76,9 @@ RULES: dict[str, list[dict[str, Any]]] = {
 """The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
 cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
 
+RUNNER = ("watcher", "worker", "patcher")
+"""What `windowbox run` is all at once: a user `runner` has these roles, and none of its own."""
+
 SECRET_RULES: dict[str, list[dict[str, Any]]] = {
     "watcher": rules(_secrets(_watcher(), are=True)),
     "worker": rules(_secrets(_worker(), are=True)),
@@ -102,6 +105,16 @@ def user(role: str) -> str:
     return f"system:windowbox:{role}"
 
 
+def is_role(name: str | None) -> bool:
+    """Whether this is the user of a process, which may do no more than its part."""
+    return name == "runner" or name in RULES
+
+
+def rules_of(role: str) -> list[dict[str, Any]]:
+    """The rights of a role, or of `runner`, in the whole cluster."""
+    return [rule for each in (RUNNER if role == "runner" else (role,)) for rule in RULES[each]]
+
+
 def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
     """The roles and their bindings; with `everywhere`, all Secrets of the cluster may be read."""
     made: list[dict[str, Any]] = []
@@ -114,6 +127,15 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
         if everywhere:
             made.append(_binding(_secrets_role(role), role))
     return [*made, *_bootstrap_tokens()]
+
+
+def for_runner() -> list[dict[str, Any]]:
+    """What makes the user `runner` all three roles, with the Secrets of the whole cluster."""
+    made = []
+    for granted in (name for role in RUNNER for name in (user(role), _secrets_role(role))):
+        binding = _binding(granted, "runner")
+        made.append({**binding, "metadata": {"name": f"{user('runner')}:{granted.removeprefix(user(''))}"}})
+    return made
 
 
 def _bootstrap_tokens() -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windowbox import shipped
-from windowbox.commands.sandbox import download_option, name_option
+from windowbox.commands.sandbox import download_option, name_option, role_counts
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -87,7 +87,7 @@ def _started(folder: Path, download: bool) -> State:
         prerequisites.SERVERS, progress, nodes=not hostresources.unsuited(), download=download
     )
     nodes = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
-    chosen = {**nodes, "admits": 1}
+    chosen = {**nodes, **role_counts({}, separate=False, running=False), "admits": 1}
     later = prerequisites.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
     if obtain.lacking(later):
         return _in_two_steps(folder, chosen, prerequisites.in_background(later, progress, download=download))
@@ -103,7 +103,7 @@ def _in_two_steps(
     try:
         with building as background:
             click.echo("Records need no nodes: they are shown while the programs of nodes are made.")
-            _shown(folder, {"nodes": 0})
+            _shown(folder, {**chosen, "nodes": 0, "simulated_nodes": 0, "admits": 0})
             click.echo("")
             background.wait()
     except BaseException:

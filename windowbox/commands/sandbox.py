@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,7 +61,8 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 
 @click.command(
     epilog="\b\nExamples:\n"
-    "  windowbox up                        one of each process\n"
+    "  windowbox up                        all of windowbox but webhooks in one process\n"
+    "  windowbox up --separate             watcher, worker and patcher\n"
     "  windowbox up --workers 4            four workers share the work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
     "  windowbox up --nats-servers 3       a bus of three servers\n"
@@ -71,9 +72,10 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up --name other           another sandbox beside the first"
 )
 @name_option
-@click.option("--watchers", type=click.IntRange(0), help="How many `windowbox watch`. [default: 1]")
-@click.option("--workers", type=click.IntRange(0), help="How many `windowbox work`. [default: 1]")
-@click.option("--patchers", type=click.IntRange(0), help="How many `windowbox patch`. [default: 1]")
+@click.option("--separate", is_flag=True, help="A process for each role, in place of one `windowbox run`.")
+@click.option("--watchers", type=click.IntRange(0), help="Separate, and how many `windowbox watch`.")
+@click.option("--workers", type=click.IntRange(0), help="Separate, and how many `windowbox work`.")
+@click.option("--patchers", type=click.IntRange(0), help="Separate, and how many `windowbox patch`.")
 @click.option(
     "--admits", type=click.IntRange(0), help="How many `windowbox admit`. [default: 1 if there are workers]"
 )
@@ -96,9 +98,10 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 )  # fmt: skip
 @download_option
 @click.option("--port", "ports", multiple=True, metavar="PROCESS=PORT", help="A fixed port; repeatable.")
-def up(name: str | None, ports: tuple[str, ...], download: bool, **given: Any) -> None:
+def up(name: str | None, ports: tuple[str, ...], download: bool, separate: bool, **given: Any) -> None:
     """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
 
+    Watching, working and patching are one process, `runner-1`, unless separate ones are asked for.
     With nodes, also kubelets and Pods, in separate network namespaces without a way out. Does nothing if it
     runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
     """
@@ -111,7 +114,9 @@ def up(name: str | None, ports: tuple[str, ...], download: bool, **given: Any) -
         chosen["ports"] = dict(map(_port, ports))
     folder = states.folder(name)
     before = states.read(folder)
-    if before and before.running() and before.ready:
+    running = bool(before and before.running())
+    chosen |= role_counts(chosen, separate=separate, running=running)
+    if before and running and before.ready:
         detached.up(folder, chosen)
         click.echo(f"The sandbox {folder.name!r} is running already.{_what_next(name)}")
         return
@@ -179,7 +184,7 @@ def env(name: str | None, output: str) -> None:
 
 @click.command(
     epilog="\b\nExamples:\n  windowbox logs                 which there are\n"
-    "  windowbox logs worker-1 -f     follow one"
+    "  windowbox logs runner-1 -f     follow one"
 )
 @click.argument("process", required=False)
 @name_option
@@ -207,6 +212,15 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
         subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
 
 
+def role_counts(chosen: Mapping[str, Any], *, separate: bool, running: bool) -> dict[str, int]:
+    """Options that make watcher, worker and patcher one process, or separate ones if asked for."""
+    from windowbox.sandbox.options import TOGETHER
+
+    if separate or chosen.keys() & {"watchers", "workers", "patchers"}:
+        return {"runners": 0}
+    return {} if running else TOGETHER
+
+
 def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
@@ -216,7 +230,7 @@ def prepare(
 
     running = before and before.running()
     if not running:
-        chosen.setdefault("admits", 0 if chosen.get("workers") == 0 else 1)
+        chosen.setdefault("admits", 0 if chosen.get("workers") == 0 and not chosen.get("runners") else 1)
     usual = "nodes" not in chosen and not running
     if usual:
         chosen["nodes"] = 0 if chosen.get("simulated_nodes") else hostresources.usual()

@@ -57,8 +57,9 @@ def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
     except Missing as error:
         yield Finding("rights", "note", str(error), "make setup")
         return
-    roles = [settings.nats.user] if settings.nats.user in rbac.RULES else rbac.RULES
-    for role in roles:
+    user = settings.nats.user
+    everybody = [*rbac.RULES, "runner"] if sandbox else rbac.RULES
+    for role in [user] if user and rbac.is_role(user) else everybody:
         cluster = settings.cluster
         if sandbox:
             cluster = ClusterSettings(kubeconfig=kubeconfig(sandbox, role))
@@ -96,7 +97,7 @@ def _no_transfer(settings: ZoneSettings) -> str | None:
 
 async def _ask_bus(settings: NatsSettings) -> str:
     async with connected(settings.access("windowbox doctor"), patience=5) as bus:
-        if settings.user in rbac.RULES:
+        if rbac.is_role(settings.user):
             return f"entered as {settings.user}"  # a role may ask about its own streams alone
         account = await bus.api("INFO")
     return f"JetStream with {account['streams']} streams"
@@ -113,7 +114,7 @@ def _role_rights(kubectl: list[str], role: str) -> Finding:
     what = f"rights of the {role}"
     reviews = [
         _review(rule, resource, verb)
-        for rule in rbac.RULES[role]
+        for rule in rbac.rules_of(role)
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]

@@ -18,10 +18,10 @@ _LARGEST_MESSAGE = 8 * 1024 * 1024
 
 
 def passwords(path: Path) -> dict[str, str]:
-    """The password of each role, kept in the file at `path`."""
+    """The password of each role, and of `windowbox run`, kept in the file at `path`."""
     kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     complete: dict[str, str] = {
-        role: kept.get(role) or secrets.token_urlsafe(24) for role in permissions.PERMISSIONS
+        role: kept.get(role) or secrets.token_urlsafe(24) for role in (*permissions.PERMISSIONS, "runner")
     }
     if complete != kept:
         files.write_private(path, json.dumps(complete, indent=2))

@@ -27,7 +27,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
     webhooks = rbac.for_webhooks(SYSTEM_NAMESPACE)
     # Whose sandbox it is, made the Secrets, too.
-    for made in [*rbac.manifests(everywhere=True), *webhooks]:
+    for made in [*rbac.manifests(everywhere=True), *rbac.for_runner(), *webhooks]:
         metadata = made["metadata"]
         within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
         api.apply(f"/apis/{made['apiVersion']}{within}/{made['kind'].lower()}s/{metadata['name']}", made)

@@ -6,10 +6,15 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+TOGETHER = {"runners": 1, "watchers": 0, "workers": 0, "patchers": 0}
+"""Watching, working and patching as one process, in place of one for each."""
+
 
 class Options(BaseModel, frozen=True, extra="forbid"):
     """What a sandbox runs."""
 
+    runners: int = Field(default=0, ge=0)
+    """How many processes watch, work and patch, in place of one for each."""
     watchers: int = Field(default=1, ge=0)
     workers: int = Field(default=1, ge=0)
     patchers: int = Field(default=1, ge=0)

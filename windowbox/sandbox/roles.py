@@ -20,6 +20,7 @@ from windowbox.sandbox.nodes.addresses import Plan
 from windowbox.sandbox.zoneserver import Key
 
 COMMANDS = {
+    "runner": ["run"],
     "watcher": ["watch"],
     "worker": ["work"],
     "patcher": ["patch"],
@@ -82,8 +83,9 @@ def backups(folder: Path) -> Path:
 
 
 def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
-    known = tokens.tokens(token_file(folder), map(rbac.user, rbac.RULES))
-    users: dict[str, Pair | str] = {role: known[rbac.user(role)] for role in rbac.RULES}
+    roles = [*rbac.RULES, "runner"]
+    known = tokens.tokens(token_file(folder), map(rbac.user, roles))
+    users: dict[str, Pair | str] = {role: known[rbac.user(role)] for role in roles}
     for role, user in {**users, "operator": api.user}.items():
         files.write_private(kubeconfig(folder, role), controlplane.kubeconfig_text(api.url, api.ca, user))
 
@@ -113,7 +115,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         "second_calls": around.second_calls,
         "spread": around.webhook_spread,
     }
-    if role in ("worker", "operator"):
+    if role in ("runner", "worker", "operator"):
         settings["dns"] = {"zones": [_zone(around)]}
         settings["loadbalancer"] = {
             "ranges": [{"prefixes": list(around.prefixes)}],
@@ -128,7 +130,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
 
 
 def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Child:
-    """A `windowbox watch`, `work` or `patch`; ready when its /readyz says so."""
+    """A `windowbox run`, `watch`, `work`, `patch` or `admit`; ready when its /readyz says so."""
     settings = write_settings(around, role, name, metrics_port)
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Child(

@@ -33,6 +33,7 @@ _SERVER_PORTS = (
 def role_processes(options: Options) -> list[tuple[str, str]]:
     """The role and name of each of windowbox's processes."""
     counts = {
+        "runner": options.runners,
         "watcher": options.watchers,
         "worker": options.workers,
         "patcher": options.patchers,

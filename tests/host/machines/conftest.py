@@ -11,6 +11,7 @@ from tests.support import worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.sandbox.apiserver import ApiServer, from_kubeconfig
 from windowbox.sandbox.machines import image
+from windowbox.sandbox.options import TOGETHER
 from windowbox.sandbox.progress import Progress
 from windowbox.sandbox.shoots import creation, deletion, records
 from windowbox.sandbox.shoots.creation import Sandbox
@@ -37,7 +38,7 @@ class ShootWorld:
 
 @pytest.fixture(scope="package")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
-    yield from worldwithnodes.fixture(tmp_path_factory, nodes=2, watchers=1, workers=1, patchers=1)
+    yield from worldwithnodes.fixture(tmp_path_factory, nodes=2, **TOGETHER)
 
 
 @pytest.fixture(scope="package")

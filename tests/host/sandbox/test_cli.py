@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from windowbox import cli
 from windowbox.cli import COMMANDS
+from windowbox.commands.sandbox import role_counts
 
 NAMES = [name for section in COMMANDS.values() for name in section]
 
@@ -78,6 +79,24 @@ def test_a_bad_option_is_a_question_of_usage(option: str, value: str, remedy: st
     shown = CliRunner().invoke(cli.cli, ["up", option, value])
     assert shown.exit_code == 2
     assert remedy in shown.output
+
+
+@pytest.mark.parametrize(
+    ("chosen", "separate", "running", "expected"),
+    [
+        ({}, False, False, {"runners": 1, "watchers": 0, "workers": 0, "patchers": 0}),
+        ({"nodes": 2}, False, False, {"runners": 1, "watchers": 0, "workers": 0, "patchers": 0}),
+        ({"workers": 4}, False, False, {"runners": 0}),
+        ({"patchers": 0}, False, False, {"runners": 0}),
+        ({}, True, False, {"runners": 0}),
+        ({}, True, True, {"runners": 0}),
+        ({}, False, True, {}),
+    ],
+)
+def test_one_process_does_all_unless_separate_ones_are_asked_for(
+    chosen: dict[str, int], separate: bool, running: bool, expected: dict[str, int]
+) -> None:
+    assert role_counts(chosen, separate=separate, running=running) == expected
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -92,7 +92,7 @@ def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLin
     assert {"NATS", "rights of the watcher"} <= {finding["what"] for finding in findings}
 
 
-@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher", "runner"])
 def test_doctor_asks_of_a_role_only_what_it_needs(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
     windowbox.up()
     password = json.loads((windowbox.folder / "nats" / "passwords.json").read_text())[role]

@@ -1,4 +1,4 @@
-"""A sandbox with everything in it: what is asked of the cluster arrives in DNS."""
+"""A sandbox as `windowbox up` makes it: what is asked of the cluster arrives in DNS."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from tests.support import servers
 from windowbox.sandbox import binaries, stages
-from windowbox.sandbox.options import Options
+from windowbox.sandbox.options import TOGETHER, Options
 from windowbox.sandbox.supervisor import Supervisor
 
-RECORD = """
+NAMESPACE = """
 apiVersion: v1
 kind: Namespace
 metadata: {name: whole}
@@ -22,13 +22,15 @@ apiVersion: v1
 kind: Secret
 metadata: {name: dns, namespace: whole}
 ---
+"""
+RECORD = """
 apiVersion: extensions.gardener.cloud/v1alpha1
 kind: DNSRecord
-metadata: {name: web, namespace: whole, annotations: {gardener.cloud/operation: reconcile}}
+metadata: {name: NAME, namespace: whole, annotations: {gardener.cloud/operation: reconcile}}
 spec:
   type: local
   secretRef: {name: dns, namespace: whole}
-  name: web.local.gardener.cloud
+  name: NAME.local.gardener.cloud
   recordType: A
   values: [10.1.2.3]
 """
@@ -37,23 +39,30 @@ spec:
 async def test_a_record_arrives_in_dns_with_least_rights(tmp_path: Path) -> None:
     if reason := servers.missing(*stages.PROGRAMS, "kubectl", "dig"):
         pytest.skip(reason)
-    async with Supervisor.running(tmp_path / "whole", Options()) as sandbox:
-        found = await asyncio.to_thread(_ask_for_record, sandbox)
+    async with Supervisor.running(tmp_path / "whole", Options.model_validate(TOGETHER)) as sandbox:
+        await asyncio.to_thread(_kubectl, sandbox, "apply", "--filename=-", stdin=NAMESPACE)
+        found = [await asyncio.to_thread(_ask_for_record, sandbox, "web")]
         restarts = {name: child.restarts for name, child in sandbox.state.children.items()}
-    assert found == "10.1.2.3\n"
+        await sandbox.kill("runner-1")
+        found.append(await asyncio.to_thread(_ask_for_record, sandbox, "api"))
+        again = sandbox.state.children["runner-1"].restarts
+        log = await asyncio.to_thread((sandbox.folder / "logs" / "runner-1.log").read_text)
+    assert found == ["10.1.2.3\n", "10.1.2.3\n"]
     assert set(restarts.values()) == {0}, restarts
+    assert again == 1
+    assert "forbid" not in log.lower()
 
 
-def _ask_for_record(sandbox: Supervisor) -> str:
+def _ask_for_record(sandbox: Supervisor, name: str) -> str:
     """Create the record, wait until it is reported done, and say what DNS answers."""
-    _kubectl(sandbox, "apply", "--filename=-", stdin=RECORD)
+    _kubectl(sandbox, "apply", "--filename=-", stdin=RECORD.replace("NAME", name))
     _kubectl(
-        sandbox, "wait", "--namespace=whole", "dnsrecord/web", "--timeout=60s",
+        sandbox, "wait", "--namespace=whole", f"dnsrecord/{name}", "--timeout=60s",
         "--for=jsonpath={.status.lastOperation.state}=Succeeded",
     )  # fmt: skip
     port = str(sandbox.state.ports["named"])
     answer = subprocess.run(
-        ["dig", "@127.0.0.1", "-p", port, "+short", "web.local.gardener.cloud"],
+        ["dig", "@127.0.0.1", "-p", port, "+short", f"{name}.local.gardener.cloud"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return answer.stdout

@@ -14,9 +14,10 @@ from windowbox.clients import kube
 from windowbox.commands.kinds import demo, webhooks_demo
 from windowbox.doctor import webhooks
 from windowbox.sandbox import detached, environment, stages
+from windowbox.sandbox.options import TOGETHER
 from windowbox.sandbox.state import State
 
-OPTIONS = {"watchers": 1, "workers": 1, "patchers": 1, "admits": 1, "garden_admits": 1, "simulated_nodes": 2}
+OPTIONS = {**TOGETHER, "admits": 1, "garden_admits": 1, "simulated_nodes": 2}
 
 
 @pytest.fixture(scope="module")

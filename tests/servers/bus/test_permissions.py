@@ -48,6 +48,13 @@ async def errors() -> AsyncIterator[asyncio.Queue[str]]:
 
 
 FORBIDDEN: dict[Role, list[str]] = {
+    "runner": [
+        "review.x",
+        "$KV.leases.admit",
+        "$KV.leases.process.admit.x",
+        "$JS.API.STREAM.DELETE.OBJECTS",
+        "$JS.API.STREAM.PURGE.WORK",
+    ],
     "watcher": [
         "windowbox.twins",
         "$KV.leases.process.work.x",
@@ -179,12 +186,20 @@ STREAMS = [str(stream["name"]) for stream in streams.streams(1)]
 READ_AS_A_WHOLE: dict[Role, set[str]] = {
     "watcher": {"OBJECTS", "KV_clusters", "KV_leases"},
     "worker": {"OBJECTS", "TRIGGERS", "LATER", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
+    "runner": {"OBJECTS", "TRIGGERS", "LATER", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
     "edge": {"OBJECTS", "KV_addresses", "KV_clusters", "KV_edges", "KV_leases"},
     "patcher": {"TRIGGERS", "LATER", "KV_clusters", "KV_leases"},
     "admit": {"KV_clusters", "KV_leases"},
 }
 """By consumers. Of other streams, a role reads only the subjects that are its part."""
-BY_SEQUENCE = {("watcher", "OBJECTS"), ("worker", "OBJECTS"), ("worker", "TRIGGERS"), ("patcher", "TRIGGERS")}
+BY_SEQUENCE = {
+    ("watcher", "OBJECTS"),
+    ("worker", "OBJECTS"),
+    ("worker", "TRIGGERS"),
+    ("patcher", "TRIGGERS"),
+    ("runner", "OBJECTS"),
+    ("runner", "TRIGGERS"),
+}
 """Who gets single messages by sequence, which names no subject: parts of what the role reads as a whole."""
 
 
