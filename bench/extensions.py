@@ -21,11 +21,11 @@ _WARM_UP = 10
 _BASTIONS = 20
 
 
-async def run(count: int, singles: int, say: Say) -> ExtensionFigures:
+async def run(count: int, singles: int, options: Options, say: Say) -> ExtensionFigures:
     """Measure with `count` Infrastructures at once, and `singles` and Bastions one after the other."""
     say("starting a sandbox")
     async with (
-        world("extensions", Options()) as here,
+        world("extensions", options) as here,
         Observer.watching(here.client, INFRASTRUCTURES, "") as observer,
     ):
         figures = await _infrastructures(here, observer, count, singles, say)

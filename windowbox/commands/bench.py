@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +14,8 @@ from windowbox.errors import WindowboxError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from windowbox.sandbox.options import Options
 
 _T = TypeVar("_T")
 
@@ -48,6 +50,18 @@ def bench(ctx: click.Context) -> None:
             ctx.invoke(measurement)
 
 
+def _together(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--together", is_flag=True, help="One `windowbox run` in place of a process for each role."
+    )(command)
+
+
+def _options(together: bool) -> Options:
+    from windowbox.sandbox.options import TOGETHER, Options
+
+    return Options.model_validate(TOGETHER if together else {})
+
+
 @bench.command(short_help="DNSRecords: from the API to DNS and back.")
 @click.option(
     "-n", "count", type=click.IntRange(1), default=1000, show_default=True, help="How many records."
@@ -55,12 +69,13 @@ def bench(ctx: click.Context) -> None:
 @click.option(
     "--idle", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to measure idleness."
 )
+@_together
 @output_option
-def dnsrecords(count: int, idle: float, output: str) -> None:
+def dnsrecords(count: int, idle: float, together: bool, output: str) -> None:
     """Create, change and delete DNSRecords; restart over them; be idle."""
     from bench import dnsrecords, tables
 
-    figures = _run(dnsrecords.run(count, idle, _say))
+    figures = _run(dnsrecords.run(count, idle, _options(together), _say))
     _show(output, figures, *tables.dnsrecords(figures))
 
 
@@ -190,12 +205,13 @@ def loadbalancer(
 @click.option(
     "--singles", type=click.IntRange(1), default=30, show_default=True, help="How many one after the other."
 )
+@_together
 @output_option
-def extensions(count: int, singles: int, output: str) -> None:
+def extensions(count: int, singles: int, together: bool, output: str) -> None:
     """Infrastructures: many at once, one by one, the same again, restart over them."""
     from bench import extensions, extensions_figures
 
-    figures = _run(extensions.run(count, singles, _say))
+    figures = _run(extensions.run(count, singles, _options(together), _say))
     _show(output, figures, *extensions_figures.shown(figures))
 
 
