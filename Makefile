@@ -59,7 +59,7 @@ bench: programs ## Measure throughput and latency on this machine
 	@$(BIN)/windowbox bench $(ARGS)
 
 # The pinned hashes of the image's packages are made anew by `python -m windowbox.release.pins`.
-release: programs ## Wheel, sdist, chart, image, bill of materials and checksums, in dist/
+release: programs ## Wheel, sdist, charts, image, bill of materials and checksums, in dist/
 	@$(BIN)/python -m windowbox.release $(ARGS)
 
 # make chaos CHAOS_NATS=3: with three NATS servers. CHAOS_KILLS=100 CHAOS_CHANGES=10000: so much in test_everything.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from windowbox import webhookconfigurations as configurations
 from windowbox.kinds import READ, WATCH
-from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, CONTROL_PLANES, NAMESPACES, SECRETS, SERVICES
+from windowbox.models.refs import (
+    CLOUD_PROFILES,
+    CLUSTERS,
+    CONTROL_PLANES,
+    LEASES,
+    NAMESPACES,
+    SECRETS,
+    SERVICES,
+)
 from windowbox.models.webhooksettings import WebhookSettings
 from windowbox.rights import Rights
 
@@ -27,6 +35,11 @@ def admission() -> Rights:
 def secrets() -> Rights:
     """Keep certificates, in the namespace of the webhooks."""
     yield SECRETS, "", (*READ, *WATCH, "create", "patch", "delete")
+
+
+def leases() -> Rights:
+    """Elect who writes the configurations, where there is no bus. RBAC cannot limit `create` to names."""
+    yield LEASES._replace(named=configurations.GARDEN.prefixed), "", ("get", "create", "patch")
 
 
 def _configurations(*names: configurations.Names) -> Rights:

@@ -22,6 +22,7 @@ from webhooks.review import Context
 from webhooks.server import Certificates, Server
 from windowbox import webhookconfigurations as configurations
 from windowbox.clients import kube
+from windowbox.clients.leaderelection import LeaderElection
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.images import ImageVector
 from windowbox.models.objects import Object
@@ -70,7 +71,7 @@ class Admitting:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self.keeping.follow(), name="certificates")
-                    group.create_task(self._on_bus(), name="bus")
+                    group.create_task(self._elected() if self._by_lease else self._on_bus(), name="leader")
             finally:
                 self._address = ""  # not ready any more, while the last are answered
 
@@ -86,6 +87,16 @@ class Admitting:
             "certificate": self.keeping.shown,
             **({"renewal": renewal.isoformat()} if renewal else {}),
         }
+
+    @property
+    def _by_lease(self) -> bool:
+        return self._served.garden and bool(self._served.settings.garden_lease)
+
+    async def _elected(self) -> None:
+        """Keep the configurations whenever the Lease of the API is ours: there is no bus."""
+        given = self._served.settings
+        election = LeaderElection(self._served.own, given.namespace, given.garden_lease, PROCESS)
+        await election.while_leading(self.keeping.keep)
 
     def _webhooks(self) -> list[Any]:
         targets = (Target.GARDEN,) if self._served.garden else (Target.SEED, Target.SHOOT)
@@ -161,7 +172,7 @@ async def admitting(settings: Settings, *, garden: bool) -> AsyncIterator[Admitt
         own = await stack.enter_async_context(
             kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
         )
-        called, file = own, settings.webhooks.garden_kubeconfig
+        called, file = own, settings.webhooks.garden_kubeconfig or settings.garden.kubeconfig
         if garden and file:
             called = await stack.enter_async_context(kube.from_file(file))
         made = Admitting(settings, Served(settings.webhooks, own, called, garden))

@@ -89,7 +89,10 @@ SECRET_RULES: dict[str, list[dict[str, Any]]] = {
 TARGET_SECRET_RULES = rules(_secrets(listed("target"), are=True))
 """Rights of `target` in kube-system alone, where bootstrap tokens are."""
 
-OWN_SECRET_RULES = {role: rules(admitrights.secrets()) for role in ("admit", "admission")}
+OWN_SECRET_RULES = {
+    "admit": rules(admitrights.secrets()),
+    "admission": rules([*admitrights.secrets(), *admitrights.leases()]),
+}
 """Rights in the namespace of the webhooks."""
 
 BY_DEFAULT = GrantSettings()

@@ -10,7 +10,9 @@ from typing import Any
 import yaml
 
 from windowbox.chart.generated import CHART
+from windowbox.errors import Refused
 from windowbox.sandbox import binaries
+from windowbox.sandbox.apiserver import ApiServer
 
 NAMESPACE = "windowbox-system"
 PRESETS = sorted(CHART.glob("values-*.yaml"))
@@ -46,9 +48,37 @@ def notes(**values: Any) -> str:
     return done.stdout.partition("\nNOTES:\n")[2]
 
 
+def of_chart(name: str, release: str, namespace: str, **values: Any) -> list[Manifest]:
+    """What another chart beside it renders. What helm refuses is an AssertionError."""
+    given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
+    done = helm("template", release, str(CHART.parent / name), f"--namespace={namespace}", *given)
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """By their names."""
     return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
+
+
+def dry_run(api: ApiServer, manifest: Manifest) -> str:
+    """What the API server has against it; nothing is kept."""
+    plural = manifest["kind"].lower()
+    plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
+    metadata, version = manifest["metadata"], manifest["apiVersion"]
+    place = f"/namespaces/{metadata.get('namespace', NAMESPACE)}"
+    if manifest["kind"].startswith("Cluster"):
+        place = ""
+    group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    query = "fieldManager=helm&force=true&dryRun=All&fieldValidation=Strict"
+    try:
+        path = f"{group}{place}/{plural}/{metadata['name']}?{query}"
+        api.request(
+            "PATCH", path, body=manifest, content_type="application/apply-patch+yaml", timeout=60
+        ).close()
+    except Refused as error:
+        return str(error)
+    return ""
 
 
 def _template(files: tuple[Path, ...], values: dict[str, Any]) -> subprocess.CompletedProcess[str]:

@@ -1,10 +1,11 @@
-"""The files of the chart that are written from Python."""
+"""The files of the charts that are written from Python."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from windowbox.chart import alerts, bus, dashboards, rights, schema
+from windowbox.chart import admission, alerts, bus, dashboards, rights, schema
+from windowbox.chart.admission import APPLICATION, RUNTIME, AdmissionValues
 
 CHART = Path(__file__).parents[2] / "deploy" / "charts" / "windowbox"
 
@@ -19,6 +20,15 @@ def files() -> dict[str, str]:
         "files/rbac.yaml": rights.text(),
         "files/alerts.yaml": alerts.text(),
         "../../../docs/alerts.md": alerts.page(),
+        **{
+            f"../{chart}/{name}": text
+            for chart, own in ((RUNTIME, admission.own_rights()), (APPLICATION, admission.garden_rights()))
+            for name, text in (
+                ("values.yaml", schema.values(AdmissionValues)),
+                ("values.schema.json", schema.schema(AdmissionValues)),
+                ("files/rbac.yaml", own),
+            )
+        },
         **{f"files/dashboards/{name}.json": dashboards.text(name) for name in dashboards.DASHBOARDS},
     }
 

@@ -15,12 +15,12 @@ from windowbox.settings import Settings
 
 _OF_THE_CHART = ("nats", "metrics", "probes")
 _WIDTH = 110
-_HEAD = "# The values of the chart. Written by `make generate` from windowbox/chart/values.py.\n"
+_HEAD = "# The values of the chart. Written by `make generate` from {}.\n"
 
 
-def schema() -> str:
+def schema(model: type[BaseModel] = Values) -> str:
     """The JSON schema of the values. Unknown keys are refused."""
-    values, settings = Values.model_json_schema(), Settings.model_json_schema()
+    values, settings = model.model_json_schema(), Settings.model_json_schema()
     for name in _OF_THE_CHART:
         del settings["properties"][name]
     made = settings.pop("$defs")
@@ -31,14 +31,16 @@ def schema() -> str:
     clashing = made.keys() & values["$defs"].keys()
     assert not clashing, clashing
     values["$defs"] |= made | {"Settings": settings}
-    values["properties"]["imageVectorOverwrite"]["type"] = ["object", "string"]
+    if overwrite := values["properties"].get("imageVectorOverwrite"):
+        overwrite["type"] = ["object", "string"]
     text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema"} | values, indent=1)
     return text.replace('"$comment": "Settings"', '"$ref": "#/$defs/Settings"') + "\n"
 
 
-def values() -> str:
+def values(model: type[BaseModel] = Values) -> str:
     """values.yaml: all defaults, each with what it means."""
-    return _HEAD + "\n".join(_lines(Values(), "")) + "\n"
+    source = model.__module__.replace(".", "/") + ".py"
+    return _HEAD.format(source) + "\n".join(_lines(model(), "")) + "\n"
 
 
 def group() -> str:

@@ -105,7 +105,8 @@ MACHINE_DEPLOYMENTS = _machine("machinedeployments", "MachineDeployment", "mcd")
 MACHINE_SETS = _machine("machinesets", "MachineSet", "mcs")
 MACHINES = _machine("machines", "Machine", "mc")
 
-HEARTBEATS = Resource("coordination.k8s.io", "v1", "leases", "Lease", named="gardener-extension-heartbeat")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+HEARTBEATS = LEASES._replace(named="gardener-extension-heartbeat")
 IP_POOLS = Resource("crd.projectcalico.org", "v1", "ippools", "IPPool", namespaced=False)
 MANAGED_RESOURCES = Resource(
     "resources.gardener.cloud", "v1alpha1", "managedresources", "ManagedResource", short_names=("mr",)

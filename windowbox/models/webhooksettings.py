@@ -68,8 +68,14 @@ class WebhookSettings(BaseModel):
     )
     garden_kubeconfig: Path | None = Field(
         None,
-        description="For `admit --garden`: the garden, whose API server calls us. Unset: the cluster of "
-        "`cluster.kubeconfig`, where the Secrets are.",
+        description="For `admit --garden`: the garden, whose API server calls us. Unset: that of "
+        "`garden.kubeconfig`; without it the cluster of `cluster.kubeconfig`, where the Secrets are.",
+    )
+    garden_lease: str = Field(
+        "",
+        description="For `admit --garden`: a Lease of the API in `namespace`, whose holder writes "
+        "certificates and configurations. No bus is used then, and decisions are in no journal. Unset: a "
+        "lease on the bus.",
     )
     prometheus: PrometheusSettings = PrometheusSettings()
 
@@ -86,4 +92,6 @@ class WebhookSettings(BaseModel):
     def _complete(self) -> WebhookSettings:
         if self.mode == "url" and not self.url:
             raise ValueError("mode url needs webhooks.url: the host by which API servers reach us")
+        if self.garden_lease and not self.namespace:
+            raise ValueError("webhooks.garden_lease is in webhooks.namespace: set both")
         return self

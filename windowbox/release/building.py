@@ -15,6 +15,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -24,12 +25,13 @@ from windowbox.sandbox import binaries
 from windowbox.sandbox.nodes import ownimage
 
 ROOT = Path(__file__).parents[2]
-_CHART = "deploy/charts/windowbox"
+_CHARTS = "deploy/charts"
+_NAMES = ("windowbox", "windowbox-admission-application", "windowbox-admission-runtime")
 _CHANGELOG = "CHANGELOG.md"
 _LEFT_OUT = (".github/", "tests/")
 """What an sdist need not have."""
 _SUMS = "SHA256SUMS"
-_NUMBER = re.compile(r"(?:windowbox:|tag: )(\d+\.\d+\.\d+)")
+_NUMBER = re.compile(r"(?:windowbox[a-z-]*:|tag: )(\d+\.\d+\.\d+)")
 """The version of an image or a chart, as manifests and commands name it."""
 
 
@@ -41,7 +43,7 @@ def release(folder: Path) -> Iterator[Path]:
     yield made[0]
     for name, content in (
         (f"windowbox-{version}.tar.gz", _sdist(made[0], version, time)),
-        (f"windowbox-{version}.tgz", _chart(time)),
+        *((f"{name}-{version}.tgz", chart(name, time)) for name in _NAMES),
     ):
         made.append(folder / name)
         made[-1].write_bytes(content)
@@ -74,14 +76,14 @@ def committed() -> None:
 def consistent_version() -> str:
     """The version in pyproject.toml; Malformed if another file has another one."""
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
-    chart = yaml.safe_load((ROOT / _CHART / "Chart.yaml").read_text())
+    charts = {f"{name}/Chart.yaml": _description(name) for name in _NAMES}
     named = (
         "deploy/gardener/controllerregistration.yaml",
         "deploy/gardener/extension.yaml",
         "docs/install.md",
     )
     found = {
-        "Chart.yaml": chart["version"] == chart["appVersion"] == version,
+        **{name: one["version"] == one["appVersion"] == version for name, one in charts.items()},
         _CHANGELOG: f"\n## {version}" in (ROOT / _CHANGELOG).read_text(),
         **{one: {*_NUMBER.findall((ROOT / one).read_text())} == {version} for one in named},
     }
@@ -140,17 +142,22 @@ def _sdist(wheel: Path, version: str, time: int) -> bytes:
     return archives.packed(files | {f"windowbox-{version}/PKG-INFO": metadata}, time)
 
 
-def _chart(time: int) -> bytes:
-    prefix = f"{_CHART}/"
+def _description(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / _CHARTS / name / "Chart.yaml").read_text())
+    return found
+
+
+def chart(name: str, time: int) -> bytes:
+    prefix = f"{_CHARTS}/{name}/"
     files: dict[str, bytes | Path] = {
-        f"windowbox/{name.removeprefix(prefix)}": path
-        for name, path in _sources().items()
-        if name.startswith(prefix)
+        f"{name}/{file.removeprefix(prefix)}": path
+        for file, path in _sources().items()
+        if file.startswith(prefix)
     }
-    for name, path in list(files.items()):
+    for file, path in list(files.items()):
         if isinstance(path, Path) and path.is_dir():
-            del files[name]
-            files |= {f"{name}/{one.name}": one for one in path.resolve().iterdir() if one.is_file()}
+            del files[file]
+            files |= {f"{file}/{one.name}": one for one in path.resolve().iterdir() if one.is_file()}
     return archives.packed(files, time)
 
 

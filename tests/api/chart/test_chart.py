@@ -13,13 +13,12 @@ import yaml
 
 from bus import permissions
 from tests.support import helm, servers
-from tests.support.helm import Manifest, of_kind, refusal, rendered
+from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox import rbac, settings
 from windowbox.chart import secrets
 from windowbox.chart.generated import CHART
-from windowbox.errors import Refused
 from windowbox.sandbox import binaries
 from windowbox.sandbox.apiserver import ApiServer
 
@@ -83,7 +82,7 @@ def test_the_api_server_takes_every_manifest(
     for one in manifests:
         if one["kind"] == "Pod":
             one = _pod(one["metadata"]["name"], one["spec"])
-        if one["kind"] not in FOREIGN and (error := _dry_run(api, one)):
+        if one["kind"] not in FOREIGN and (error := dry_run(api, one)):
             refused[f"{one['kind']} {one['metadata']['name']}"] = error
     assert refused == {}
 
@@ -114,7 +113,7 @@ def test_pods_are_restricted_but_for_the_edge(api: ApiServer) -> None:
             spec = (template or owner)["spec"]
             for claim in owner["spec"].get("volumeClaimTemplates", []):
                 spec["volumes"].append({"name": claim["metadata"]["name"], "emptyDir": {}})
-            if error := _dry_run(api, _pod(name, spec)):
+            if error := dry_run(api, _pod(name, spec)):
                 refused[name] = error
     assert refused.keys() == {"windowbox-edge"}
     assert "violates PodSecurity" in refused["windowbox-edge"]
@@ -301,26 +300,6 @@ def _settings(manifests: list[Manifest], folder: Path) -> dict[str, settings.Set
         file.write_text(secret["stringData"]["settings.yaml"])
         found[name.removeprefix("windowbox-").removesuffix("-settings")] = settings.load(file)
     return found
-
-
-def _dry_run(api: ApiServer, manifest: Manifest) -> str:
-    """What the API server has against it; nothing is kept."""
-    plural = manifest["kind"].lower()
-    plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
-    metadata, version = manifest["metadata"], manifest["apiVersion"]
-    place = f"/namespaces/{metadata.get('namespace', helm.NAMESPACE)}"
-    if manifest["kind"].startswith("Cluster"):
-        place = ""
-    group = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    query = "fieldManager=helm&force=true&dryRun=All&fieldValidation=Strict"
-    try:
-        path = f"{group}{place}/{plural}/{metadata['name']}?{query}"
-        api.request(
-            "PATCH", path, body=manifest, content_type="application/apply-patch+yaml", timeout=60
-        ).close()
-    except Refused as error:
-        return str(error)
-    return ""
 
 
 def _pod(name: str, spec: dict[str, Any]) -> Manifest:

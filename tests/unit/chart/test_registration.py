@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.rules import rule
+from windowbox.chart.admission import APPLICATION, RUNTIME
 from windowbox.chart.generated import CHART
 from windowbox.settings import Settings
 
@@ -74,6 +75,9 @@ def test_the_operators_extension_names_exactly_what_the_contract_lists() -> None
     assert extension["metadata"]["annotations"] == POD_SECURITY
     assert extension["spec"]["deployment"]["extension"]["injectGardenKubeconfig"] is True
     assert "policy" not in extension["spec"]["deployment"]["extension"]
+    admission = extension["spec"]["deployment"]["admission"]
+    refs = [admission[of]["helm"]["ociRepository"]["ref"] for of in ("runtimeCluster", "virtualCluster")]
+    assert [ref.rpartition("/")[2].partition(":")[0] for ref in refs] == [RUNTIME, APPLICATION]
 
 
 def _values() -> Iterator[dict[str, Any]]:
@@ -96,7 +100,10 @@ def test_backups_are_kept_in_a_folder_of_the_node(values: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("name", ["controllerregistration", "extension"])
 def test_charts_have_the_version_of_the_chart(name: str) -> None:
-    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    [version] = {
+        yaml.safe_load((CHART.parent / chart / "Chart.yaml").read_text())["version"]
+        for chart in (CHART.name, RUNTIME, APPLICATION)
+    }
     text = (FOLDER / f"{name}.yaml").read_text()
     assert f"windowbox:{version}" in text
     assert f"tag: {version}" in text

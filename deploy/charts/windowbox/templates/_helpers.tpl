@@ -54,7 +54,7 @@ imagePullSecrets:
 
 {{/* Where Pods run: of (dict "root" $ "values" … "component" … "name" … "nodes" 3), on so many nodes at least */}}
 {{- define "windowbox.placement" -}}
-{{- with .values.priorityClassName }}
+{{- with .values.priorityClassName | default (dig "runtimeCluster" "priorityClassName" "" (.root.Values.gardener | default dict)) }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .values.nodeSelector }}

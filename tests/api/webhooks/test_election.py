@@ -1,0 +1,108 @@
+"""Without a bus, the holder of a Lease of the API writes the configurations of a garden's admission."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest_asyncio
+
+from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from windowbox import webhookconfigurations
+from windowbox.admitting import admitting
+from windowbox.clients.leaderelection import LeaderElection, Times
+from windowbox.models.refs import LEASES
+from windowbox.sandbox import processes
+
+NAME = "gardener-extension-admission-local"
+QUICK = Times(lease=1, renewal=0.6, retry=0.1)
+CONFIGURATION = webhookconfigurations.RESOURCES["ValidatingWebhookConfiguration"]
+
+
+@pytest_asyncio.fixture
+async def without_lease(seed: Seed) -> AsyncIterator[Seed]:
+    await seed.kube.remove(LEASES, NAMESPACE, NAME)
+    yield seed
+    await seed.kube.remove(LEASES, NAMESPACE, NAME)
+
+
+class Leading:
+    """What is done by the leader, and whether it is being done."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.now = False
+
+    async def act(self) -> None:
+        self.begun += 1
+        self.now = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.now = False
+
+
+def _election(seed: Seed, identity: str) -> LeaderElection:
+    return LeaderElection(seed.kube, NAMESPACE, NAME, identity, QUICK)
+
+
+async def _held_by(seed: Seed) -> str:
+    found = await seed.kube.find(LEASES, NAMESPACE, NAME)
+    return str(found.spec.get("holderIdentity") or "") if found else ""
+
+
+async def _renew(seed: Seed, identity: str) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec: dict[str, Any] = {"holderIdentity": identity, "renewTime": now, "leaseDurationSeconds": 1}
+    await seed.kube.merge(LEASES, NAMESPACE, NAME, {"spec": spec})
+
+
+async def test_the_admission_of_a_garden_works_without_a_bus(
+    plane: ControlPlane, without_lease: Seed
+) -> None:
+    seed = without_lease
+    settings = settings_for(
+        plane, f"nats://127.0.0.1:{processes.free_port()}", role="admission", garden_lease=NAME
+    )
+    async with contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(admitted(settings, garden=True))
+        assert await seed.kube.get(CONFIGURATION, "", NAME)
+        holder = await _held_by(seed)
+        async with admitting(settings, garden=True) as second, running(second.run()):
+            await eventually(lambda: _true(second.ready))
+            assert not second.keeping.configured.is_set()
+            await first.aclose()
+            await eventually(lambda: _true(second.keeping.configured.is_set()))
+            assert holder
+
+
+async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(without_lease: Seed) -> None:
+    seed, ours = without_lease, Leading()
+    other = Leading()
+    async with running(_election(seed, "other").while_leading(other.act)):
+        await eventually(lambda: _true(other.now))
+    assert await _held_by(seed) == ""
+
+    await _renew(seed, "dead")
+    async with running(_election(seed, "ours").while_leading(ours.act)):
+        for _ in range(6):  # for longer than the Lease lasts
+            await _renew(seed, "dead")
+            # The time between renewals is what is tested.
+            await asyncio.sleep(0.3)
+        assert ours.begun == 0
+        await eventually(lambda: _true(ours.now))
+        assert await _held_by(seed) == "ours"
+
+        await _renew(seed, "thief")
+        await eventually(lambda: _true(not ours.now))
+        assert await _held_by(seed) == "thief"
+        await eventually(lambda: _true(ours.begun == 2))
+
+
+async def _true(value: bool) -> bool:
+    return value
