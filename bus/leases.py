@@ -72,10 +72,19 @@ class Leases:
                 await asyncio.sleep(0.5)
             self.doubt_all()
 
-    async def while_held(self, name: str, act: Act) -> None:
-        """Do `act` whenever the lease is ours, and stop it when it is not. For ever."""
-        while True:
-            await self.once(name, act)
+    async def while_held(self, name: str, act: Act, taken: Callable[[], None] | None = None) -> None:
+        """Do `act` whenever the lease is ours, and stop it when it is not. For ever.
+
+        `taken` is called when another process turns out to hold the lease. A lease that is not ours may be
+        nobody's: while the bus is away, nobody can tell.
+        """
+        async with self._shared(name) as share:
+            share.taken += [taken] if taken else []
+            try:
+                while True:
+                    await share.do(act)
+            finally:
+                share.taken = [one for one in share.taken if one != taken]
 
     async def once(self, name: str, act: Act) -> None:
         """Do `act` to its end while the lease is ours, beginning anew if we lose it meanwhile."""
@@ -132,6 +141,9 @@ class Leases:
                     await asyncio.sleep(_AGAIN)
                     continue
                 return life
+            if last.data != self.owner.encode():
+                for tell in share.taken:
+                    tell()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await changed.wait()
@@ -236,6 +248,7 @@ class _Share:
         """Of the entry that names us."""
         self.doubted = asyncio.Event()
         """Set when somebody else may have been named."""
+        self.taken: list[Callable[[], None]] = []
         self.life: Life | None = None
         self._held = asyncio.Event()
         self._acts: set[asyncio.Future[None]] = set()

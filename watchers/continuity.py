@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bus import streams
 from bus.connection import Bus
@@ -16,6 +16,10 @@ from windowbox.errors import WindowboxError
 logger = logging.getLogger(__name__)
 
 _AGAIN = 1.0
+
+Why = Literal["start", "lease", "lost", "superseded", "failed", "expired"]
+"""Why a kind is listed: it is new here; another process held its lease; the bus has lost objects; OBJECTS is
+not as we left it; the former try failed; the API server no longer knows where the watch stopped."""
 
 
 class Witness(NamedTuple):

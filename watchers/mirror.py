@@ -15,7 +15,7 @@ import orjson
 from bus import streams, subjects
 from bus.connection import Bus, Full, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
-from watchers.continuity import Witness
+from watchers.continuity import Why, Witness
 from watchers.limits import Known, KnownObjects, Shared, Turn
 from watchers.permits import Permit
 from watchers.quota import Account
@@ -78,6 +78,8 @@ class Mirror:
     page: int = 500
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the bus knows everything that there is."""
+    why: Why = "start"
+    """Why it begins with a listing."""
 
     def __post_init__(self) -> None:
         self._known: KnownObjects = {}
@@ -132,7 +134,7 @@ class Mirror:
             if not known.gone:
                 self._account.count(known.size)
         self._begin_to_forget()
-        self._version = await self._list()
+        self._version = await self._list(self.why)
         self.listed.set()
         breaks = 0
         while True:
@@ -143,7 +145,7 @@ class Mirror:
             except WatchExpired:
                 logger.info("%s %s: watch expired; listing again", self.cluster, self.resource.id)
                 await self._flush()
-                self._version = await self._list()
+                self._version = await self._list("expired")
             except Unreachable as error:
                 if self.kube.stale:
                     raise  # trying again as we are is no use
@@ -153,8 +155,16 @@ class Mirror:
                 await self._flush()
                 await asyncio.sleep(pause)
 
-    async def _list(self) -> str:
+    async def _list(self, why: Why) -> str:
         """Announce what has changed since the bus last heard of it. Returns where a watch may begin."""
+        metrics.listings.labels(why).inc()
+        logger.log(
+            logging.DEBUG if why == "start" else logging.INFO,
+            "%s %s: listing: %s",
+            self.cluster,
+            self.resource.id,
+            why,
+        )
         self._refused = False
         async with self.shared.listing(self.cluster) as self._listing:
             listed, version = await self._announce_listing()

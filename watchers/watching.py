@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 import time
@@ -18,7 +19,7 @@ from bus.leases import Leases
 from bus.registry import Registry
 from bus.streams import Retention
 from watchers import definitions, purging
-from watchers.continuity import Continuity, Witness
+from watchers.continuity import Continuity, Why, Witness
 from watchers.limits import Shared
 from watchers.mirror import Mirror
 from watchers.permits import Permit, Term
@@ -107,7 +108,7 @@ class Watching:
         needed = {_lease(*pair) for pair in wanted}
         for lease in needed - self._terms.keys():
             term = self._terms[lease] = Term(self._continuity.doubt)
-            holding = self.leases.while_held(lease, term.hold)
+            holding = self.leases.while_held(lease, term.hold, term.taken)
             self._holding[lease] = asyncio.create_task(holding, name=f"watch: hold {lease}")
         for pair in wanted - self._running.keys():
             await self._spare(pair)
@@ -186,16 +187,18 @@ class Watching:
         The mirror is kept for a while when the lease is lost: if it comes back, nothing has to be listed.
         """
         pair, term = (cluster, kind), self._terms[_lease(cluster, kind)]
+        why: Why = "start"
         while True:
             self._doing[pair] = "standing by"
             await term.held.wait()
             restart = self._restarts[pair] = asyncio.Event()
             try:
-                await _until(term.over, lambda restart=restart: self._mirror(pair, term, restart))  # type: ignore[misc]
+                await _until(term.over, functools.partial(self._mirror, pair, term, restart, why))
+                why = "lease"
             finally:
                 del self._restarts[pair]
 
-    async def _mirror(self, pair: Pair, term: Term, restart: asyncio.Event) -> None:
+    async def _mirror(self, pair: Pair, term: Term, restart: asyncio.Event, why: Why) -> None:
         """Mirror one kind for ever, beginning anew whenever the bus or the API has forgotten something."""
         cluster, kind = pair
         resource, failures, began = self._resource(cluster, kind), 0, time.monotonic()
@@ -205,17 +208,20 @@ class Watching:
             try:
                 kube = await self.clusters.get(cluster)
                 permit = Permit(term.held, self._continuity.intact)
-                mirror = Mirror(self.bus, kube, cluster, resource, self._shared, permit, self.page, listed)
+                mirror = Mirror(
+                    self.bus, kube, cluster, resource, self._shared, permit, self.page, listed, why
+                )
                 await _until(restart, lambda mirror=mirror: self._run(pair, mirror))  # type: ignore[misc]
-                failures = 0
+                failures, why = 0, "lost"
                 continue
             except Missing:
                 self._doing[pair] = "waiting for its CustomResourceDefinition"
                 await definitions.established(kube, cluster, resource)
             except Superseded as error:
                 logger.info("%s; reading OBJECTS again", error)
+                why = "superseded"
             except WindowboxError as error:
-                away = isinstance(error, TransientError)
+                away, why = isinstance(error, TransientError), "failed"
                 logger.warning("%s %s: %s", cluster, kind, error)
                 self._doing[pair] = f"broken: {error}"
             failures = 0 if listed.is_set() else failures + 1

@@ -12,6 +12,7 @@ events_seen = Counter(
 watch_lag = Histogram(
     "windowbox_watch_lag_seconds", "From an event's arrival to its place on the bus", ["kind"], buckets=_FAST
 )
+listings = Counter("windowbox_listings_total", "Kinds of clusters listed by the watcher", ["reason"])
 objects_bytes = Gauge("windowbox_objects_bytes", "Bytes that the stream OBJECTS holds")
 objects_limit = Gauge("windowbox_objects_limit_bytes", "Bytes that it may hold")
 clusters_over_share = Gauge("windowbox_clusters_over_share", "Clusters that have used up their share of it")

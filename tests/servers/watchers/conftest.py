@@ -52,6 +52,10 @@ class Watched:
 
         await eventually(look, PATIENCE)
 
+    async def stands_by(self) -> bool:
+        """Whether no lease is held."""
+        return set(self.watching.states.values()) == {"standing by"}
+
     async def add(self, name: str) -> None:
         """Create a Service of this name in each cluster, and wait until the bus tells of all."""
         for cluster in self.everywhere:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
+
+import pytest
 
 from bench.apiservers import ApiServers
 from bus import streams, subjects
 from bus.connection import Access, connected
+from bus.leases import HOLDER, Leases
 from tests.servers.watchers.conftest import PATIENCE, watched
 from tests.support import servers
 from tests.support.natsserver import NatsServer, ensured, made_anew
-from tests.support.running import eventually
+from tests.support.running import eventually, running
+from watchers import permits
 from windowbox.models.refs import SERVICES
 
 CLUSTERS = 20
+_KEPT = {"Nats-TTL": "never"}
 
 
 async def test_a_restarted_bus_that_lost_nothing_has_nothing_listed(
@@ -83,3 +89,47 @@ async def test_a_lease_that_is_back_soon_has_nothing_listed(
             await eventually(lambda: bus.last(leases, taken_again), PATIENCE)
             await there.add("meanwhile")
             assert apis.listings == before
+
+
+async def test_a_lease_that_nobody_else_has_had_is_back_without_a_listing(
+    nats: NatsServer, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permits, "_KEPT", 0.0)
+    async with connected(Access(nats.url)) as bus:
+        await ensured(bus)
+        async with watched(bus, apis, tmp_path, CLUSTERS) as there:
+            before = apis.listings.copy()
+            # As if its servers had no leader for longer than any patience lasts.
+            await bus.api(f"STREAM.DELETE.KV_{streams.LEASES}")
+            await eventually(there.stands_by, PATIENCE)
+            await ensured(bus)
+            await there.add("meanwhile")
+            assert apis.listings == before
+
+
+async def test_a_lease_that_another_process_holds_ends_the_watches(
+    nats: NatsServer, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permits, "_KEPT", 0.0)
+    leases, prefix = f"KV_{streams.LEASES}", subjects.entry(streams.LEASES, "")
+    async with connected(Access(nats.url)) as bus, connected(Access(nats.url)) as second:
+        await ensured(bus)
+        other = Leases(second, "two", "watch")
+        async with watched(bus, apis, tmp_path, 1):
+            watches = {"subjects_filter": f"{prefix}watch.>"}
+            entries = (await bus.api(f"STREAM.INFO.{leases}", watches))["state"]["subjects"]
+            wanted = ["something.else", *(one.removeprefix(prefix) for one in entries)]
+            async with running(other.run(), *(other.while_held(one, _for_ever) for one in wanted)):
+                theirs = await eventually(lambda: bus.last(leases, f"{prefix}something.else"))
+                assert theirs
+                for one in entries:
+                    await second.publish(one, theirs.data, {HOLDER: theirs.headers[HOLDER], **_KEPT})
+
+                async def ended() -> bool:
+                    return apis.watches.total() == 0
+
+                await eventually(ended, PATIENCE)
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
