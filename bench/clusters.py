@@ -45,6 +45,8 @@ class Step:
     """Seconds of each process."""
     listings: int
     """Asked of the simulated API servers."""
+    memory_mb: dict[str, float]
+    """Of each process, private to it, when the step was done."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class _Run:
     url: str
     api: int
     """The process of the simulated API servers."""
+    say: Say
 
     async def counts(self) -> dict[str, int]:
         async with self.session.get(f"{self.url}/-/counts") as answer:
@@ -93,7 +96,11 @@ class _Run:
         used = {one: cpu - before.get(one, 0.0) for one, cpu in after.items()}
         used = {one: cpu if cpu >= 0 else after[one] for one, cpu in used.items()}
         asked = (await self.counts())["listings"] - listings
-        return Step(name, round(seconds, 1), {one: round(cpu, 1) for one, cpu in used.items()}, asked)
+        rounded = {one: round(cpu, 1) for one, cpu in used.items()}
+        memory = {one: round(mb, 1) for one, mb in self.memory().items()}
+        done = Step(name, round(seconds, 1), rounded, asked, memory)
+        self.say(f"done: {done}")  # a run of an hour may be ended before its end
+        return done
 
     async def all_watched(self, clusters: int) -> None:
         """Wait until every kind of so many clusters is watched, by the bus and by the API servers."""
@@ -124,7 +131,7 @@ async def run(
         _simulated() as (url, pid),
         aiohttp.ClientSession() as session,
     ):
-        bench = _Run(here, session, url, pid)
+        bench = _Run(here, session, url, pid, say)
         await _prepare(bench, clusters)
         before, batches, steps = bench.memory(), list[float](), list[Step]()
         say(f"{clusters} clusters join")
