@@ -34,14 +34,22 @@ class View(Generic[T]):
         changed: Callable[[], None] = lambda: None,
         *,
         indexes: Callable[[T], Collection[Hashable]] | None = None,
+        differs: Callable[[ObjectRef, T | None, T | None], None] = lambda ref, before, after: None,
     ) -> None:
-        """`indexes` is for those who look entries up in several ways, in place of `index`."""
+        """`indexes` is for those who look entries up in several ways, in place of `index`.
+
+        `differs` is called with each entry that is another than before, as it was and as it is. Where all may
+        be others, `readings` counts up instead.
+        """
         self._bus = bus
         self._kind = kind
         self._extract = extract
         self._indexes: Callable[[T], Collection[Hashable]] = indexes or (lambda entry: (index(entry),))
         self._changed = changed
+        self._differs = differs
         self._replica: Replica[T] = Replica()
+        self.readings = 0
+        """How often any entry, or what is listed, may have become another."""
         self.complete = asyncio.Event()
         """Set once everything that was there at the start has been read."""
         self.listed: set[str] = set()
@@ -98,6 +106,7 @@ class View(Generic[T]):
     async def run(self) -> None:
         """Follow the stream for ever; after a gap, start afresh. What an earlier call read is forgotten."""
         self._replica, self.listed = Replica(), set()
+        self.readings += 1
         self.complete.clear()
         while True:
             try:
@@ -115,6 +124,7 @@ class View(Generic[T]):
             different = True
             if stored is None:
                 self._replica, self.listed = fresh, listed
+                self.readings += 1
                 self.complete.set()
             elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
                 if stored.headers.get(OPERATION) == "DELETED":
@@ -122,6 +132,7 @@ class View(Generic[T]):
                     fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"), self._indexes)
                 else:
                     listed.add(cluster)
+                self.readings += 1
             else:
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)
@@ -129,7 +140,10 @@ class View(Generic[T]):
                 different = fresh.note_omitted(stored.subject, omitted)
                 # Of an object without its content the former counts: it is there, so it has not ended.
                 if not omitted:
-                    different = fresh.put(stored.subject, self._entry(ref, seen), self._indexes) or different
+                    before, after = fresh.entries.get(stored.subject), self._entry(ref, seen)
+                    if fresh.put(stored.subject, after, self._indexes):
+                        different = True
+                        self._differs(ref, before, after)
             # Most versions of an object differ in what nobody here looks at.
             if self._replica is fresh and different:
                 self._changed()

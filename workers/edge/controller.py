@@ -107,6 +107,7 @@ class EdgeController:
         with contextlib.ExitStack() as stack:
             stack.callback(parts.registry.on_change(self._changed.set))
             stack.callback(parts.store.on_change(self._changed.set))
+            stack.callback(parts.store.on_holder(self._desired.touch))
             stack.callback(parts.states.on_state(self.reporter.on_state))
             stack.callback(states.on_regress(self.reporter.observe_all_again))
             yield

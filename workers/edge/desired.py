@@ -35,6 +35,15 @@ class _Computed(NamedTuple):
     balancer: LoadBalancer | None
 
 
+class _Common(NamedTuple):
+    """What all load balancers are computed from besides. If it has changed, all are computed again."""
+
+    clusters: set[str]
+    backends: dict[str, tuple[Backend, ...]]
+    readings: tuple[int, int]
+    """Of the views of Services and of EndpointSlices."""
+
+
 class DesiredState:
     """Computes load balancers from views of Services, nodes, EndpointSlices and addresses."""
 
@@ -53,16 +62,27 @@ class DesiredState:
         self._store = store
         self._settings = settings
         self._health = health
-        self._services: View[Demand] = View(bus, SERVICES.id, self._demand, changed=changed)
+        self._services: View[Demand] = View(
+            bus, SERVICES.id, self._demand, changed=changed, differs=lambda ref, *_: self._touched.add(ref)
+        )
         self._nodes: View[Backend | Ineligible] = View(
             bus, NODES.id, lambda _, node: nodes.backend(node), changed=changed
         )
         self._slices: View[Object] = View(
-            bus, ENDPOINT_SLICES.id, lambda _, slice: _slice(slice), index=_service_of, changed=changed
+            bus,
+            ENDPOINT_SLICES.id,
+            lambda _, slice: _slice(slice),
+            index=_service_of,
+            changed=changed,
+            differs=self._touch_service_of,
         )
         self._with_slices: set[str] = set()
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
-        self._computed_before: dict[ObjectRef, _Computed] = {}
+        self._all: LoadBalancers = {}
+        self._computed: dict[ObjectRef, _Computed] = {}
+        self._touched: set[ObjectRef] = set()
+        """Services of which something has changed since they were computed."""
+        self._common: _Common | None = None
         self._backends: dict[str, list[Backend]] = {}
         self._admitted: dict[str, list[Backend]] = {}
         self._last_with_health: dict[str, list[Backend]] = {}
@@ -123,40 +143,71 @@ class DesiredState:
         self._last_with_health = {c: before[c] if before.get(c) == now else now for c, now in checked.items()}
         return self._last_with_health
 
+    def touch(self, ref: ObjectRef) -> None:
+        """Compute the Service's load balancer again: its addresses are others."""
+        self._touched.add(ref)
+
     def load_balancers(self) -> LoadBalancers:
-        """All load balancers. Those of unlisted clusters stay as they were last."""
+        """All load balancers; the same mapping as long as none changes. Those of unlisted clusters stay as
+        they were last."""
         taking_part = self.clusters()
-        self._last = {c: found for c, found in self._last.items() if c in taking_part}
+        last = {c: found for c, found in self._last.items() if c in taking_part}
         if self._store.is_complete():
-            listed = taking_part - self.unlisted()
-            self._last |= self._compute(listed)
-        return {ref: balancer for found in self._last.values() for ref, balancer in found.items()}
+            last |= self._compute(taking_part - self.unlisted())
+        if last.keys() != self._last.keys() or any(last[c] is not self._last[c] for c in last):
+            self._all = {ref: balancer for found in last.values() for ref, balancer in found.items()}
+        self._last = last
+        return self._all
 
     def no_backends(self, cluster: str) -> str:
         """Why the cluster has no node to send traffic to, for people."""
         return nodes.no_backends(self._nodes_of(cluster))
 
     def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+        """The load balancers of these clusters. Only those are computed of which something has changed."""
         found = self._with_node_health(self.backends(), self._health) if self._health else self.backends()
         backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
-        computed: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
-        made: dict[ObjectRef, _Computed] = {}
-        for ref, demand in self._services.items():
-            entries = self._store.entries(ref)
-            if ref.cluster in clusters and entries:
-                pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
-                made[ref] = self._compute_one(ref, (demand, entries, backends[ref.cluster], pods))
-                if balancer := made[ref].balancer:
-                    computed[ref.cluster][ref] = balancer
-        self._computed_before = made
-        return computed
+        common = _Common(clusters, backends, (self._services.readings, self._slices.readings))
+        if common == self._common:
+            return self._compute_touched(common)
+        self._common, self._touched = common, set()
+        made = {ref: self._compute_one(ref, demand, common) for ref, demand in self._services.items()}
+        self._computed = {ref: computed for ref, computed in made.items() if computed}
+        balancers: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
+        for ref, computed in self._computed.items():
+            if computed.balancer:
+                balancers[ref.cluster][ref] = computed.balancer
+        return balancers
 
-    def _compute_one(self, ref: ObjectRef, parts: _Parts) -> _Computed:
+    def _compute_touched(self, common: _Common) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+        touched, self._touched = self._touched, set()
+        changed: dict[str, dict[ObjectRef, LoadBalancer]] = {}
+        for ref in touched:
+            demand = self._services.get(ref)
+            computed = self._compute_one(ref, demand, common) if demand else None
+            before = self._computed.pop(ref, None)
+            if computed:
+                self._computed[ref] = computed
+            balancer = computed.balancer if computed else None
+            if balancer is not (before.balancer if before else None):
+                balancers = changed.setdefault(ref.cluster, dict(self._last.get(ref.cluster, {})))
+                balancers.pop(ref, None)
+                if balancer:
+                    balancers[ref] = balancer
+        return changed
+
+    def _compute_one(self, ref: ObjectRef, demand: Demand, common: _Common) -> _Computed | None:
+        """None if it gets no load balancer, or nothing is known of its cluster."""
+        entries = self._store.entries(ref)
+        if ref.cluster not in common.clusters or not entries:
+            return None
+        pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
+        backends = common.backends[ref.cluster]
+        parts = (demand, entries, backends, pods)
         # If one of a thousand has changed, the others are not computed again.
-        before = self._computed_before.get(ref)
+        before = self._computed.get(ref)
         if before and before.parts == parts:
             return before
-        demand, entries, backends, pods = parts
         addresses = self._store.of(ref, demand.uid)
         if not addresses:
             return _Computed(parts, None)
@@ -178,6 +229,10 @@ class DesiredState:
     def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
         found = self._slices.found((ref.namespace, ref.name))
         return tuple(slice for of, slice in found if of.cluster == ref.cluster)
+
+    def _touch_service_of(self, ref: ObjectRef, *versions: Object | None) -> None:
+        for namespace, name in (_service_of(one) for one in versions if one):
+            self._touched.add(ObjectRef(ref.cluster, SERVICES.id, namespace, name))
 
     def _knows_pods(self, cluster: str) -> bool:
         # If EndpointSlices are not watched, kube-proxy on the nodes finds the Pods.

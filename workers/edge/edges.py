@@ -54,7 +54,9 @@ class Edges:
         self._started = started
         self._kept: dict[str, Kept] = {}
         self._tidied = False
+        self._written: LoadBalancers = {}
         self._served: set[str] = set()
+        """The addresses of what was written last."""
         self.lingering = False
         """Whether there are addresses to be removed when their connections have ended."""
 
@@ -84,11 +86,13 @@ class Edges:
 
         Ports of those in `retry` were refused and may be free by now.
         """
-        self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
+        if load_balancers is not self._written:
+            self._written = load_balancers
+            self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
         groups = await self._grouped(load_balancers)
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
-            await kept.edge.write(group, retry=any(one.ref in retry for one in group))
+            await kept.edge.write(group, retry=bool(retry) and any(one.ref in retry for one in group))
         await self._end_others(groups)
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
 

@@ -87,8 +87,17 @@ class StateReporter:
 
     def observe(self, edge: Edge, load_balancers: Collection[LoadBalancer]) -> None:
         """Find out in the background whether Envoy serves those that have changed."""
+        refused = {
+            c: self._nodes.refused(c)[:_MOST_NODES] for c in {one.ref.cluster for one in load_balancers}
+        }
         changed = [
-            one for one in load_balancers if self._observed.get(one.ref) != one or self._misreported(one.ref)
+            one
+            for one in load_balancers
+            if not _same(self._observed.get(one.ref), one)
+            or (
+                (reported := self._reported.get(one.ref))
+                and reported.refused_nodes != refused[one.ref.cluster]
+            )
         ]
         if changed:
             self._observed |= {one.ref: one for one in changed}
@@ -125,13 +134,6 @@ class StateReporter:
             self._observed = {ref: one for ref, one in self._observed.items() if one not in changed}
             asyncio.get_running_loop().call_later(_RETRY, self._changed)
 
-    def _misreported(self, ref: ObjectRef) -> bool:
-        """Whether other nodes are refused than was reported."""
-        reported = self._reported.get(ref)
-        return (
-            reported is not None and reported.refused_nodes != self._nodes.refused(ref.cluster)[:_MOST_NODES]
-        )
-
     async def _report(self, applied: Applied) -> None:
         ref = applied.load_balancer.ref
         before = self._reported.get(ref) or self._states.of(ref)
@@ -148,6 +150,11 @@ class StateReporter:
             self._retries.failed(ref)  # no event tells when a port that another process holds is free
         else:
             self._retries.succeeded(ref)
+
+
+def _same(observed: LoadBalancer | None, wanted: LoadBalancer) -> bool:
+    # Of a thousand nearly all are the same objects, and comparing those costs ten times as much.
+    return observed is wanted or observed == wanted
 
 
 def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> EdgeState:

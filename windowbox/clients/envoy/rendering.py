@@ -34,14 +34,14 @@ _RECOVERY_INTERVAL = "0.5s"
 """For who is not healthy. Shorter than all failures take: when Pods move from one node to another, and both
 answer otherwise from then on, the other has to be in before the one is out. kube-proxies tell at different
 moments that they have heard of it, too."""
-_REMEMBERED = 16384
+REMEMBERED = 16384
 """Resources that are not made anew each time. What stays the same is most of what is written."""
 
 _NOBODY = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
 """A source that no packet has, for listeners that nobody may use."""
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)
 def listener(listener: Listener) -> bytes:
     """Where clients arrive."""
     address = _address(listener.address, listener.port)
@@ -58,7 +58,7 @@ def listener(listener: Listener) -> bytes:
     return protobuf.entry(resource)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)
 def cluster(listener: Listener, folder: str | None) -> bytes:
     """Where they are sent. With a `folder`, the endpoints are in a file of their own there."""
     resource: Resource = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -55,7 +55,7 @@ class Configuration:
             **{bootstrap.endpoints_file(name): _file([e]) for name, e in self.endpoints.items()},
             bootstrap.CLUSTERS: _file(self.clusters.values()),
             bootstrap.LISTENERS: _file(self.listeners.values()),
-            bootstrap.OWNERS: _json([owner._asdict() for owner in self.owners]),
+            bootstrap.OWNERS: _joined(map(_owner, self.owners)),
         }
 
     @property
@@ -188,7 +188,16 @@ def _file(entries: Iterable[bytes]) -> bytes:
 
 def _json(found: Iterable[Resource]) -> bytes:
     """What is small, or not for Envoy, people can read."""
-    body = b",".join(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in found)
+    return _joined(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in found)
+
+
+@lru_cache(maxsize=rendering.REMEMBERED)
+def _owner(owner: Owner) -> bytes:
+    return orjson.dumps(owner._asdict(), option=orjson.OPT_SORT_KEYS)
+
+
+def _joined(entries: Iterable[bytes]) -> bytes:
+    body = b",".join(entries)
     return b'{"version_info":"%s","resources":[%s]}' % (_digest(body).encode(), body)
 
 

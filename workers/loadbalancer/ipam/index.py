@@ -46,12 +46,15 @@ class AddressIndex:
         self.waiters: dict[ObjectRef, Waiter] = {}
         self.marker: Marker | None = None
 
-    def apply(self, key: str, value: bytes | None) -> None:
-        """Apply a change of the bucket."""
+    def apply(self, key: str, value: bytes | None) -> set[ObjectRef]:
+        """Apply a change of the bucket. Returns the Services that have or had the address in question."""
         try:
             if (address := subjects.address(key)) is not None:
-                self._note(address, entries.read(value))
-            elif (ref := subjects.waiting(key)) is not None:
+                held = entries.read(value)
+                holders = {holder.ref for holder in (*self.held(address).holders, *held.holders)}
+                self._note(address, held)
+                return holders
+            if (ref := subjects.waiting(key)) is not None:
                 self.waiters.pop(ref, None)
                 if value:
                     self.waiters[ref] = Waiter.model_validate_json(value)
@@ -60,6 +63,7 @@ class AddressIndex:
         except ValueError as error:
             # An entry that another version wrote must not end this process.
             logger.error("address store: %s is skipped: %s", key, error)
+        return set()
 
     def held(self, address: str) -> Held:
         return self._held.get(address, FREE)

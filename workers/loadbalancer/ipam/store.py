@@ -41,6 +41,7 @@ class AddressStore:
         self.bucket = Bucket(bus, streams.ADDRESSES)
         self.index = AddressIndex(ranges, quota)
         self._listeners: list[Callable[[], None]] = []
+        self._of_holders: list[Callable[[ObjectRef], None]] = []
         self._newest = 0.0
         self._doubt = 0.0
         self.bucket.on_regress(self._regressed)
@@ -60,6 +61,12 @@ class AddressStore:
         """Call `act` after each change, and whenever all entries are known. Returns what ends that."""
         self._listeners.append(act)
         return lambda: self._listeners.remove(act)
+
+    def on_holder(self, act: Callable[[ObjectRef], None]) -> Callable[[], None]:
+        """Call `act` with each Service that has or had an address whose entry has changed, before the
+        listeners of `on_change` are called. Returns what ends that."""
+        self._of_holders.append(act)
+        return lambda: self._of_holders.remove(act)
 
     async def ready(self) -> None:
         """Wait until all entries are known; Unreachable if that takes too long."""
@@ -248,7 +255,9 @@ class AddressStore:
         self._doubt = max(self._doubt, self._newest, 0.001)
 
     def _changed(self, key: str, value: bytes | None) -> None:
-        self.index.apply(key, value)
+        for ref in self.index.apply(key, value):
+            for tell in self._of_holders:
+                tell(ref)
         if self.index.marker:
             self._newest = max(self._newest, self.index.marker.at)
         self._tell()
