@@ -16,18 +16,19 @@ KINDS = (
     (_GARDEN, "v1beta1", "shoots", "Shoot", True, True),
     ("security.gardener.cloud", "v1alpha1", "workloadidentities", "WorkloadIdentity", True, True),
 )
+Kinds = tuple[tuple[str, str, str, str, bool, bool], ...]
 _ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def define(api: ApiServer) -> None:
+def define(api: ApiServer, kinds: Kinds = KINDS) -> None:
     """Have the API server serve them."""
-    for group, version, plural, kind, namespaced, with_status in KINDS:
+    for group, version, plural, kind, namespaced, with_status in kinds:
         served = {
             "name": version,
             "served": True,
             "storage": True,
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _ANY, "status": _ANY}}},
+            "schema": {"openAPIV3Schema": _ANY},
             **({"subresources": {"status": {}}} if with_status else {}),
         }
         name = f"{plural}.{group}"
@@ -52,7 +53,7 @@ def define(api: ApiServer) -> None:
             },
         }
         api.apply(f"{_DEFINITIONS}/{name}", manifest)
-    for group, _, plural, *_ in KINDS:
+    for group, _, plural, *_ in kinds:
         _wait(api, f"{plural}.{group}")
 
 

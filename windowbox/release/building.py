@@ -26,7 +26,7 @@ from windowbox.sandbox.nodes import ownimage
 
 ROOT = Path(__file__).parents[2]
 _CHARTS = "deploy/charts"
-_NAMES = ("windowbox", "windowbox-admission-application", "windowbox-admission-runtime")
+CHARTS = ("windowbox", "windowbox-admission-application", "windowbox-admission-runtime")
 _CHANGELOG = "CHANGELOG.md"
 _LEFT_OUT = (".github/", "tests/")
 """What an sdist need not have."""
@@ -43,7 +43,7 @@ def release(folder: Path) -> Iterator[Path]:
     yield made[0]
     for name, content in (
         (f"windowbox-{version}.tar.gz", _sdist(made[0], version, time)),
-        *((f"{name}-{version}.tgz", chart(name, time)) for name in _NAMES),
+        *((f"{name}-{version}.tgz", chart(name, time)) for name in CHARTS),
     ):
         made.append(folder / name)
         made[-1].write_bytes(content)
@@ -76,7 +76,7 @@ def committed() -> None:
 def consistent_version() -> str:
     """The version in pyproject.toml; Malformed if another file has another one."""
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
-    charts = {f"{name}/Chart.yaml": _description(name) for name in _NAMES}
+    charts = {f"{name}/Chart.yaml": _description(name) for name in CHARTS}
     named = (
         "deploy/gardener/controllerregistration.yaml",
         "deploy/gardener/extension.yaml",

@@ -99,6 +99,15 @@ PROGRAMS: dict[str, Program] = {
             package="./gardenlet-client",
             nodes=True,
         ),
+        # Only tests use it: gardenlet's and gardener-operator's own controllers, which install windowbox.
+        Program(
+            "gardener-installer",
+            "1.150.0",
+            (1, 140),
+            module="gardener",
+            package="./gardener-installer",
+            nodes=True,
+        ),
         # Only tests install the chart.
         Program("helm", "4.2.4", (3, 14), ("version",), "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("named", "9.18", (9, 16), ("-v",)),

@@ -25,6 +25,13 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 
+{{/* Of what does not go to the garden: gardenlet gives it no kubeconfig, which would change with each rotation. */}}
+{{- define "windowbox.outside" -}}
+{{- if .Values.gardener }}
+extensions.gardener.cloud/inject-garden-kubeconfig: "false"
+{{- end }}
+{{- end }}
+
 {{/* An image: of (dict "root" $ "image" .Values.nats.image) */}}
 {{- define "windowbox.image" -}}
 {{- $registry := .root.Values.global.imageRegistry | default .image.registry }}

@@ -77,6 +77,7 @@ metadata:
     {{- if $root.Values.gardener }}
     high-availability-config.resources.gardener.cloud/type: {{ ternary "server" "controller" (eq .command "admit") }}
     {{- end }}
+    {{- if ne .command "work" }}{{ include "windowbox.outside" $root | nindent 4 }}{{ end }}
 spec:
   {{- if not $scaled }}
   replicas: {{ .values.replicas }}
