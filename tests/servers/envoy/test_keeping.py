@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.servers.envoy.clients import counting, datagram, greeting, talk
 from tests.servers.envoy.conftest import end_all
@@ -16,7 +19,7 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import World, balancer
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import bootstrap, protobuf, replacing
+from windowbox.clients.envoy import bootstrap, protobuf, replacing, resources
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.process import Process, Processes
@@ -241,6 +244,38 @@ async def test_files_are_replaced_whole(attachment: Processes, edge: Edge, tmp_p
     assert (place / bootstrap.LISTENERS).stat().st_ino != before
     assert sorted(f.name for f in place.iterdir() if f.name.startswith(".")) == []
     assert (place.stat().st_mode & 0o777) == 0o700
+
+
+async def test_an_envoy_goes_before_others_while_it_starts(
+    attachment: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("."), **resources.NOTHING.files}
+    envoy = await attachment.start(Order(name="edge", generation=1, files=files))
+    assert isinstance(envoy, Process)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        assert niceness(envoy.pid) == {usual - 10 if may_set_priorities() else usual}
+        monkeypatch.setattr("windowbox.clients.envoy.process._STARTING", 0.01)
+        ending = asyncio.create_task(envoy.ended())
+
+        async def as_usual() -> bool:
+            return niceness(envoy.pid) == {usual}
+
+        await eventually(as_usual)
+        await envoy.end()
+        await soon(ending)
+    finally:
+        await end_all(attachment)
+
+
+def niceness(pid: int) -> set[int]:
+    """Of all threads."""
+    return {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{pid}/task")}
+
+
+def may_set_priorities() -> bool:
+    rights = re.search(r"CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())
+    return bool(rights and int(rights[1], 16) >> 23 & 1)
 
 
 async def test_a_reused_pid_is_not_ours(attachment: Processes, tmp_path: Path) -> None:
