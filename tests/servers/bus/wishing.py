@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import AsyncIterator
 
-from bus import streams
+from bus import elections, streams
 from bus.connection import Bus
 from bus.messages import Reason, Wish
 from bus.queue import Queue
@@ -66,11 +67,15 @@ class Wishing:
             await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
 
     async def _sweep(self) -> None:
-        """Find wishes whose items got lost, as a worker does, which looks less often."""
-        while True:
-            await asyncio.sleep(10)  # the interval of the sweep
-            with contextlib.suppress(WindowboxError):
-                self._swept += await self._queue.sweep(20)
+        """After elections, find wishes whose items got lost, as a worker does. Never by time alone."""
+        async with contextlib.aclosing(elections.sweeps(self._bus, math.inf, math.inf)) as due:
+            async for age in due:
+                while age == 0:
+                    try:
+                        self._swept += await self._queue.sweep(age)
+                        break
+                    except WindowboxError:
+                        await asyncio.sleep(1)  # servers are being elected
 
     async def _left(self) -> str:
         """What the queue is like, for those who have to find out why."""
@@ -97,4 +102,4 @@ class Wishing:
         waited = sorted(self._waited)
         middle, late = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
         figures = f"p50 {middle:.3f} s, p99 {late:.3f} s, longest {waited[-1]:.1f} s"
-        return f"{self.wished} wishes: {figures}; older than 20 s and swept: {self._swept}"
+        return f"{self.wished} wishes: {figures}; swept after elections: {self._swept}"
