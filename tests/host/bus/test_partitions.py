@@ -48,7 +48,7 @@ def network(tmp_path: Path) -> Iterator[NatsNetwork]:
 @pytest.mark.timeout(300 + 40 * _ROUNDS)
 @rule("V-3", "B-7")
 async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) -> None:
-    """Where a leader that is cut off refuses an item as queued, a sweep may have to find its wish."""
+    """A leader that is cut off refuses items as queued: the sweep after the election finds their wishes."""
     cluster = network.cluster
     async with connected(cluster.access) as bus, workers(cluster.access, ack_wait=4) as crew:
         await ensured(bus)
