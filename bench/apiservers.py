@@ -142,6 +142,8 @@ class ApiServers:
                         seen = version
                         await response.write(line)
                 await changed.wait()
+        except ConnectionResetError:
+            pass  # whoever watched has begun another watch
         finally:
             self.watches[cluster] -= 1
         return response

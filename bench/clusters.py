@@ -116,7 +116,7 @@ class _Run:
                 await asyncio.sleep(0.5)  # other processes send no events
 
     async def objects(self) -> int:
-        info = await self.here.bus.api(f"STREAM.INFO.{streams.OBJECTS}", {"subjects_filter": ">"})
+        info = await self.here.bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True)
         return int(info["state"]["num_subjects"])
 
 
@@ -213,7 +213,8 @@ async def _fill(bench: _Run, clusters: int, objects: int) -> None:
 
     await each(range(clusters), fill)
     async with asyncio.timeout(_PATIENCE):
-        while await bench.objects() - before < clusters * (objects // len(KINDS) * len(KINDS)):  # noqa: ASYNC110
+        wanted = before + clusters * (objects // len(KINDS) * len(KINDS))
+        while await _or_zero(bench.objects) < wanted:  # noqa: ASYNC110
             await asyncio.sleep(1)  # until all have been announced
 
 
