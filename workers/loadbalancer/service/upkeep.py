@@ -52,6 +52,9 @@ class AddressUpkeep:
         self._states = states
         self._settings = settings
         self._queue = queue
+        self.adopted = asyncio.Event()
+        """Set once this process has adopted all addresses in use. It notices what the bus loses from then on,
+        whoever holds the lease meanwhile."""
 
     async def run(self) -> None:
         """Do it until cancelled."""
@@ -74,20 +77,22 @@ class AddressUpkeep:
             end()
 
     async def _adopt(self, incomplete: asyncio.Event) -> None:
-        """Learn which addresses are in use: at the beginning, and whenever the bus has forgotten it.
+        """Learn which addresses are in use: once in a process, and whenever the bus has forgotten it.
 
         Clusters that do not answer take their time; nothing else waits for them.
         """
         adoption = Adoption(
             self._bus, self._store, self._clusters, self._registry, self._states, self._settings
         )
-        incomplete.set()
+        if not self.adopted.is_set() or self._store.needs_adoption():
+            incomplete.set()
         while True:
             await incomplete.wait()
             incomplete.clear()
             try:
                 for ref in await adoption.adopt():
                     await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
+                self.adopted.set()
             except WindowboxError as error:
                 logger.warning("addresses: %s", error)
                 await asyncio.sleep(_RETRY_LATER if self._store.is_complete() else _RETRY)

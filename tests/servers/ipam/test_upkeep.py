@@ -1,0 +1,56 @@
+"""When whoever holds the lease of the addresses asks the clusters which of them are in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.apiservers import api_servers
+from bus import streams
+from bus.buckets import Bucket
+from bus.connection import Access, connected
+from bus.queue import Queue
+from bus.registry import Member, Registry
+from tests.servers.ipam.stores import range_of, service
+from tests.support import loopback
+from tests.support.natsserver import NatsServer, ensured
+from tests.support.running import eventually, running, soon
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.refs import RUNTIME
+from windowbox.sandbox import files
+from workers.loadbalancer.edgestate import POOL, States
+from workers.loadbalancer.ipam.entries import Waiter
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.service.upkeep import AddressUpkeep
+
+
+async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed(
+    nats: NatsServer, tmp_path: Path
+) -> None:
+    async with connected(Access(nats.url)) as bus, api_servers() as apis:
+        await ensured(bus)
+        paths = {name: tmp_path / f"{name}.kubeconfig" for name in (RUNTIME, "shoot")}
+        for name, path in paths.items():
+            files.write_private(path, apis.kubeconfig(name))
+        registry, store = Registry(bus), AddressStore(bus, [range_of("10.0.0.16/28")])
+        states, settings = States(Bucket(bus, streams.EDGES)), LoadBalancerSettings()
+        await registry.join(Member(id="shoot", file=str(paths["shoot"])))
+        async with (
+            kube.from_file(paths[RUNTIME]) as runtime,
+            clusters(runtime, registry, loopback.SETTINGS, paths) as opened,
+            running(registry.run(), store.run(), states.bucket.run()),
+        ):
+            upkeep = AddressUpkeep(bus, opened, registry, store, states, settings, Queue(bus, POOL))
+            async with running(upkeep.run()):
+                await soon(upkeep.adopted.wait())
+            before = apis.listings.copy()
+            assert before.keys() == paths.keys()
+            await store.join_queue(service("waiting"), Waiter(uid="1", since=1.0, families=("IPv4",)))
+            async with running(upkeep.run()):
+
+                async def is_at_work() -> bool:
+                    return bool(await bus.newest_of(streams.WORK, "work.>"))
+
+                await eventually(is_at_work)
+            assert apis.listings == before
