@@ -63,6 +63,8 @@ class OwnedOrphans:
         self._targets = targets
         self._interval = interval
         self._attempts = Attempts(grace, backoff)
+        self._secrets: dict[tuple[str, str], list[SecretKey]] = {}
+        """By the cluster of the objects and that of their owners."""
 
     async def run(self) -> None:
         """Check for ever. For the holder of a lease."""
@@ -82,6 +84,7 @@ class OwnedOrphans:
 
     async def _check(self, installation: str) -> None:
         found = [one for view in self._made for one in view.items() if self._unwanted(*one, installation)]
+        self._secrets = self._known_secrets() if found else {}
         await self._attempts.make(found, self._attempt)
 
     def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
@@ -115,7 +118,8 @@ class OwnedOrphans:
 
     async def _reached(self, stack: contextlib.AsyncExitStack, ref: ObjectRef, mark: Mark) -> Kube:
         """The cluster of `ref` with the rights of a Secret, as runs for the owner have them."""
-        for secret in self._secrets(ref, mark):
+        known = self._secrets.get((ref.cluster, mark.owner.cluster), ())
+        for secret in itertools.islice(dict.fromkeys((mark.secret, *known)), _SECRETS):
             opened = self._targets.providers.opened(
                 mark.owner.cluster, secret.namespace, secret.name, watched=False
             )
@@ -130,15 +134,15 @@ class OwnedOrphans:
                 return provider.kube
         return await self._clusters.get(ref.cluster)
 
-    def _secrets(self, ref: ObjectRef, mark: Mark) -> list[SecretKey]:
-        """Secrets that may lead to the cluster of `ref`: its own, and those of some others there."""
-        others = (
-            owned.mark.secret
-            for view in self._made
-            for other, owned in view.items()
-            if other.cluster == ref.cluster and owned.mark.owner.cluster == mark.owner.cluster
-        )
-        return list(itertools.islice(dict.fromkeys((mark.secret, *others)), _SECRETS))
+    def _known_secrets(self) -> dict[tuple[str, str], list[SecretKey]]:
+        """Secrets that may lead to each cluster: some by which objects there were made."""
+        found: dict[tuple[str, str], list[SecretKey]] = {}
+        for view in self._made:
+            for ref, owned in view.items():
+                some = found.setdefault((ref.cluster, owned.mark.owner.cluster), [])
+                if len(some) < _SECRETS and owned.mark.secret not in some:
+                    some.append(owned.mark.secret)
+        return found
 
 
 def _owned(ref: ObjectRef, object: Object) -> Owned | None:
