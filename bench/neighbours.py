@@ -53,6 +53,10 @@ class Neighbours:
 
     async def measured(self, phase: str, until: asyncio.Task[Any], least: int = 1) -> list[Latency]:
         """Reconcile in turn until the task is done, each kind at least so many times."""
+        return latencies(phase, await self.seconds(until, least))
+
+    async def seconds(self, until: asyncio.Task[Any], least: int = 1) -> dict[str, list[float]]:
+        """The same: how long each reconcile took, by kind."""
         found: dict[str, list[float]] = defaultdict(list)
         end = self.rounds + least
         while not until.done() or self.rounds < end:
@@ -63,7 +67,7 @@ class Neighbours:
                 await asyncio.sleep(_PAUSE)  # the pace of the load
             self.rounds += 1
         await until
-        return [Latency(phase, kind, len(took), Spread.of(took)) for kind, took in found.items()]
+        return found
 
     async def _took(self, observer: Observer, act: Act, number: int, name: str) -> float:
         observer.expect()
@@ -134,6 +138,10 @@ async def neighbours(here: World) -> AsyncIterator[Neighbours]:
         made = Neighbours(here, observers)
         await made.prepare()
         yield made
+
+
+def latencies(phase: str, seconds: Mapping[str, list[float]]) -> list[Latency]:
+    return [Latency(phase, kind, len(took), Spread.of(took)) for kind, took in seconds.items()]
 
 
 def shown(title: str, latencies: list[Latency]) -> Any:

@@ -271,16 +271,24 @@ def machines(count: int, singles: int, crowded: bool, total: int, namespaces: in
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    default=100,
+    default=25,
     show_default=True,
-    help="Reconciles of each neighbour, in each phase.",
+    help="Reconciles of each kind of neighbour, in each phase of each turn.",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="How often the phases, alone and beside the provider, alternate.",
 )
 @output_option
-def fairness(count: int, delay: float, rounds: int, output: str) -> None:
+def fairness(count: int, delay: float, rounds: int, turns: int, output: str) -> None:
     """Reconciles of well-behaved objects, alone and beside those of a provider that answers late."""
     from bench import fairness
 
-    _latencies("Neighbours of a slow provider", _run(fairness.run(count, delay, rounds, _say)), output)
+    found = _run(fairness.run(count, delay, rounds, turns, _say))
+    _latencies("Neighbours of a slow provider", found, output)
 
 
 @bench.command(short_help="Webhooks that an API server asks.")

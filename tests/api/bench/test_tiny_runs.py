@@ -118,7 +118,7 @@ NEIGHBOURS = ("Infrastructure", "DNSRecord", "Service")
 @pytest.mark.long
 def test_neighbours_of_a_slow_provider_are_measured(tmp_path: Path) -> None:
     servers_of_nodes(*stages.SIMULATED_PROGRAMS)
-    found = bench(tmp_path, "fairness", "-n", "2", "--delay", "0.5", "--rounds", "2")
+    found = bench(tmp_path, "fairness", "-n", "2", "--delay", "0.5", "--rounds", "1", "--turns", "2")
     phases = ("alone", "beside the slow provider")
     assert [(one["phase"], one["kind"]) for one in found] == [
         (p, kind) for p in phases for kind in NEIGHBOURS
