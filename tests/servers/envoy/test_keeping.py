@@ -303,7 +303,7 @@ async def test_the_admin_socket_is_found_however_long_its_folder_is(
 
 
 async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
-    attachment: Processes, address: Callable[[], str]
+    attachment: Processes, address: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     node, place = await Node("n1", address()).start(), address()
     one = balancer(listener(place, [node]))
@@ -321,6 +321,8 @@ async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
                 assert [e.generation for e in await attachment.found("edge")] == [1]
                 assert await greeting(place, PORT) == "n1"
                 assert await before.echo()
+                assert (await successor.about()).generation == 1
+        assert "Envoy has ended" not in caplog.text  # the one that serves has not
     finally:
         await node.stop()
         await end_all(attachment)

@@ -200,15 +200,20 @@ class Edge:
     async def _begin(self) -> None:
         async with self._lock:
             found = list(await self._attachment.found(self.name))
-            written = await self._adopt_running(found) if found else await self._last_written()
+            newest: Running | None = None
+            if found:
+                newest = await self._adopt_running(found)
+                written = await _read(newest)
+            else:
+                written = await self._last_written()
             self._written, self._in_doubt = written, False
             self._known.set()
-            if found and self._attachment.fixed_ports and await jsonfiles.are_read_by(found[-1]):
+            if newest and self._attachment.fixed_ports and await jsonfiles.are_read_by(newest):
                 # No other can have its ports beside it, and it would serve what it does now for ever.
                 logger.info("%s: Envoy reads files of an earlier version; starting it again", self.name)
-                await found.pop().end()
-            if found:
-                newest = found[-1]
+                await newest.end()
+                newest = None
+            if newest:
                 self._tracker.take_over(written)
             else:
                 self._generation = self._generation or 1
@@ -218,7 +223,8 @@ class Edge:
             await self._prepare({one.address for one in written.published})
             self._serve(newest)
 
-    async def _adopt_running(self, found: Sequence[Running]) -> Configuration:
+    async def _adopt_running(self, found: Sequence[Running]) -> Running:
+        """The newest of them that serves; the older ones drain."""
         *older, newest = found
         if older and not (await _read(newest)).listeners:
             await newest.end()  # whoever prepared it to replace another has died meanwhile
@@ -226,7 +232,7 @@ class Edge:
         for one in older:
             self._leaving.put_nowait(one)
         logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
-        return await _read(newest)
+        return newest
 
     async def _last_written(self) -> Configuration:
         return self._written or resources.parsed(await self._attachment.kept(self.name))
