@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 
 from bus import answers
 from bus.connection import ApiError, Bus, Headers, Since, Stored, translated
+from bus.credit import Credit
 from bus.progress import Progress
 from windowbox.errors import WindowboxError
 
@@ -24,6 +25,13 @@ _LAG = 0.1
 """Seconds between two looks whether a server that is behind the others has caught up."""
 _AGAIN = 0.5
 _CONSUMER_NOT_FOUND = 10014
+_CONSUMER_EXISTS = 10148
+_GROUP = "all"
+_PREFERRED = 64
+"""Messages of a ranked consumer that a process is given before the next. Those in its hands count."""
+_EARLY, _LATE = "early", "late"
+_LAST = 9
+"""The lowest rank that the server knows."""
 
 
 class Delivery:
@@ -82,8 +90,10 @@ class Consumer(NamedTuple):
     deliver: str = "all"
     max_pending: int = 4096
 
-    def config(self) -> dict[str, Any]:
+    def config(self, *, ranked: bool = False) -> dict[str, Any]:
+        """As the server takes it. With `ranked`, those who ask at the lowest number come first."""
         return {
+            **({"priority_policy": "prioritized", "priority_groups": [_GROUP]} if ranked else {}),
             "durable_name": self.name,
             "name": self.name,
             "filter_subjects": list(self.filters),
@@ -97,29 +107,57 @@ class Consumer(NamedTuple):
         }
 
 
-async def ensure(bus: Bus, consumer: Consumer) -> None:
-    """Make the consumer, or bring it up to date."""
+async def ensure(bus: Bus, consumer: Consumer, *, ranked: bool = False) -> None:
+    """Make the consumer, or bring it up to date. One that is there already stays ranked, or without ranks."""
+    if ranked and await is_ranked(bus, consumer):
+        return
+    await _make(bus, consumer, consumer.config(), "")
+
+
+async def is_ranked(bus: Bus, consumer: Consumer) -> bool:
+    """Whether the consumer has ranks, and is up to date. If there is none, it is made so."""
+    try:
+        await _make(bus, consumer, consumer.config(ranked=True), "create")
+    except ApiError as error:
+        if error.code != _CONSUMER_EXISTS:
+            raise
+        return False
+    return True
+
+
+async def set_ranked(bus: Bus, consumer: Consumer) -> None:
+    """For when all who take its messages ask with a rank: others are refused."""
+    await _make(bus, consumer, consumer.config(ranked=True), "")
+
+
+async def _make(bus: Bus, consumer: Consumer, config: dict[str, Any], action: str) -> None:
     await bus.api(
         f"CONSUMER.CREATE.{consumer.stream}.{consumer.name}",
-        {"stream_name": consumer.stream, "config": consumer.config(), "action": ""},
+        {"stream_name": consumer.stream, "config": config, "action": action},
     )
 
 
 class Pull:
-    """Messages of a durable consumer, never more at once than the credit given."""
+    """Messages of a durable consumer, never more at once than the limit given.
 
-    def __init__(self, bus: Bus, consumer: Consumer, credit: int) -> None:
+    With `rank`, which tells a number from 0 to 8, the consumer may be ranked.
+    """
+
+    def __init__(
+        self, bus: Bus, consumer: Consumer, limit: int, rank: Callable[[], int] | None = None
+    ) -> None:
+        self.consumer = consumer
         self._bus = bus
-        self._consumer = consumer
-        self._credit = credit
-        self._requested = 0
+        self._rank = rank
+        self._credit = Credit(limit, _PREFERRED if rank else None)
         self._lost = False
         self._inbox = Inbox()
 
     def done(self, count: int = 1) -> None:
         """`count` messages are done with: there is room for as many more."""
-        self._credit += count
-        self._inbox.wake()
+        self._credit.done(count)
+        if any(self._credit.wanted()):
+            self._inbox.wake()
 
     def restart(self) -> None:
         """Begin anew, and leave unread what has arrived: it may have been given to others meanwhile."""
@@ -129,59 +167,80 @@ class Pull:
     async def deliveries(self) -> AsyncIterator[list[Delivery]]:
         """Batches of messages as they come, for ever. A pull that fails is repeated."""
         while True:
-            self._lost, self._requested = False, 0
+            self._lost = False
+            self._credit.begin()
             try:
                 with self._bus.on_reconnect(self.restart):
-                    await ensure(self._bus, self._consumer)
-                    async with self._inbox.open(self._bus):
+                    await ensure(self._bus, self.consumer, ranked=self._rank is not None)
+                    async with self._inbox.open(self._bus, several=True):
                         async for batch in self._received():
                             yield batch
             except WindowboxError as error:
-                logger.info("consumer %s: %s; again in %s s", self._consumer.name, error, _AGAIN)
+                logger.info("consumer %s: %s; again in %s s", self.consumer.name, error, _AGAIN)
                 await asyncio.sleep(_AGAIN)
 
     async def _received(self) -> AsyncIterator[list[Delivery]]:
         while not self._lost:
             await self._request_more()
-            messages = await self._inbox.batch(_heartbeat(self._bus) * 2.5 if self._requested else None)
+            messages = await self._inbox.batch(self._patience())
             if messages is None or self._lost:  # not even a heartbeat: the server has forgotten our request
                 return
-            batch = []
+            batch, forged = [], 0
             for message in messages:
                 if message.reply:
-                    self._requested -= 1
                     delivery = Delivery(self._bus, message)
                     if answers.is_forged(delivery.subject, delivery.headers):
+                        forged += 1
                         await delivery.settle()
                     else:
                         batch.append(delivery)
-                elif not self._survives(message.headers or {}):
+                elif not self._survives(message):
                     self._lost = True
-            self._credit -= len(batch)
+            self._credit.receive(len(batch), forged)
             if batch:
                 yield batch
 
     async def _request_more(self) -> None:
-        # Asking anew only when a good part is used up keeps requests fewer than messages.
-        wanted = self._credit - self._requested
-        if wanted <= 0 or (self._requested and wanted < self._credit // 2):
-            return
-        self._requested += wanted
-        heartbeat = int(_heartbeat(self._bus) * 1e9)
-        request = {"batch": wanted, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": heartbeat}
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
-        with translated(subject):
-            await self._bus.client.publish(subject, orjson.dumps(request), reply=self._inbox.subject)
+        early, late = self._credit.wanted()
+        self._credit.ask(early, late)
+        if early:
+            await self._request(early, self._rank() if self._rank else None)
+        if late:
+            await self._request(late, _LAST)
 
-    def _survives(self, headers: Headers) -> bool:
+    async def _request(self, count: int, rank: int | None) -> None:
+        heartbeat = int(self._heartbeat(rank) * 1e9)
+        request: dict[str, Any] = {
+            "batch": count,
+            "expires": int(_EXPIRES * 1e9),
+            "idle_heartbeat": heartbeat,
+            # A consumer that is not ranked ignores this.
+            **({} if rank is None else {"group": _GROUP, "priority": rank}),
+        }
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.consumer.stream}.{self.consumer.name}"
+        reply = f"{self._inbox.subject}.{_EARLY if rank != _LAST else _LATE}"
+        with translated(subject):
+            await self._bus.client.publish(subject, orjson.dumps(request), reply=reply)
+
+    def _heartbeat(self, rank: int | None) -> float:
+        return _EXPIRES / 2 if rank == _LAST and not self._bus.clustered else _heartbeat(self._bus)
+
+    def _patience(self) -> float | None:
+        """Seconds within which the server has to say something."""
+        if not self._credit.asked:
+            return None
+        return 2.5 * self._heartbeat(None if self._credit.early else _LAST)
+
+    def _survives(self, message: Msg) -> bool:
         """Whether the consumer is still there after this word of the server."""
+        headers = message.headers or {}
         match headers.get("Status"):
             case "100":
                 return True
             case "408" | "409" if "Consumer" not in headers.get("Description", ""):
-                self._requested = max(
-                    0, self._requested - int(headers.get("Nats-Pending-Messages", self._requested))
-                )
+                left = headers.get("Nats-Pending-Messages")
+                late = message.subject.endswith(f".{_LATE}")
+                self._credit.refuse(late, None if left is None else int(left))
                 return True
             case _:
                 return False
@@ -196,11 +255,12 @@ class Inbox:
         self._woken = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def open(self, bus: Bus) -> AsyncIterator[None]:
+    async def open(self, bus: Bus, *, several: bool = False) -> AsyncIterator[None]:
+        """Listen to `subject`; with `several`, to those with one more token."""
         self.subject = bus.client.new_inbox()
         self._messages = []
         with translated("subscribe"):
-            subscription = await bus.client.listen(self.subject, self._take)
+            subscription = await bus.client.listen(self.subject + ".*" * several, self._take)
         try:
             yield
         finally:

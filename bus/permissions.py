@@ -156,8 +156,9 @@ _WORKER = [
     *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat tells whether they are there
     *_FULFILLING,
     subjects.intent(">"),
-    # Workers ask each other.
+    # Workers ask each other, and who is there.
     queries.TWINS,
+    presence.SUBJECT,
     f"{subjects.inbox('worker')}.>",
     "settings.>",
     *_reading(streams.OBJECTS),

@@ -18,6 +18,7 @@ from bus.consumers import Delivery
 from bus.crashcounts import CrashCounts
 from bus.messages import TRACE, Call, Read, Reason, Result, RunRecord, Wish
 from bus.queue import Queue
+from bus.ranks import Rank
 from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
 from windowbox.telemetry import metrics, stalls, tracing
 
@@ -97,14 +98,23 @@ class Pool:
     """Workers of one pool within this process."""
 
     def __init__(
-        self, bus: Bus, pool: str, handler: Handler, *, concurrency: int = 64, ack_wait: float = 10.0
+        self,
+        bus: Bus,
+        pool: str,
+        handler: Handler,
+        *,
+        concurrency: int = 64,
+        ack_wait: float = 10.0,
+        rank: Rank | None = None,
     ) -> None:
+        """With `rank`, one process is preferred: for runs of little CPU time."""
         self._bus = bus
         self._handler = handler
         self._ack_wait = ack_wait
         self.queue = Queue(bus, pool)
         self._pool = pool
-        self._pull = consumers.Pull(bus, self.queue.item_consumer(ack_wait), concurrency)
+        items = self.queue.item_consumer(ack_wait)
+        self._pull = rank.pull(items, concurrency) if rank else consumers.Pull(bus, items, concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)

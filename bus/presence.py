@@ -17,12 +17,14 @@ from bus.consumers import Inbox
 from windowbox.errors import WindowboxError
 
 SUBJECT = "windowbox.processes"
+RANKED = "ranked"
+"""What processes say of themselves that ask with a rank (`bus/ranks.py`)."""
 _PATIENCE = 0.4
 """Seconds for those of which nobody knows whether they are there."""
 _LATEST = 3.0
 """Seconds for those that live, by the bus: a process at work may be long in answering."""
 _PACKED = "Windowbox-Packed"
-_ALWAYS = ("role", "process", "metrics", "ready", "pools")
+_ALWAYS = ("role", "process", "metrics", "ready", "pools", RANKED)
 
 
 @contextlib.asynccontextmanager

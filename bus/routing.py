@@ -13,6 +13,7 @@ from bus.connection import Bus
 from bus.consumers import Delivery
 from bus.messages import TRACE, Announcement, Reason, Wish
 from bus.queue import Queue
+from bus.ranks import Rank
 from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.telemetry import metrics, tracing
@@ -66,8 +67,9 @@ class PreviousVersion:
 class Router:
     """Turns what is announced into wishes of one pool. Any number of them share the work."""
 
-    def __init__(self, bus: Bus, queue: Queue, mapping: EventMapping) -> None:
+    def __init__(self, bus: Bus, queue: Queue, mapping: EventMapping, rank: Rank | None = None) -> None:
         self._bus = bus
+        self._rank = rank or Rank(bus)
         self._queue = queue
         self._mapping = mapping
         self._filters = [subjects.seen_kind("*", kind) for kind in mapping.kinds]
@@ -75,7 +77,7 @@ class Router:
         consumer = consumers.Consumer(
             streams.OBJECTS, f"route-{queue.pool}", tuple(self._filters), 10, deliver="last_per_subject"
         )
-        self._changes = consumers.Pull(bus, consumer, _AT_ONCE)
+        self._changes = self._rank.pull(consumer, _AT_ONCE)
 
     async def run(self) -> None:
         """Route until cancelled."""
@@ -87,7 +89,7 @@ class Router:
         """Now and then look for what is owed and has got lost. For the holder of a lease; for ever."""
         back, position = asyncio.Event(), 0
         # A server that comes back may have another memory, in which the same sequences mean other messages.
-        with self._bus.on_reconnect(back.set):
+        with self._bus.on_reconnect(back.set), self._rank.first():
             async with contextlib.aclosing(elections.sweeps(self._bus, interval, _YOUNG)) as sweeps:
                 async for age in sweeps:
                     position = 0 if back.is_set() else position
@@ -97,6 +99,7 @@ class Router:
     async def _sweep(self, age: float, position: int) -> int:
         """One sweep of wishes of this age, and of what was announced since `position`. Returns the next."""
         try:
+            await self._rank.establish()
             await self._queue.sweep(age)
             return await self._sweep_objects(position)
         except WindowboxError as error:

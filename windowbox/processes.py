@@ -98,6 +98,7 @@ class Process:
     def describe(self) -> dict[str, Any]:
         """What `windowbox status` shows of this process."""
         about = {"role": self.role, "process": PROCESS, "metrics": self.metrics, "ready": self.ready}
+        about[presence.RANKED] = True
         if self.pools:
             about["pools"] = [{"pool": pool.queue.pool, "in flight": pool.active} for pool in self.pools]
         return about | {name: tell() for name, tell in self.details.items()}

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from bus.connection import Bus
 from bus.pool import Pool
 from bus.queue import Queue
+from bus.ranks import Rank
 from bus.registry import Registry
 from bus.routing import EventMapping, Router
 from windowbox.clients.clusters import Clusters
@@ -97,6 +98,8 @@ class Serving(Background):
     last_user: LastUser | None = None
     concurrency: int | None = CONCURRENCY
     """How many objects are reconciled at once, where the settings allow more."""
+    ranked: bool = False
+    """Whether one process is preferred. Not for runs that take much CPU time: it would get the first 64."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,17 @@ def parts(common: Common, serving: Serving) -> Parts:
         )
     concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
     reconciling = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
-    handler = ClusterShares(reconciling, concurrency)
+    handler, rank = ClusterShares(reconciling, concurrency), Rank(common.bus)
     return Parts(
-        pool=Pool(common.bus, kind.pool, handler, concurrency=concurrency, ack_wait=work.ack_wait),
-        router=Router(common.bus, Queue(common.bus, kind.pool), mapping),
+        pool=Pool(
+            common.bus,
+            kind.pool,
+            handler,
+            concurrency=concurrency,
+            ack_wait=work.ack_wait,
+            rank=rank if serving.ranked else None,
+        ),
+        router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank),
         tasks=serving.tasks,
         leased=serving.leased,
         details=serving.details,

@@ -45,6 +45,7 @@ def serving(common: Common, row: Served) -> Serving:
         gauges=(NameserverGauges(nameserver).update,),
         # Changes that come together are sent to the name server in one message: the more, the better.
         concurrency=None,
+        ranked=True,
     )
 
 

@@ -14,6 +14,7 @@ from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, Result, 
 from bus.permissions import Role
 from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.queue import Queue
+from bus.ranks import Rank
 from bus.registry import Member, Registry
 from bus.routing import PreviousVersion, Router, run_due
 from tests.support.roles import RoleServer
@@ -69,7 +70,8 @@ async def test_a_pool_may_do_all_that_it_does(
 ) -> None:
     async with connected(roles.access("watcher")) as watcher:
         await streams.ensure(watcher)
-    async with connected(roles.access(role)) as bus, presence.answering(bus, dict):
+    described = {"role": "work", "process": "host/1", presence.RANKED: True}
+    async with connected(roles.access(role)) as bus, presence.answering(bus, lambda: described):
         handler = SecondThoughts()
         queue = Queue(bus, pool)
         async with running(
@@ -86,10 +88,18 @@ async def test_a_pool_may_do_all_that_it_does(
         await know_the_clusters(bus)
         if role == "worker":
             await hold_a_lease(bus, "join", "work")
+            await become_ranked(bus, queue.item_consumer(10))
             await Registry(bus).exchange("shoot", None, Member(id="shoot"))
 
     assert handler.attempts == [0, 1]
     assert complaints(caplog) == []
+
+
+async def become_ranked(bus: Bus, consumer: consumers.Consumer) -> None:
+    rank = Rank(bus)
+    rank.pull(consumer, 1)
+    await rank.establish()
+    assert await consumers.is_ranked(bus, consumer)
 
 
 async def test_the_operator_sees_and_steers(roles: RoleServer, caplog: pytest.LogCaptureFixture) -> None:

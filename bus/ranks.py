@@ -1,0 +1,60 @@
+"""Ranks: of the processes that share a consumer, one is given messages first, as long as it has few in hand.
+
+Without ranks the server hands messages to all in turn, so that eight processes wake up for eight messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Iterator
+
+from bus import consumers, presence
+from bus.connection import Bus
+from bus.consumers import Consumer, Pull
+
+logger = logging.getLogger(__name__)
+
+_OTHERS = range(1, 9)
+_TAKING = {"work", "run"}
+"""Roles that take messages of ranked consumers."""
+
+
+class Rank:
+    """Where this process stands among those who serve a pool. Whoever holds a lease of the pool is first."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._number = self._other = random.choice(_OTHERS)
+        self._consumers: list[Consumer] = []
+
+    def pull(self, consumer: Consumer, limit: int) -> Pull:
+        """Take messages of the consumer at this rank."""
+        self._consumers.append(consumer)
+        return Pull(self._bus, consumer, limit, lambda: self._number)
+
+    @contextlib.contextmanager
+    def first(self) -> Iterator[None]:
+        """Ask first from now on. For the holder of a lease."""
+        self._number = 0
+        try:
+            yield
+        finally:
+            self._number = self._other
+
+    async def establish(self) -> None:
+        """Have the consumers ranked, if all who are there ask with a rank.
+
+        An older process is refused by a ranked consumer, and sets it back.
+        """
+        left = [one for one in self._consumers if not await consumers.is_ranked(self._bus, one)]
+        if left and await self._all_know():
+            for consumer in left:
+                await consumers.set_ranked(self._bus, consumer)
+                logger.info("consumer %s is ranked", consumer.name)
+
+    async def _all_know(self) -> bool:
+        """Whether all processes that answer ask with a rank. If not even ours does, we may not ask that."""
+        found = [one for one in await presence.processes(self._bus) if one["role"] in _TAKING]
+        return bool(found) and all(one.get(presence.RANKED) for one in found)

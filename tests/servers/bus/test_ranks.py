@@ -1,0 +1,202 @@
+"""Of the processes that share a consumer, one is given messages first."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from bus import consumers, presence, streams
+from bus.connection import Access, ApiError, Bus, connected
+from bus.consumers import Consumer, Delivery, Pull
+from bus.queue import Queue
+from bus.ranks import Rank
+from tests.servers.bus.handlers import POOL, key
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually, running
+
+FIRST, SECOND, THIRD = 0, 3, 7
+
+
+class Taker:
+    """Takes messages at a rank, and settles them at once, or keeps them until `settle`."""
+
+    def __init__(self, bus: Bus, consumer: Consumer, rank: int | None, *, keeps: bool = False) -> None:
+        self.pull = Pull(bus, consumer, 128, None if rank is None else lambda: rank)
+        self.keeps = keeps
+        self.taken: list[str] = []
+        self.redelivered = 0
+        self._kept: list[Delivery] = []
+
+    async def run(self) -> None:
+        async for batch in self.pull.deliveries():
+            for delivery in batch:
+                self.taken.append(delivery.subject)
+                self.redelivered += delivery.number > 1
+                self._kept.append(delivery)
+            if not self.keeps:
+                await self.settle()
+
+    async def settle(self) -> None:
+        kept, self._kept = self._kept, []
+        for delivery in kept:
+            await delivery.ack()
+            self.pull.done()
+
+
+@pytest.fixture
+def consumer(bus: Bus) -> Consumer:
+    return Queue(bus, POOL).item_consumer(10)
+
+
+@pytest.fixture
+async def one_bus(one_server: NatsServer) -> AsyncIterator[Bus]:
+    async with connected(Access(one_server.url)) as bus:
+        await streams.ensure(bus)
+        yield bus
+
+
+@pytest.fixture
+def consumer_of_one(one_bus: Bus) -> Consumer:
+    return Queue(one_bus, POOL).item_consumer(10)
+
+
+async def enqueue(bus: Bus, names: Iterator[int], count: int) -> None:
+    for _ in range(count):
+        await Queue(bus, POOL).enqueue(key(f"web-{next(names)}"))
+
+
+async def asking(bus: Bus, consumer: Consumer, requests: int) -> bool:
+    """Whether this many requests wait at the server."""
+    try:
+        info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
+    except ApiError:
+        return False  # not made yet
+    return int(info["num_waiting"]) >= requests
+
+
+@contextlib.asynccontextmanager
+async def taking(bus: Bus, consumer: Consumer, *takers: Taker) -> AsyncIterator[None]:
+    """While these take messages, each by two requests."""
+    async with running(*(taker.run() for taker in takers)):
+        await eventually(lambda: asking(bus, consumer, 2 * len(takers)))
+        yield
+
+
+async def test_the_first_is_given_everything_as_long_as_it_has_little_to_do(
+    one_bus: Bus, consumer_of_one: Consumer
+) -> None:
+    bus, names = one_bus, iter(range(1000))
+    takers = [Taker(bus, consumer_of_one, rank) for rank in (SECOND, FIRST, THIRD)]
+    async with taking(bus, consumer_of_one, *takers):
+        for _ in range(40):
+            await enqueue(bus, names, 1)
+            await eventually(lambda: settled(bus))
+    assert [len(taker.taken) for taker in takers] == [0, 40, 0]
+
+
+async def test_the_next_is_given_what_the_first_has_no_hands_for(
+    one_bus: Bus, consumer_of_one: Consumer
+) -> None:
+    bus, names = one_bus, iter(range(1000))
+    first, second = (Taker(bus, consumer_of_one, rank, keeps=True) for rank in (FIRST, SECOND))
+    async with taking(bus, consumer_of_one, second, first):
+        await enqueue(bus, names, 128)
+        await eventually(lambda: took(128, first, second))
+        assert (len(first.taken), len(second.taken)) == (64, 64)
+        await enqueue(bus, names, 64)  # both have enough to do: it is shared
+        await eventually(lambda: took(192, first, second))
+        await first.settle()
+        await second.settle()
+
+
+async def test_whoever_is_next_goes_on_at_once_when_the_first_is_gone(
+    one_bus: Bus, consumer_of_one: Consumer, one_server: NatsServer
+) -> None:
+    names = iter(range(1000))
+    second = Taker(one_bus, consumer_of_one, SECOND)
+    async with taking(one_bus, consumer_of_one, second):
+        async with (
+            connected(Access(one_server.url)) as other,
+            running(Taker(other, consumer_of_one, FIRST).run()),
+        ):
+            await eventually(lambda: asking(one_bus, consumer_of_one, 4))
+            await other.client.close()  # as the kernel does for a process that was killed
+        await enqueue(one_bus, names, 10)
+        await eventually(lambda: took(10, second))
+    assert second.redelivered == 0
+
+
+async def test_one_without_ranks_sets_the_consumer_back_and_nothing_is_lost(
+    bus: Bus, consumer: Consumer
+) -> None:
+    names = iter(range(1000))
+    new, old = Taker(bus, consumer, FIRST), Taker(bus, consumer, None)
+    async with running(new.run()):
+        await eventually(lambda: asking(bus, consumer, 2))
+        assert await ranked(bus, consumer)
+        async with running(old.run()):
+            await eventually(lambda: is_set_back(bus, consumer))
+            await enqueue(bus, names, 100)
+            await eventually(lambda: settled(bus))
+            await consumers.set_ranked(bus, consumer)  # by one who does not know of the old one
+            await enqueue(bus, names, 200)
+            await eventually(lambda: settled(bus))
+            await eventually(lambda: is_set_back(bus, consumer))
+    counted = Counter(new.taken + old.taken)
+    assert len(counted) == 300
+    assert old.taken
+
+
+@pytest.mark.parametrize(
+    ("others", "becomes"),
+    [
+        pytest.param([{"role": "work", presence.RANKED: True}], True, id="all-know"),
+        pytest.param([{"role": "work", presence.RANKED: True}, {"role": "work"}], False, id="an-older-one"),
+        pytest.param([{"role": "work", presence.RANKED: True}, {"role": "patch"}], True, id="another-role"),
+        pytest.param([], False, id="nobody-answers"),
+    ],
+)
+async def test_a_consumer_is_ranked_once_all_know_of_ranks(
+    one_bus: Bus, consumer_of_one: Consumer, others: list[dict[str, Any]], becomes: bool
+) -> None:
+    rank = Rank(one_bus)
+    rank.pull(consumer_of_one, 1)
+    await consumers.ensure(one_bus, consumer_of_one)
+    async with contextlib.AsyncExitStack() as stack:
+        for number, other in enumerate(others):
+            described = {**other, "process": f"host/{number}"}
+            await stack.enter_async_context(presence.answering(one_bus, lambda told=described: told))
+        await rank.establish()
+    assert await ranked(one_bus, consumer_of_one) is becomes
+
+
+async def test_a_consumer_that_is_ranked_stays_so_when_another_process_starts(
+    bus: Bus, consumer: Consumer
+) -> None:
+    await consumers.ensure(bus, consumer, ranked=True)
+    await consumers.ensure(bus, consumer, ranked=True)
+    assert await ranked(bus, consumer)
+    await consumers.ensure(bus, consumer._replace(ack_wait=20), ranked=True)
+    info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
+    assert info["config"]["ack_wait"] == 20_000_000_000
+
+
+async def ranked(bus: Bus, consumer: Consumer) -> bool:
+    info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
+    return info["config"].get("priority_policy") == "prioritized"
+
+
+async def is_set_back(bus: Bus, consumer: Consumer) -> bool:
+    return not await ranked(bus, consumer)
+
+
+async def settled(bus: Bus) -> bool:
+    return not (await bus.api("STREAM.INFO.WORK", repeat=True))["state"]["messages"]
+
+
+async def took(count: int, *takers: Taker) -> bool:
+    return sum(len(taker.taken) for taker in takers) == count
