@@ -5,33 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import orjson
 from nats.aio.msg import Msg
 
 from bus import answers
 from bus.connection import ApiError, Bus, Headers, Since, Stored, translated
-from bus.credit import Credit
 from bus.progress import Progress
 from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
 
-_EXPIRES = 30.0
 _LAG = 0.1
 """Seconds between two looks whether a server that is behind the others has caught up."""
-_AGAIN = 0.5
 _CONSUMER_NOT_FOUND = 10014
 _CONSUMER_EXISTS = 10148
-_GROUP = "all"
-_PREFERRED = 64
-"""Messages of a ranked consumer that a process is given before the next. Those in its hands count."""
-_EARLY, _LATE = "early", "late"
-_LAST = 9
-"""The lowest rank that the server knows."""
+GROUP = "all"
+"""Of those who take messages of a ranked consumer: the server wants a name."""
 
 
 class Delivery:
@@ -93,7 +85,7 @@ class Consumer(NamedTuple):
     def config(self, *, ranked: bool = False) -> dict[str, Any]:
         """As the server takes it. With `ranked`, those who ask at the lowest number come first."""
         return {
-            **({"priority_policy": "prioritized", "priority_groups": [_GROUP]} if ranked else {}),
+            **({"priority_policy": "prioritized", "priority_groups": [GROUP]} if ranked else {}),
             "durable_name": self.name,
             "name": self.name,
             "filter_subjects": list(self.filters),
@@ -135,115 +127,6 @@ async def _make(bus: Bus, consumer: Consumer, config: dict[str, Any], action: st
         f"CONSUMER.CREATE.{consumer.stream}.{consumer.name}",
         {"stream_name": consumer.stream, "config": config, "action": action},
     )
-
-
-class Pull:
-    """Messages of a durable consumer, never more at once than the limit given.
-
-    With `rank`, which tells a number from 0 to 8, the consumer may be ranked.
-    """
-
-    def __init__(
-        self, bus: Bus, consumer: Consumer, limit: int, rank: Callable[[], int] | None = None
-    ) -> None:
-        self.consumer = consumer
-        self._bus = bus
-        self._rank = rank
-        self._credit = Credit(limit, _PREFERRED if rank else None)
-        self._lost = False
-        self._inbox = Inbox()
-
-    def done(self, count: int = 1) -> None:
-        """`count` messages are done with: there is room for as many more."""
-        self._credit.done(count)
-        if any(self._credit.wanted()):
-            self._inbox.wake()
-
-    def restart(self) -> None:
-        """Begin anew, and leave unread what has arrived: it may have been given to others meanwhile."""
-        self._lost = True
-        self._inbox.wake()
-
-    async def deliveries(self) -> AsyncIterator[list[Delivery]]:
-        """Batches of messages as they come, for ever. A pull that fails is repeated."""
-        while True:
-            self._lost = False
-            self._credit.begin()
-            try:
-                with self._bus.on_reconnect(self.restart):
-                    await ensure(self._bus, self.consumer, ranked=self._rank is not None)
-                    async with self._inbox.open(self._bus, several=True):
-                        async for batch in self._received():
-                            yield batch
-            except WindowboxError as error:
-                logger.info("consumer %s: %s; again in %s s", self.consumer.name, error, _AGAIN)
-                await asyncio.sleep(_AGAIN)
-
-    async def _received(self) -> AsyncIterator[list[Delivery]]:
-        while not self._lost:
-            await self._request_more()
-            messages = await self._inbox.batch(self._patience())
-            if messages is None or self._lost:  # not even a heartbeat: the server has forgotten our request
-                return
-            batch, forged = [], 0
-            for message in messages:
-                if message.reply:
-                    delivery = Delivery(self._bus, message)
-                    if answers.is_forged(delivery.subject, delivery.headers):
-                        forged += 1
-                        await delivery.settle()
-                    else:
-                        batch.append(delivery)
-                elif not self._survives(message):
-                    self._lost = True
-            self._credit.receive(len(batch), forged)
-            if batch:
-                yield batch
-
-    async def _request_more(self) -> None:
-        early, late = self._credit.wanted()
-        self._credit.ask(early, late)
-        if early:
-            await self._request(early, self._rank() if self._rank else None)
-        if late:
-            await self._request(late, _LAST)
-
-    async def _request(self, count: int, rank: int | None) -> None:
-        heartbeat = int(self._heartbeat(rank) * 1e9)
-        request: dict[str, Any] = {
-            "batch": count,
-            "expires": int(_EXPIRES * 1e9),
-            "idle_heartbeat": heartbeat,
-            # A consumer that is not ranked ignores this.
-            **({} if rank is None else {"group": _GROUP, "priority": rank}),
-        }
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.consumer.stream}.{self.consumer.name}"
-        reply = f"{self._inbox.subject}.{_EARLY if rank != _LAST else _LATE}"
-        with translated(subject):
-            await self._bus.client.publish(subject, orjson.dumps(request), reply=reply)
-
-    def _heartbeat(self, rank: int | None) -> float:
-        return _EXPIRES / 2 if rank == _LAST and not self._bus.clustered else _heartbeat(self._bus)
-
-    def _patience(self) -> float | None:
-        """Seconds within which the server has to say something."""
-        if not self._credit.asked:
-            return None
-        return 2.5 * self._heartbeat(None if self._credit.early else _LAST)
-
-    def _survives(self, message: Msg) -> bool:
-        """Whether the consumer is still there after this word of the server."""
-        headers = message.headers or {}
-        match headers.get("Status"):
-            case "100":
-                return True
-            case "408" | "409" if "Consumer" not in headers.get("Description", ""):
-                left = headers.get("Nats-Pending-Messages")
-                late = message.subject.endswith(f".{_LATE}")
-                self._credit.refuse(late, None if left is None else int(left))
-                return True
-            case _:
-                return False
 
 
 class Inbox:
@@ -358,7 +241,7 @@ class _Reading(NamedTuple):
 
 async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[Stored | None]:
     stream, inbox, reconnected = reading.stream, Inbox(), asyncio.Event()
-    heartbeat = _heartbeat(bus)
+    beat = heartbeat(bus)
 
     def lose() -> None:
         reconnected.set()
@@ -368,7 +251,7 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
         async with inbox.open(bus):
             newest = await bus.newest(stream, reading.filters, reading.since)
             name = inbox.subject.rsplit(".", 1)[-1]
-            config = reading.config(name, inbox.subject, heartbeat)
+            config = reading.config(name, inbox.subject, beat)
             request = {"stream_name": stream, "config": config, "action": "create"}
             pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
             progress = Progress(stream, pending, newest)
@@ -376,12 +259,12 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
                 if progress.completed():
                     yield None
                 while follow or not progress.told:
-                    messages = await inbox.batch(_LAG if progress.behind else heartbeat * 2.5)
+                    messages = await inbox.batch(_LAG if progress.behind else beat * 2.5)
                     if reconnected.is_set() or (messages is None and not progress.behind):
                         raise progress.lost()
                     if progress.behind and not messages:
                         progress.newest = await bus.newest(stream, reading.filters, reading.since)
-                        progress.check_patience(heartbeat * 2.5)
+                        progress.check_patience(beat * 2.5)
                     messages = messages or []
                     for message in messages:
                         if message.reply.startswith("$JS.ACK."):
@@ -412,7 +295,7 @@ async def _forget(bus: Bus, stream: str, name: str) -> None:
         logger.debug("consumer %s is not deleted; the server deletes it when it is inactive", name)
 
 
-def _heartbeat(bus: Bus) -> float:
+def heartbeat(bus: Bus) -> float:
     """Seconds between two signs of life of a consumer. In a cluster its server may die, and not ours."""
     return 2.0 if bus.clustered else 5.0
 

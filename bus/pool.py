@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bus import consumers, crashcounts, streams, subjects
+from bus import crashcounts, streams, subjects
 from bus.connection import Bus, Stored, instant
 from bus.consumers import Delivery
 from bus.crashcounts import CrashCounts
 from bus.messages import TRACE, Call, Read, Reason, Result, RunRecord, Wish
+from bus.pull import Pull
 from bus.queue import Queue
 from bus.ranks import Rank
 from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
@@ -114,7 +115,7 @@ class Pool:
         self.queue = Queue(bus, pool)
         self._pool = pool
         items = self.queue.item_consumer(ack_wait)
-        self._pull = rank.pull(items, concurrency) if rank else consumers.Pull(bus, items, concurrency)
+        self._pull = rank.pull(items, concurrency) if rank else Pull(bus, items, concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from bus import consumers, presence
 from bus.connection import Bus
-from bus.consumers import Consumer, Pull
+from bus.consumers import Consumer
+from bus.pull import Pull
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from bus import consumers, elections, streams, subjects
 from bus.connection import Bus
 from bus.consumers import Delivery
 from bus.messages import TRACE, Announcement, Reason, Wish
+from bus.pull import Pull
 from bus.queue import Queue
 from bus.ranks import Rank
 from windowbox.errors import TransientError, WindowboxError
@@ -190,10 +191,10 @@ class _Owed(NamedTuple):
 
 async def run_due(bus: Bus, queue: Queue) -> None:
     """Let in what has come due, until cancelled."""
-    await _each(consumers.Pull(bus, queue.due_consumer(), _AT_ONCE), queue.admit)
+    await _each(Pull(bus, queue.due_consumer(), _AT_ONCE), queue.admit)
 
 
-async def _each(pull: consumers.Pull, act: Callable[[Delivery], Awaitable[None]]) -> None:
+async def _each(pull: Pull, act: Callable[[Delivery], Awaitable[None]]) -> None:
     """`act` on every delivery, many at once. Transient failures are delivered again, others settled."""
     running: set[asyncio.Task[None]] = set()
 

@@ -13,6 +13,7 @@ from bus.buckets import Bucket
 from bus.connection import Access, Bus, Occupied, WrongSequence, connected
 from bus.messages import Wish
 from bus.pool import Pool
+from bus.pull import Pull
 from bus.queue import Queue
 from tests.servers.bus.handlers import POOL, Story, Telling, key
 from tests.servers.bus.test_pool import at_rest
@@ -45,7 +46,7 @@ def said(story: Story, name: str, turn: int) -> bool:
 
 async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> None:
     queue = Queue(bus, POOL)
-    pull = consumers.Pull(bus, queue.item_consumer(10), 1)
+    pull = Pull(bus, queue.item_consumer(10), 1)
     await queue.enqueue(key("web"))
     turns = 0
     async for [delivery] in pull.deliveries():

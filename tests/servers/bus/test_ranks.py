@@ -11,7 +11,8 @@ import pytest
 
 from bus import consumers, presence, streams
 from bus.connection import Access, ApiError, Bus, connected
-from bus.consumers import Consumer, Delivery, Pull
+from bus.consumers import Consumer, Delivery
+from bus.pull import Pull
 from bus.queue import Queue
 from bus.ranks import Rank
 from tests.servers.bus.handlers import POOL, key
@@ -121,10 +122,12 @@ async def test_whoever_is_next_goes_on_at_once_when_the_first_is_gone(
     async with taking(one_bus, consumer_of_one, second):
         async with (
             connected(Access(one_server.url)) as other,
+            presence.answering(other, lambda: {"role": "work", "process": "host/1"}),
             running(Taker(other, consumer_of_one, FIRST).run()),
         ):
             await eventually(lambda: asking(one_bus, consumer_of_one, 4))
             await other.client.close()  # as the kernel does for a process that was killed
+            await eventually(lambda: nobody_answers(one_bus))  # the server knows it, too
         await enqueue(one_bus, names, 10)
         await eventually(lambda: took(10, second))
     assert second.redelivered == 0
@@ -169,7 +172,7 @@ async def test_a_consumer_is_ranked_once_all_know_of_ranks(
     async with contextlib.AsyncExitStack() as stack:
         for number, other in enumerate(others):
             described = {**other, "process": f"host/{number}"}
-            await stack.enter_async_context(presence.answering(one_bus, lambda told=described: told))
+            await stack.enter_async_context(presence.answering(one_bus, described.copy))
         await rank.establish()
     assert await ranked(one_bus, consumer_of_one) is becomes
 
@@ -187,11 +190,15 @@ async def test_a_consumer_that_is_ranked_stays_so_when_another_process_starts(
 
 async def ranked(bus: Bus, consumer: Consumer) -> bool:
     info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
-    return info["config"].get("priority_policy") == "prioritized"
+    return bool(info["config"].get("priority_policy") == "prioritized")
 
 
 async def is_set_back(bus: Bus, consumer: Consumer) -> bool:
     return not await ranked(bus, consumer)
+
+
+async def nobody_answers(bus: Bus) -> bool:
+    return not await presence.processes(bus)
 
 
 async def settled(bus: Bus) -> bool:
