@@ -100,16 +100,15 @@ class Consumer(NamedTuple):
 
 
 async def ensure(bus: Bus, consumer: Consumer, *, ranked: bool = False) -> None:
-    """Make the consumer, or bring it up to date. One that is there already stays ranked, or without ranks."""
-    if ranked and await is_ranked(bus, consumer):
-        return
-    await _make(bus, consumer, consumer.config(), "")
+    """Make the consumer, or bring it up to date. With `ranked` a new one is, and one that is stays so."""
+    if not (ranked and await matches(bus, consumer, ranked=True)):
+        await _make(bus, consumer, consumer.config(), "")
 
 
-async def is_ranked(bus: Bus, consumer: Consumer) -> bool:
-    """Whether the consumer has ranks, and is up to date. If there is none, it is made so."""
+async def matches(bus: Bus, consumer: Consumer, *, ranked: bool) -> bool:
+    """Whether the consumer is just so. If there is none, it is made so."""
     try:
-        await _make(bus, consumer, consumer.config(ranked=True), "create")
+        await _make(bus, consumer, consumer.config(ranked=ranked), "create")
     except ApiError as error:
         if error.code != _CONSUMER_EXISTS:
             raise

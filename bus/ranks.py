@@ -14,6 +14,7 @@ from bus import consumers, presence
 from bus.connection import Bus
 from bus.consumers import Consumer
 from bus.pull import Pull
+from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +50,20 @@ class Rank:
 
         An older process is refused by a ranked consumer, and sets it back.
         """
-        left = [one for one in self._consumers if not await consumers.is_ranked(self._bus, one)]
-        if left and await self._all_know():
-            for consumer in left:
-                await consumers.set_ranked(self._bus, consumer)
-                logger.info("consumer %s is ranked", consumer.name)
+        try:
+            plain = [one for one in self._consumers if await self._is_plain(one)]
+            if plain and await self._all_know():
+                for consumer in plain:
+                    await consumers.set_ranked(self._bus, consumer)
+                    logger.info("consumer %s is ranked", consumer.name)
+        except WindowboxError as error:
+            logger.debug("consumers are not ranked: %s", error)
+
+    async def _is_plain(self, consumer: Consumer) -> bool:
+        """Whether nothing but ranks is missing: what others have set otherwise is left alone."""
+        return not await consumers.matches(self._bus, consumer, ranked=True) and await consumers.matches(
+            self._bus, consumer, ranked=False
+        )
 
     async def _all_know(self) -> bool:
         """Whether all processes that answer ask with a rank. If not even ours does, we may not ask that."""

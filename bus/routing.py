@@ -96,11 +96,11 @@ class Router:
                     position = 0 if back.is_set() else position
                     back.clear()
                     position = await self._sweep(age, position)
+                    await self._rank.establish()
 
     async def _sweep(self, age: float, position: int) -> int:
         """One sweep of wishes of this age, and of what was announced since `position`. Returns the next."""
         try:
-            await self._rank.establish()
             await self._queue.sweep(age)
             return await self._sweep_objects(position)
         except WindowboxError as error:

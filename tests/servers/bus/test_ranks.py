@@ -177,6 +177,16 @@ async def test_a_consumer_is_ranked_once_all_know_of_ranks(
     assert await ranked(one_bus, consumer_of_one) is becomes
 
 
+async def test_a_consumer_with_other_settings_is_left_alone(one_bus: Bus, consumer_of_one: Consumer) -> None:
+    rank = Rank(one_bus)
+    rank.pull(consumer_of_one, 1)
+    await consumers.ensure(one_bus, consumer_of_one._replace(ack_wait=20))
+    described = {"role": "work", "process": "host/1", presence.RANKED: True}
+    async with presence.answering(one_bus, described.copy):
+        await rank.establish()
+    assert await consumers.matches(one_bus, consumer_of_one._replace(ack_wait=20), ranked=False)
+
+
 async def test_a_consumer_that_is_ranked_stays_so_when_another_process_starts(
     bus: Bus, consumer: Consumer
 ) -> None:

@@ -99,7 +99,7 @@ async def become_ranked(bus: Bus, consumer: consumers.Consumer) -> None:
     rank = Rank(bus)
     rank.pull(consumer, 1)
     await rank.establish()
-    assert await consumers.is_ranked(bus, consumer)
+    assert await consumers.matches(bus, consumer, ranked=True)
 
 
 async def test_the_operator_sees_and_steers(roles: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
