@@ -40,6 +40,14 @@ def obtain(names: Iterable[str], progress: Progress, *, download: bool = False) 
         _get(module, list(programs), progress, download)
 
 
+def another(program: Program, progress: Progress) -> Path:
+    """A program of a version that no command asks for, built unless the cache has it."""
+    assert program.module
+    if not binaries.cached(program).exists():
+        _get(program.module, [program], progress, download=False)
+    return binaries.cached(program)
+
+
 def _cost(program: Program) -> tuple[bool, str]:
     return program.module == "kubernetes", program.module or ""
 
@@ -119,7 +127,7 @@ def _politely() -> list[str]:
 
 def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
     flags = ["-s", "-w"]
-    if module in ("gardener", "kubernetes"):
+    if module == "gardener" or module.startswith("kubernetes"):
         # Without a version of their own, programs call themselves v0.0.0-master, which clients refuse.
         version = programs[0].version
         major, minor, _ = version.split(".")

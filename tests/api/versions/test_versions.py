@@ -1,0 +1,48 @@
+"""The oldest supported version of Kubernetes: its API server takes the place of that of all other tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.commandline import ROOT
+from windowbox.sandbox import binaries, obtain
+from windowbox.sandbox.binaries import Program
+from windowbox.sandbox.progress import Progress
+from windowbox.versions import SUPPORTED
+
+OLDEST = Program(
+    "kube-apiserver",
+    "1.33.13",
+    (1, 33),
+    module="kubernetes-1.33",
+    package="k8s.io/kubernetes/cmd/kube-apiserver",
+)
+SHOWN = (
+    "e2e/test_flows.py::test_a_record_costs_two_writes_first_the_finalizer_then_the_status",
+    "e2e/test_flows.py::test_a_deleted_record_goes_from_the_server_first",
+    "api/loadbalancer/test_events.py::test_each_of_many_healthy_services_has_two_events",
+    "api/webhooks/test_admit.py::test_a_deployment_is_changed_before_it_is_stored",
+    "api/infrastructure/test_infrastructure.py::test_the_contract_example_has_its_status_and_effects",
+    "api/chart/test_chart.py::test_the_api_server_takes_every_manifest",
+)
+"""A record, Services, a webhook, an Infrastructure, and the manifests of the chart."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+def test_the_oldest_supported_api_server_serves_windowbox() -> None:
+    assert OLDEST.oldest == SUPPORTED["Kubernetes"].oldest
+    program = obtain.another(OLDEST, Progress(print))
+    assert binaries.version_of(OLDEST, program) == (1, 33, 13)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LONG"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *(f"tests/{one}" for one in SHOWN)],
+        cwd=ROOT, env={**own, binaries.setting(OLDEST): str(program)},
+        capture_output=True, text=True, timeout=1800, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert "skipped" not in done.stdout
