@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import linecache
 import logging
 import time
 
@@ -23,6 +24,15 @@ async def test_the_task_that_holds_the_loop_up_is_named(caplog: pytest.LogCaptur
     warned = [record.getMessage() for record in caplog.records]
     assert any("work.pool.the-object" in line and "test_stalls.py" in line for line in warned), warned
     assert stalls.culprit(within=60) == "work.pool.the-object"
+
+
+async def test_no_source_is_kept_for_a_stack_that_was_logged(caplog: pytest.LogCaptureFixture) -> None:
+    linecache.clearcache()
+    with stalls.watched(), caplog.at_level(logging.WARNING):
+        await asyncio.create_task(asyncio.sleep(0.2))  # the watchdog looks several times meanwhile
+        await soon(asyncio.create_task(compute(1.0)))
+    assert "busy" in caplog.text
+    assert [file for file in linecache.cache if file.endswith("test_stalls.py")] == []
 
 
 async def test_a_loop_that_only_waits_is_blamed_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
