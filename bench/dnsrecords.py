@@ -14,10 +14,12 @@ _WARM_UP = 50
 _SINGLES = 20
 
 
-async def run(count: int, idle_seconds: float, options: Options, say: Callable[[str], None]) -> Figures:
-    """Measure with `count` records, and with the processes of these options."""
+async def run(
+    count: int, idle_seconds: float, options: Options, say: Callable[[str], None], *, first: bool = False
+) -> Figures:
+    """Measure with `count` records, and with the processes of these options; with `first`, before others."""
     say("starting a sandbox")
-    async with world("dnsrecords", options) as here:
+    async with world("dnsrecords", options, first=first) as here:
         client = here.client
         singles = range(count, count + _SINGLES)
         warm_up = range(count + _SINGLES, count + _SINGLES + _WARM_UP)

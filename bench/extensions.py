@@ -21,11 +21,13 @@ _WARM_UP = 10
 _BASTIONS = 20
 
 
-async def run(count: int, singles: int, options: Options, say: Say) -> ExtensionFigures:
+async def run(
+    count: int, singles: int, options: Options, say: Say, *, first: bool = False
+) -> ExtensionFigures:
     """Measure with `count` Infrastructures at once, and `singles` and Bastions one after the other."""
     say("starting a sandbox")
     async with (
-        world("extensions", options) as here,
+        world("extensions", options, first=first) as here,
         Observer.watching(here.client, INFRASTRUCTURES, "") as observer,
     ):
         figures = await _infrastructures(here, observer, count, singles, say)

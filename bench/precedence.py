@@ -21,16 +21,17 @@ def given(pids: Iterable[int]) -> Iterator[None]:
     """
     if sys.platform != "linux":
         raise Refused(_NEEDS)
-    threads = [thread for pid in pids for thread in _threads(pid)]
-    _schedule(threads, os.SCHED_RR, 1)
+    processes = list(pids)
+    _schedule(_threads(processes), os.SCHED_RR, 1)
     try:
         yield
     finally:
-        _schedule(threads, os.SCHED_OTHER, 0)
+        # Threads that began meanwhile are as those that began them.
+        _schedule(_threads(processes), os.SCHED_OTHER, 0)
 
 
-def _threads(pid: int) -> list[int]:
-    return [int(one.name) for one in Path(f"/proc/{pid}/task").iterdir()]
+def _threads(processes: list[int]) -> list[int]:
+    return [int(one.name) for pid in processes for one in Path("/proc").glob(f"{pid}/task/*")]
 
 
 def _schedule(threads: list[int], policy: int, priority: int) -> None:

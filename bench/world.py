@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import audit, client
+from bench import audit, client, precedence
 from bench.audit import AuditLog
 from bench.client import Client, Observer
 from bench.figures import Phase, Spread, is_ours
@@ -34,12 +34,17 @@ class World:
     observer: Observer
     bus: Bus
     audit: AuditLog
+    first: bool = False
+    """What is measured runs before other processes of the machine."""
 
     def usage(self) -> dict[str, Usage]:
         """The usage of each process by name; that of the benchmark as `bench`."""
         children = self.sandbox.state.children.items()
         found = {name: usage(child.pid) for name, child in children if child.pid}
         return found | {"bench": usage(os.getpid())}
+
+    def _pids(self) -> list[int]:
+        return [os.getpid(), *(child.pid for child in self.sandbox.state.children.values() if child.pid)]
 
     async def dns_updates(self) -> int:
         """DNS update messages that the running workers have sent."""
@@ -64,9 +69,10 @@ class World:
         updates = await self.dns_updates()
         before, before_all, started = self.usage(), machine(), time.perf_counter()
         begun = dict[str, float]()
-        for some in [[n] for n in numbers] if one_by_one else [numbers]:
-            begun |= await self.client.each(some, act, named)
-            ended = await observer.all_of(begun)
+        with precedence.given(self._pids()) if self.first else contextlib.nullcontext():
+            for some in [[n] for n in numbers] if one_by_one else [numbers]:
+                begun |= await self.client.each(some, act, named)
+                ended = await observer.all_of(begun)
         seconds, count = max(ended[n] for n in begun) - started, len(begun)
         # The audit log and the journal are written after the last watch event.
         await self.quiet(calm=0.3)
@@ -111,7 +117,7 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(name: str, options: Options) -> AsyncIterator[World]:
+async def world(name: str, options: Options, *, first: bool = False) -> AsyncIterator[World]:
     """A new sandbox, ready, with its audit log on; removed at the end."""
     folder = state.folder(f"bench-{name}-{os.getpid()}")
     options = options.model_copy(update={"audit": True})
@@ -124,7 +130,7 @@ async def world(name: str, options: Options) -> AsyncIterator[World]:
             await opened.prepare()
             observer = await stack.enter_async_context(Observer.watching(opened))
             bus = await stack.enter_async_context(connected(_access(sandbox)))
-            yield World(sandbox, opened, observer, bus, AuditLog(_audit(folder)))
+            yield World(sandbox, opened, observer, bus, AuditLog(_audit(folder)), first)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

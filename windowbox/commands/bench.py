@@ -56,6 +56,12 @@ def _together(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
+def _first(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--first", is_flag=True, help="Run what is measured before other processes (Linux, root)."
+    )(command)
+
+
 def _options(together: bool) -> Options:
     from windowbox.sandbox.options import TOGETHER, Options
 
@@ -70,12 +76,13 @@ def _options(together: bool) -> Options:
     "--idle", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to measure idleness."
 )
 @_together
+@_first
 @output_option
-def dnsrecords(count: int, idle: float, together: bool, output: str) -> None:
+def dnsrecords(count: int, idle: float, together: bool, first: bool, output: str) -> None:
     """Create, change and delete DNSRecords; restart over them; be idle."""
     from bench import dnsrecords, tables
 
-    figures = _run(dnsrecords.run(count, idle, _options(together), _say))
+    figures = _run(dnsrecords.run(count, idle, _options(together), _say, first=first))
     _show(output, figures, *tables.dnsrecords(figures))
 
 
@@ -206,12 +213,13 @@ def loadbalancer(
     "--singles", type=click.IntRange(1), default=30, show_default=True, help="How many one after the other."
 )
 @_together
+@_first
 @output_option
-def extensions(count: int, singles: int, together: bool, output: str) -> None:
+def extensions(count: int, singles: int, together: bool, first: bool, output: str) -> None:
     """Infrastructures: many at once, one by one, the same again, restart over them."""
     from bench import extensions, extensions_figures
 
-    figures = _run(extensions.run(count, singles, _options(together), _say))
+    figures = _run(extensions.run(count, singles, _options(together), _say, first=first))
     _show(output, figures, *extensions_figures.shown(figures))
 
 
@@ -309,7 +317,7 @@ def fairness(count: int, delay: float, rounds: int, turns: int, output: str) -> 
     show_default=True,
     help="API servers of Shoots that ask at once.",
 )
-@click.option("--first", is_flag=True, help="Run what is measured before other processes (Linux, root).")
+@_first
 @output_option
 def admit(rate: float, seconds: float, api_servers: int, first: bool, output: str) -> None:
     """Creations about which the API server asks webhooks, beside others about which it asks nobody."""
