@@ -73,6 +73,13 @@ def committed() -> None:
         raise Refused(f"commit or remove these before a release:\n{changed}")
 
 
+def unreleased(version: str) -> None:
+    """Refused if the tag of this version names another commit: the files would not be those released."""
+    tag = f"v{version}"
+    if _git("tag", "--list", tag) and _git("rev-parse", f"{tag}^{{commit}}") != _git("rev-parse", "HEAD"):
+        raise Refused(f"{tag} is another commit: check it out, or write the next version into the files")
+
+
 def consistent_version() -> str:
     """The version in pyproject.toml; Malformed if another file has another one."""
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])

@@ -103,3 +103,22 @@ def test_a_checkout_that_differs_from_its_commit_is_refused(
     (tmp_path / "new.py").touch()
     with pytest.raises(Refused, match=r"new\.py"):
         building.committed()
+
+
+def test_a_version_that_is_released_is_not_made_of_another_commit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+        subprocess.run(["git", "-C", tmp_path, *who, *arguments], check=True)
+
+    git("init", "--quiet")
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    git("commit", "--quiet", "--allow-empty", "--message=one")
+    building.unreleased("0.1.0")
+    git("tag", "--annotate", "--message=first", "v0.1.0")
+    building.unreleased("0.1.0")
+    git("commit", "--quiet", "--allow-empty", "--message=two")
+    with pytest.raises(Refused, match="is another commit"):
+        building.unreleased("0.1.0")
+    building.unreleased("0.2.0")
