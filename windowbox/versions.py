@@ -19,7 +19,7 @@ class Range:
         return f"{_text(self.oldest)} to {_text(self.newest)}"
 
 
-SUPPORTED = {"Kubernetes": Range((1, 33), (1, 36)), "Gardener": Range((1, 140), (1, 150))}
+SUPPORTED = {"Kubernetes": Range((1, 33), (1, 37)), "Gardener": Range((1, 140), (1, 150))}
 
 
 def problem(component: str, version: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The oldest supported version of Kubernetes: its API server takes the place of that of all other tests."""
+"""API servers of the oldest and the newest supported Kubernetes take the place of that of other tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from windowbox.sandbox.binaries import Program
 from windowbox.sandbox.progress import Progress
 from windowbox.versions import SUPPORTED
 
-OLDEST = Program(
-    "kube-apiserver",
-    "1.33.13",
-    (1, 33),
-    module="kubernetes-1.33",
-    package="k8s.io/kubernetes/cmd/kube-apiserver",
-)
+VERSIONS = ("1.33.13", "1.37.2")
 SHOWN = (
     "e2e/test_flows.py::test_a_record_costs_two_writes_first_the_finalizer_then_the_status",
     "e2e/test_flows.py::test_a_deleted_record_goes_from_the_server_first",
@@ -34,15 +28,27 @@ SHOWN = (
 
 @pytest.mark.long
 @pytest.mark.timeout(5400)
-def test_the_oldest_supported_api_server_serves_windowbox() -> None:
-    assert OLDEST.oldest == SUPPORTED["Kubernetes"].oldest
-    program = obtain.another(OLDEST, Progress(print))
-    assert binaries.version_of(OLDEST, program) == (1, 33, 13)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_oldest_and_newest_api_servers_serve_windowbox(version: str) -> None:
+    program = _program(version)
+    path = obtain.another(program, Progress(print))
+    assert binaries.text(binaries.version_of(program, path) or ()) == version
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LONG"))}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *(f"tests/{one}" for one in SHOWN)],
-        cwd=ROOT, env={**own, binaries.setting(OLDEST): str(program)},
+        cwd=ROOT, env={**own, binaries.setting(program): str(path)},
         capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-8000:]
     assert "skipped" not in done.stdout
+
+
+def test_they_are_the_ends_of_what_is_supported() -> None:
+    known = SUPPORTED["Kubernetes"]
+    assert [_program(one).oldest for one in VERSIONS] == [known.oldest, known.newest]
+
+
+def _program(version: str) -> Program:
+    major, minor, _ = version.split(".")
+    module, package = f"kubernetes-{major}.{minor}", "k8s.io/kubernetes/cmd/kube-apiserver"
+    return Program("kube-apiserver", version, (int(major), int(minor)), module=module, package=package)

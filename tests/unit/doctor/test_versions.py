@@ -13,8 +13,8 @@ from windowbox.sandbox import binaries
     [
         pytest.param("Kubernetes", "v1.33.0", None, id="the-oldest"),
         pytest.param("Kubernetes", "v1.36.3+k3s1", None, id="the-newest-of-a-distribution"),
-        pytest.param("Kubernetes", "v1.32.9", "is older than windowbox supports: 1.33 to 1.36", id="older"),
-        pytest.param("Kubernetes", "v1.37.0", "newer than windowbox has been tried with: 1.33", id="newer"),
+        pytest.param("Kubernetes", "v1.32.9", "is older than windowbox supports: 1.33 to 1.37", id="older"),
+        pytest.param("Kubernetes", "v1.38.0", "newer than windowbox has been tried with: 1.33", id="newer"),
         pytest.param("Kubernetes", "v2.0.0", "newer than", id="another-major"),
         pytest.param("Gardener", "v1.150.0-dev", None, id="gardener"),
         pytest.param("Gardener", "1.99.1", "older than windowbox supports: 1.140 to 1.150", id="two-digits"),
