@@ -19,14 +19,14 @@ from tests.support.servers import NameServer
 def answers(server: NameServer, name: str, record_type: str = "A") -> list[str]:
     """The sorted values that `server` answers."""
     reply = dns.query.tcp(
-        dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=60
+        dns.message.make_query(name, record_type), server.host, port=server.port, timeout=60
     )
     return sorted(str(value) for answer in reply.answer for value in answer)
 
 
 def ttl(server: NameServer, name: str, record_type: str = "A") -> int:
     reply = dns.query.tcp(
-        dns.message.make_query(name, record_type), "127.0.0.1", port=server.port, timeout=60
+        dns.message.make_query(name, record_type), server.host, port=server.port, timeout=60
     )
     return int(reply.answer[0].ttl)
 
@@ -34,7 +34,7 @@ def ttl(server: NameServer, name: str, record_type: str = "A") -> int:
 def transferred(server: NameServer) -> dict[str, set[str]]:
     """All names of the zone, relative to it, with their record types."""
     zone = dns.zone.Zone(server.zone)
-    dns.query.inbound_xfr("127.0.0.1", zone, port=server.port, timeout=60)
+    dns.query.inbound_xfr(server.host, zone, port=server.port, timeout=60)
     found: dict[str, set[str]] = {}
     for name, _, record in zone.iterate_rdatas():
         found.setdefault(str(name), set()).add(dns.rdatatype.to_text(record.rdtype))
@@ -64,7 +64,7 @@ def _update(server: NameServer) -> dns.update.UpdateMessage:
 
 
 def _send(server: NameServer, update: dns.update.UpdateMessage) -> None:
-    reply = dns.query.tcp(update, "127.0.0.1", port=server.port, timeout=60)
+    reply = dns.query.tcp(update, server.host, port=server.port, timeout=60)
     assert reply.rcode() == dns.rcode.NOERROR
 
 

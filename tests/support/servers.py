@@ -27,10 +27,11 @@ class NameServer:
     key: zoneserver.Key | None
     zone: str = zoneserver.ZONE
     process: subprocess.Popen[bytes] | None = None
+    host: str = "127.0.0.1"
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self) -> None:
         program = binaries.unconfined(binaries.find("named"))

@@ -1,0 +1,80 @@
+"""Cases of tests/e2e and tests/host/traffic against what helm has installed: those that stop no process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import client, test_dnsrecord, test_flows, test_shoots, test_zones
+from tests.e2e.client import Space
+from tests.e2e.witness import Witness, witnessing
+from tests.host.install import namingpods
+from tests.host.install.namingpods import PodWorld
+from tests.host.traffic import test_changes, test_ports, test_sources, test_status
+from tests.host.traffic.world import World
+from tests.support.release import Release
+from windowbox.sandbox import zoneserver
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+CASES = (
+    test_dnsrecord.test_a_new_record_becomes_what_the_contract_shows,
+    test_flows.test_a_client_that_asks_for_nothing_new_is_answered_too,
+    test_flows.test_a_deleted_record_goes_from_the_server_first,
+    test_flows.test_a_record_held_by_others_reports_our_release,
+    test_flows.test_an_object_with_an_old_name_is_a_new_object,
+    test_shoots.test_a_migrated_record_is_left_alone,
+    test_shoots.test_a_migrated_record_is_removed_and_let_go,
+    test_shoots.test_a_record_outside_of_shoots_can_be_migrated_too,
+    test_shoots.test_the_record_of_a_self_hosted_shoot_moves_with_it,
+    test_zones.test_a_wildcard_answers_for_all_below,
+    test_zones.test_both_families_of_a_name_live_side_by_side,
+    test_zones.test_every_type_is_served,
+    test_zones.test_of_two_records_with_one_name_either_may_go,
+    test_changes.test_a_port_without_node_port_is_refused_and_the_others_served,
+    test_changes.test_an_address_waits_for_a_service_that_changed_its_type,
+    test_changes.test_the_finalizer_comes_and_goes_with_the_type,
+    test_ports.test_a_service_has_hundreds_of_ports,
+    test_ports.test_all_nodes_and_their_pods_get_connections,
+    test_ports.test_tcp_and_udp_share_a_port_number,
+    test_sources.test_a_connection_on_which_nobody_speaks_is_closed,
+    test_sources.test_no_more_connections_than_asked_for,
+    test_status.test_a_wiped_status_comes_back,
+    test_status.test_of_a_healthy_service_two_events_tell,
+    test_status.test_the_status_shows_address_mode_and_ports,
+)
+for _case in CASES:
+    globals()[_case.__name__] = _case
+
+
+@pytest.fixture(scope="module")
+def world(installed: Release) -> PodWorld:
+    return namingpods.world(installed)
+
+
+@pytest.fixture(scope="module")
+def witness(installed: Release) -> Iterator[Witness]:
+    with witnessing(installed.node.kubeconfig) as made:
+        yield made
+
+
+@pytest.fixture
+def space(installed: Release, witness: Witness) -> Space:
+    """A namespace outside of any Shoot."""
+    return client.space(installed.node.api, witness, zoneserver.ZONE)
+
+
+@pytest.fixture
+def shoot_space(installed: Release, witness: Witness) -> Space:
+    """A namespace of a Shoot, whose Cluster is not there yet."""
+    return client.space(installed.node.api, witness, zoneserver.ZONE, shoot=True)
+
+
+@pytest.fixture(scope="module")
+def traffic(installed: Release) -> Iterator[World]:
+    """An echo server on the one node, and load balancers on the same."""
+    node = installed.node
+    node.deploy_echo("echo", replicas=1, tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
+    yield World(node, v6_clients="")
+    node.remove_echo("echo")
