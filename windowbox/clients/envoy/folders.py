@@ -24,14 +24,25 @@ def writing(folder: Path) -> Iterator[None]:
 async def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files in a thread: a renaming waits for a busy disk, for more than a second.
 
-    A cancelled write is awaited, because its files would replace those of a later one.
+    However often it is cancelled, the thread is awaited: its files would replace those of a later write.
     """
-    thread = asyncio.ensure_future(asyncio.to_thread(write_now, folder, files))
-    try:
-        await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        await asyncio.gather(thread, return_exceptions=True)
-        raise
+    thread = asyncio.ensure_future(asyncio.to_thread(_write_as_owner, folder, files))
+    cancelled: asyncio.CancelledError | None = None
+    while not thread.done():
+        try:
+            await asyncio.wait([thread])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        thread.exception()  # whoever cancels does not ask for it
+        raise cancelled
+    thread.result()
+
+
+def _write_as_owner(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        leases.check()  # what a successor wrote is newer
+        write_now(folder, {name: content})
 
 
 def write_now(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -40,6 +51,5 @@ def write_now(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
             temporary = folder / f".{name}.new"
             temporary.write_bytes(content)
-            leases.check()  # what a successor wrote is newer
             # Envoy looks at a file again when another is renamed to it, and only then.
             os.replace(temporary, folder / name)

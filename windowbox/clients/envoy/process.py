@@ -70,13 +70,16 @@ class Processes:
         if left := self._running(order.name, order.generation):
             await left.end()
         argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", _LOG]
+        leases.check()  # not below: the files of the last Envoy are removed before there are new ones
         with folders.writing(place):
             self._forget_ended(order.name)
             place.mkdir(parents=True, mode=0o700)
             folders.write_now(place, order.files)
             (place / _PROGRAM).write_text(_identity(self._program))
             child = _launched(place, argv)
-        return Process(place, child.pid, self._program, child)
+        started = Process(place, child.pid, self._program, child)
+        started.restore_priority_later()
+        return started
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         return await hostnetwork.prepare(addresses, self._folder / hostnetwork.ADDED)
@@ -163,6 +166,14 @@ class Process:
         except TimeoutError as error:
             raise Unreachable(f"{self.name}: Envoy (pid {self.pid}) does not end, not even killed") from error
 
+    def restore_priority_later(self) -> None:
+        """Give it the priority of other programs, once it has had the time to start."""
+        asyncio.get_running_loop().call_later(_STARTING, self._restore_priority)
+
+    def _restore_priority(self) -> None:
+        if not self._has_ended():
+            _set_priority(self.pid, 0)
+
     async def route(self, routes: Mapping[str, str]) -> None:
         await hostnetwork.route(self._place.parent / "routes.json", routes)
 
@@ -175,10 +186,7 @@ class Process:
         try:
             loop.add_reader(handle, ended.set)
             if not self._has_ended():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_STARTING):
-                        await ended.wait()
-                _set_priority(self.pid, 0)
+                self.restore_priority_later()  # whoever started it may have ended within that time
                 await ended.wait()
         finally:
             loop.remove_reader(handle)
@@ -225,9 +233,10 @@ def _set_priority(pid: int, more: int) -> None:
     niceness = max(-20, os.getpriority(os.PRIO_PROCESS, 0) + more)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(more))
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
+            with contextlib.suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
 
 
 def _identity(program: Path) -> str:
