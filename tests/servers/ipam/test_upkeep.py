@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from bench.apiservers import api_servers
@@ -25,7 +26,7 @@ from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.upkeep import AddressUpkeep
 
 
-async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed(
+async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed_while_the_bus_is_connected(
     nats: NatsServer, tmp_path: Path
 ) -> None:
     async with connected(Access(nats.url)) as bus, api_servers() as apis:
@@ -54,3 +55,16 @@ async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed(
 
                 await eventually(is_at_work)
             assert apis.listings == before
+            readings = store.bucket.readings
+            await asyncio.to_thread(nats.restart)  # what it loses, another process may have written
+
+            async def is_read_again() -> bool:
+                return store.bucket.readings > readings
+
+            await eventually(is_read_again)
+            async with running(upkeep.run()):
+
+                async def is_listed_again() -> bool:
+                    return all(apis.listings[name] > before[name] for name in paths)
+
+                await eventually(is_listed_again)

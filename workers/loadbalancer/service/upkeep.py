@@ -53,8 +53,10 @@ class AddressUpkeep:
         self._settings = settings
         self._queue = queue
         self.adopted = asyncio.Event()
-        """Set once this process has adopted all addresses in use. It notices what the bus loses from then on,
-        whoever holds the lease meanwhile."""
+        """Set once this process has adopted all addresses in use."""
+        self._adopted_in = -1
+        """The reading of the addresses in which it did. Of what the bus loses between two readings, only
+        a process that had read it knows."""
 
     async def run(self) -> None:
         """Do it until cancelled."""
@@ -77,21 +79,24 @@ class AddressUpkeep:
             end()
 
     async def _adopt(self, incomplete: asyncio.Event) -> None:
-        """Learn which addresses are in use: once in a process, and whenever the bus has forgotten it.
+        """Learn which addresses are in use: once for each reading of them, and when the bus has forgotten it.
 
         Clusters that do not answer take their time; nothing else waits for them.
         """
         adoption = Adoption(
             self._bus, self._store, self._clusters, self._registry, self._states, self._settings
         )
-        if not self.adopted.is_set() or self._store.needs_adoption():
+        await self._store.bucket.complete.wait()
+        if self._adopted_in != self._store.bucket.readings or self._store.needs_adoption():
             incomplete.set()
         while True:
             await incomplete.wait()
             incomplete.clear()
+            reading = self._store.bucket.readings
             try:
                 for ref in await adoption.adopt():
                     await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
+                self._adopted_in = reading
                 self.adopted.set()
             except WindowboxError as error:
                 logger.warning("addresses: %s", error)
