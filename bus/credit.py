@@ -57,10 +57,21 @@ class Credit:
 
     def refuse(self, late: bool, count: int | None) -> None:
         """So many of a request will not come any more; None for all of its kind."""
-        if late:
-            self.late = 0 if count is None else max(0, self.late - count)
+        if count is None:
+            self.early, self.late = (self.early, 0) if late else (0, self.late)
+        elif late:
+            self.late, self.early = _less(self.late, self.early, count)
         else:
-            self.early = 0 if count is None else max(0, self.early - count)
+            self.early, self.late = _less(self.early, self.late, count)
 
     def done(self, count: int) -> None:
         self._in_hand -= count
+
+
+def _less(kind: int, other: int, count: int) -> tuple[int, int]:
+    """Both less `count` of the first kind; what it does not hold is taken from the other.
+
+    A late request may have brought what is booked as early, while the early one was on its way.
+    """
+    over = max(0, count - kind)
+    return kind - (count - over), max(0, other - over)

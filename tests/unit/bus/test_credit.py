@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from bus.credit import Credit
 
 
@@ -78,3 +80,78 @@ def test_forged_messages_take_no_room() -> None:
     asked(credit)
     credit.receive(1, 3)
     assert asked(credit) == (3, 0)
+
+
+def test_what_a_late_request_brings_before_an_early_one_has_arrived_leaves_nothing_behind() -> None:
+    credit = Credit(256, 64)
+    assert asked(credit) == (64, 192)
+    taken(credit, 100)  # the server has none of the early request left, and 156 of the late one
+    credit.done(60)
+    early, late = asked(credit)
+    assert (early, late) == (24, 0)
+    taken(credit, 10)  # by the late request: the early one is still on its way
+    credit.refuse(late=False, count=24)
+    credit.refuse(late=True, count=146)
+    assert credit.asked == 0
+
+
+class Server:
+    """Serves early requests first, as far as they have arrived."""
+
+    def __init__(self, credit: Credit, dice: random.Random) -> None:
+        self._credit, self._dice = credit, dice
+        self._on_the_way: list[tuple[bool, int]] = []
+        self._waiting: list[tuple[bool, int]] = []
+
+    def ask(self) -> None:
+        early, late = asked(self._credit)
+        self._on_the_way += [(is_late, count) for is_late, count in ((False, early), (True, late)) if count]
+
+    def arrive(self) -> None:
+        if self._on_the_way:
+            self._waiting.append(self._on_the_way.pop(0))
+
+    def deliver(self, count: int) -> int:
+        """Send up to so many messages; how many were sent."""
+        sent = 0
+        self._waiting.sort(key=lambda request: request[0])
+        while self._waiting and sent < count:
+            is_late, left = self._waiting.pop(0)
+            used = min(left, count - sent)
+            sent += used
+            if left > used:
+                self._waiting.insert(0, (is_late, left - used))
+        taken(self._credit, sent)
+        return sent
+
+    def expire(self) -> None:
+        """One request ends, any of those that wait."""
+        if self._waiting:
+            is_late, left = self._waiting.pop(self._dice.randrange(len(self._waiting)))
+            self._credit.refuse(is_late, left)
+
+    @property
+    def owed(self) -> int:
+        return sum(count for _, count in self._on_the_way + self._waiting)
+
+
+def test_as_many_are_asked_for_as_the_server_still_has_to_send() -> None:
+    dice = random.Random(32)
+    for limit in (64, 65, 256):
+        credit, in_hand = Credit(limit, 64), 0
+        server = Server(credit, dice)
+        for _ in range(5000):
+            match dice.randrange(5):
+                case 0:
+                    server.ask()
+                case 1:
+                    server.arrive()
+                case 2:
+                    in_hand += server.deliver(dice.randrange(120))
+                case 3:
+                    ended = dice.randint(0, in_hand)
+                    credit.done(ended)
+                    in_hand -= ended
+                case _:
+                    server.expire()
+            assert (credit.asked, in_hand <= limit) == (server.owed, True)
