@@ -153,12 +153,17 @@ class Wish(Message):
             both |= {"attempt": newer.attempt, "reported": newer.reported}
         return newer.model_copy(update=both)
 
+    @property
+    def asked(self) -> bool:
+        """Whether the wish stands for what a client asks for: cut off, its run is made again in any case."""
+        return self.insist or self.changed or self.overdue
+
     def insisting(self) -> Wish:
         """The same after its run was cut off.
 
         Where nobody has asked, a comparison is made once more: it reports only what has changed.
         """
-        only_compares = self.verify and not (self.changed or self.overdue)
+        only_compares = self.verify and not self.asked
         return self if only_compares else self.model_copy(update={"insist": True})
 
     @model_validator(mode="before")

@@ -200,22 +200,22 @@ class Pool:
                 hold=self._hold,
             )
             if delivery.number > 1:
-                await self._run_suspect(item, wish)
+                unfinished = await self._run_suspect(item, wish)
             else:
-                await self._run(item, wish)
+                unfinished = await self._run(item, wish)
             if await self._bus.delete(streams.TRIGGERS, wish.sequence):
                 break
-            cut_off = False  # a wish that came meanwhile finds a run that has ended
+            cut_off = unfinished  # what is to be done in any case, the next run does: it may replace the wish
 
-    async def _run_suspect(self, item: Item, wish: Stored) -> None:
+    async def _run_suspect(self, item: Item, wish: Stored) -> bool:
         # An item that comes back may have taken its worker down: were several of them running, one could
         # not tell which.
         noted = self._starts.noted(item.key, item.wish_sequence, item.delivery, lambda: self._is_guilty(item))
         async with self._one_suspect, noted as may_start:
             if may_start:
-                await self._run(item, wish)
-            else:
-                await self._quarantine(item)
+                return await self._run(item, wish)
+            await self._quarantine(item)
+            return False
 
     def _is_guilty(self, item: Item) -> bool:
         """Whether the process stood still over this item until the item was lost."""
@@ -235,7 +235,8 @@ class Pool:
         """Whether it has used much CPU time since then."""
         return time.process_time() - self._used > self._ack_wait * 0.5
 
-    async def _run(self, item: Item, wish: Stored) -> None:
+    async def _run(self, item: Item, wish: Stored) -> bool:
+        """Whether the run is to be made again in any case, as if it had been cut off."""
         started, clock = datetime.now(UTC), time.perf_counter()
         waited = max(0.0, self._bus.clock.rough() - instant(wish.time))
         metrics.bus_latency.labels(self._pool).observe(waited)
@@ -263,6 +264,7 @@ class Pool:
                 trace=trace,
             )
             await self._note(record)
+        return bool(outcome.requeue and outcome.requeue.wish.insist)
 
     async def _note(self, record: RunRecord) -> None:
         data = record.encoded()

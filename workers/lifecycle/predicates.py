@@ -97,6 +97,14 @@ def overdue(obj: Object) -> bool:
     return unseen and requested_at.replace(microsecond=0) == answered
 
 
+def only_annotated(obj: Object) -> bool:
+    """Whether nothing but the operation annotation asks for a reconcile: without it, nobody would know."""
+    annotated = obj.annotations.get(OPERATION) == "reconcile"
+    return (
+        annotated and not obj.deleting and obj.last_operation.get("state") == "Succeeded" and not overdue(obj)
+    )
+
+
 def asked(obj: Object) -> bool:
     """Whether a client asks for a run, or still waits for the answer of one."""
     return OPERATION in obj.annotations or overdue(obj)

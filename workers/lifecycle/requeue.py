@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bus.messages import Reason, Wish
-from bus.pool import RequeueAfter
+from bus.messages import Reason, Result, Wish
+from bus.pool import Outcome, RequeueAfter
 from windowbox.errors import Forbidden, TransientError, WindowboxError
 from workers.lifecycle import statuses
 
@@ -25,6 +25,13 @@ def same_wish(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
     """Once more for the same reason: a check of drift does not become what a client has asked for."""
     again = wish.model_copy(update={"attempt": wish.attempt + 1, "insist": False})
     return RequeueAfter(again, delay(wish, error, jitter))
+
+
+def as_request(wish: Wish) -> Outcome:
+    """Once more at once, as the run that a client has asked for: that one is made again if it is cut off."""
+    return Outcome(
+        Result.WAITING, RequeueAfter(wish | Wish(reason=Reason.EVENT), 0), "a client asks for a run"
+    )
 
 
 def delay(wish: Wish, error: WindowboxError, jitter: float) -> float:

@@ -28,7 +28,7 @@ from workers import clock
 from workers.conflictbackoff import ConflictBackoff
 from workers.lifecycle import operations, predicates, requeue, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
-from workers.lifecycle.operations import Flow, Patch
+from workers.lifecycle.operations import Flow, Operation, Patch
 from workers.lifecycle.orphans import OrphanCleanup
 from workers.lifecycle.reporting import Reporter, adds_status, conditions_of, same_failure, with_report
 from workers.lifecycle.shoots import Blocked, ShootFacts
@@ -141,6 +141,8 @@ class LifeCycle:
         if seconds := await self._backed_off(run, wish):
             note = "somebody changes it back again and again; two programs want it to be different"
             return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), seconds), note)
+        if predicates.only_annotated(object) and not wish.asked:
+            return requeue.as_request(wish)  # cut off with the annotation taken off, this run would lose it
         if not self._needs_run(object, wish):
             if wish.verify and flow is Flow.RECONCILE:
                 _require_live(live, run)
@@ -203,9 +205,7 @@ class LifeCycle:
         return dataclasses.replace(run, object=held)
 
     async def _act(self, run: Run, flow: Flow, wish: Wish, reporter: Reporter) -> Outcome:
-        operation = (
-            operations.operation(run.object) if flow is not Flow.DELETE else operations.Operation.DELETE
-        )
+        operation = Operation.DELETE if flow is Flow.DELETE else operations.operation(run.object)
         phrases = self.kind.descriptions.of(flow)
         try:
             async with self._reporting_progress(operation, phrases, run.object, reporter):
@@ -258,7 +258,7 @@ class LifeCycle:
     @contextlib.asynccontextmanager
     async def _reporting_progress(
         self,
-        operation: operations.Operation,
+        operation: Operation,
         phrases: statuses.OperationTexts,
         object: Object,
         reporter: Reporter,
@@ -294,7 +294,7 @@ class LifeCycle:
         self,
         run: Run,
         flow: Flow,
-        operation: operations.Operation,
+        operation: Operation,
         waiting: Waiting,
         wish: Wish,
         reporter: Reporter,
@@ -326,7 +326,7 @@ class LifeCycle:
         self,
         run: Run,
         flow: Flow,
-        operation: operations.Operation,
+        operation: Operation,
         error: WindowboxError,
         wish: Wish,
         reporter: Reporter,
@@ -382,7 +382,7 @@ class LifeCycle:
         if statuses.merge(run.object.status, extra) != run.object.status:
             now = statuses.report_time(run.object, await clock.now(run.recorder))
             phrases = self.kind.descriptions.of(Flow.RECONCILE)
-            report = statuses.succeeded(operations.Operation.RECONCILE, phrases, run.object.generation, now)
+            report = statuses.succeeded(Operation.RECONCILE, phrases, run.object.generation, now)
             await reporter.report({**report, **extra})
         return Outcome(Result.REPAIRED, self._resync(run, Flow.RECONCILE))
 

@@ -88,6 +88,25 @@ async def test_who_asks_again_gets_the_same_failure_reported_again(stage: Stage)
     assert again.intent.patch["lastError"]["description"] == "Error reconciling DNSRecord: no"
 
 
+@rule("N-1", "V-7")
+@pytest.mark.parametrize("reason", [Reason.DRIFT, Reason.LATE_REPORT, Reason.RETRY])
+async def test_a_run_that_nobody_asked_for_leaves_a_request_to_the_next(stage: Stage, reason: Reason) -> None:
+    asks = {"gardener.cloud/operation": "reconcile"}
+    ref = await stage.record(annotations=asks)
+    assert await stage.run(ref) == "succeeded"
+    await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"metadata": {"annotations": asks}})
+    await stage.announced(ref)
+    outcome = await stage.life.run(ref, Wish(reason=reason), stage.recorder(ref))
+    # Cut off after it had taken the annotation off, nobody would have known of the request.
+    assert (await stage.live(ref)).annotations == asks
+    assert outcome.requeue
+    again = outcome.requeue.wish
+    assert (again.reason, again.insisting().insist, outcome.requeue.after) == (Reason.EVENT, True, 0)
+    assert again.verify is Wish(reason=reason).verify
+    assert (await stage.life.run(ref, again, stage.recorder(ref))).result == "succeeded"
+    assert stage.crew.asked == ["reconcile"] * 2
+
+
 async def test_an_api_outage_does_not_count_towards_backoff(stage: Stage) -> None:
     ref = await stage.record()
     delays = []
