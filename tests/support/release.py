@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.support import helm
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.chart.generated import CHART
 from windowbox.sandbox.nodes import images, ownimage
+from windowbox.sandbox.nodes.images import Image
 from windowbox.sandbox.shoots import creation, importing
 
 IMAGE = {"repository": "windowbox.local/windowbox", "tag": "1", "pullPolicy": "Never"}
@@ -31,14 +34,15 @@ class Release:
         """Where helm finds it."""
         return f"--kubeconfig={self.node.kubeconfig}", f"--namespace={helm.NAMESPACE}"
 
-    def install(self, folder: Path, preset: Path, values: dict[str, Any]) -> None:
+    def install(self, folder: Path, preset: Path, values: dict[str, Any], chart: Path = CHART) -> None:
         """Install it with the values of a preset and these, and wait until all of it is ready."""
         file = folder / "values.yaml"
         file.write_text(yaml.safe_dump(values))
-        done = helm.helm(
-            "install", "windowbox", str(CHART), *self.to, f"--values={preset}", f"--values={file}",
-            "--skip-crds", "--wait", "--timeout=8m", patience=600,
-        )  # fmt: skip
+        self._helm("install", str(chart), f"--values={preset}", f"--values={file}", "--skip-crds")
+
+    def _helm(self, verb: str, chart: str, *arguments: str) -> None:
+        waiting = ("--wait", "--timeout=15m")
+        done = helm.helm(verb, "windowbox", chart, *self.to, *arguments, *waiting, patience=960)
         assert done.returncode == 0, done.stderr + self.pods()
 
     def test(self) -> str:
@@ -64,6 +68,16 @@ class Release:
         path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/{pod}:9090/proxy/metrics"
         return self.node.kubectl("get", "--raw", path)
 
+    def resolved(self, names: Iterable[str]) -> dict[str, str]:
+        """What the name server in Pods answers to these names."""
+        questions = [part for name in sorted(names) for part in (name, "A")]
+        done = subprocess.run(
+            ["dig", f"@{service_address(self.node, 53)}", "+noall", "+answer", *questions],
+            capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        rows = [line.split() for line in done.stdout.splitlines() if line and not line.startswith(";")]
+        return {row[0].rstrip("."): row[4] for row in rows}
+
     def restarts(self) -> dict[str, int]:
         """How often containers were started again, where they were."""
         found = json.loads(self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", "--output=json"))
@@ -86,11 +100,12 @@ class Release:
             return str(error)
 
 
-def bring_image(world: NodeWorld, archive: Path, *, edge: bool = False) -> None:
-    """Have the nodes' containerds know the image of windowbox."""
-    images.write(ownimage.image(edge=edge), archive)
+def bring_image(world: NodeWorld, archive: Path, image: Image | None = None, *, edge: bool = False) -> None:
+    """Have the nodes' containerds know an image: that of windowbox, if no other is given."""
+    image = image or ownimage.image(edge=edge)
+    images.write(image, archive)
     sandbox = creation.detached(world.sandbox.folder, world.sandbox.state)
-    importing.bring(archive, ownimage.NAME, sandbox.sockets())
+    importing.bring(archive, image.name, sandbox.sockets())
     archive.unlink()
 
 

@@ -75,8 +75,8 @@ class NodeWorld:
         """Run a coroutine of the sandbox in its loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
-    def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        return kubectl(self.kubeconfig, *arguments, stdin=stdin)
+    def kubectl(self, *arguments: str, stdin: str = "", patience: float = PATIENCE) -> str:
+        return kubectl(self.kubeconfig, *arguments, stdin=stdin, patience=patience)
 
     def wait_node(self, node: Node, *, ready: bool) -> None:
         """Wait until a node is Ready, or no longer is."""
@@ -123,10 +123,10 @@ class NodeWorld:
             self.api.request("DELETE", f"{path}/{name}").close()
 
 
-def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
+def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "", patience: float = PATIENCE) -> str:
     answer = subprocess.run(
         [str(binaries.find("kubectl")), f"--kubeconfig={kubeconfig}", *arguments],
-        input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        input=stdin, capture_output=True, text=True, timeout=patience, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     return answer.stdout

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,12 @@ import yaml
 
 from tests.support import helm, servers
 from tests.support.helm import Manifest, of_kind, refusal, rendered
+from tests.support.keda import sources
 from tests.support.servers import ControlPlane
 from windowbox.errors import Refused
-from windowbox.sandbox import gotool, manifests
+from windowbox.sandbox import manifests
 from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.progress import Progress
 
-MODULE = "github.com/kedacore/keda/v2@v2.18.1"
-SUM = "h1:h6bRt/IOxxtZpJlHSqhdH/lcInH7Z9obxg/JvWOmGAw="
 GROUP = {"name": "a", "pools": ["dnsrecord", "worker"], "autoscaling": {"type": "keda", "lag": 5}}
 SCALER = re.compile(r'^\t\w+ +\w+ +`keda:"name=(\w+),([^"`]*)"`$', re.MULTILINE)
 
@@ -35,13 +31,7 @@ def _programs() -> None:
 @pytest.fixture(scope="module")
 def keda() -> Path:
     """KEDA's sources."""
-    go = gotool.find("KEDA's kinds", Progress(print, live=False))
-    done = subprocess.run(
-        [go, "mod", "download", "-json", MODULE], capture_output=True, text=True, timeout=300, check=False
-    )
-    found = json.loads(done.stdout)
-    assert found.get("Sum") == SUM, found
-    return Path(found["Dir"])
+    return sources()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,7 +67,7 @@ async def test_nothing_is_lost_while_each_server_dies_once(installed: Release) -
             done.set()
         problems = await settled(PATIENCE, lambda: unsettled(api, load.wanted))
     assert not problems, "\n".join(problems)
-    assert _resolved(installed, load.names()) == load.names()
+    assert installed.resolved(load.names()) == load.names()
 
 
 def _kill(installed: Release, name: str) -> None:
@@ -85,15 +84,3 @@ def _kill(installed: Release, name: str) -> None:
         if event["type"] != "DELETED" and found["metadata"]["uid"] != uid and ready:
             return
     raise TimeoutError(f"{name} is not ready again")
-
-
-def _resolved(installed: Release, names: dict[str, str]) -> dict[str, str]:
-    """What the name server in Pods answers to these names."""
-    server = release.service_address(installed.node, 53)
-    questions = [part for name in sorted(names) for part in (name, "A")]
-    done = subprocess.run(
-        ["dig", f"@{server}", "+noall", "+answer", *questions],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    rows = [line.split() for line in done.stdout.splitlines() if line and not line.startswith(";")]
-    return {row[0].rstrip("."): row[4] for row in rows}
