@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import orjson
 from nats.aio.msg import Msg
 
-from bus import buckets, consumers, liveness, streams
+from bus import buckets, consumers, liveness, streams, subjects
 from bus.connection import Bus, translated
 from bus.consumers import Inbox
 from windowbox.errors import WindowboxError
@@ -19,6 +19,10 @@ from windowbox.errors import WindowboxError
 SUBJECT = "windowbox.processes"
 RANKED = "ranked"
 """What processes say of themselves that ask with a rank (`bus/ranks.py`)."""
+TAKING = ("work", "run")
+"""Roles that take messages of ranked consumers."""
+_WORKERS = tuple(f"{subjects.inbox(user)}." for user in ("worker", "runner"))
+"""Where workers ask each other. Processes of other roles have no right to answer there."""
 _PATIENCE = 0.4
 """Seconds for those of which nobody knows whether they are there."""
 _LATEST = 3.0
@@ -32,7 +36,10 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
     """Tell whoever asks what this process is and does."""
 
     async def answer(question: Msg) -> None:
-        data, headers = _encoded(describe(), bus.max_payload - 4096)
+        described = describe()
+        if question.reply.startswith(_WORKERS) and described.get("role") not in TAKING:
+            return
+        data, headers = _encoded(described, bus.max_payload - 4096)
         with translated("answer"):
             await bus.client.publish(question.reply, data, headers=headers)
 
@@ -45,26 +52,31 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
             await subscription.unsubscribe()
 
 
-async def processes(bus: Bus) -> list[dict[str, Any]]:
-    """All processes that answer within a moment, and those that live, if they answer soon."""
+async def processes(bus: Bus, roles: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """All processes that answer within a moment, and those that live, if they answer soon.
+
+    With `roles`, only those of these roles.
+    """
     inbox, found = Inbox(), list[dict[str, Any]]()
     async with inbox.open(bus):
         asked = asyncio.get_running_loop().time()
         with translated("ask"):
             await bus.client.publish(SUBJECT, b"", reply=inbox.subject)
-        silent = await _living(bus)
+        silent = await living(bus, roles)
         with contextlib.suppress(TimeoutError):
             while True:
                 async with asyncio.timeout_at(asked + (_LATEST if silent else _PATIENCE)):
                     messages = await inbox.batch(None) or []
-                found += [_decoded(message) for message in messages if message.data]
+                told = [_decoded(message) for message in messages if message.data]
+                found += [process for process in told if not roles or process["role"] in roles]
                 silent -= {process.get("process") for process in found}
     return sorted(found, key=lambda p: (p["role"], p["process"]))
 
 
-async def _living(bus: Bus) -> set[str | None]:
+async def living(bus: Bus, roles: Sequence[str]) -> set[str | None]:
     """The processes that the bus counts as alive, as they call themselves. Not all need to be."""
-    lives = consumers.snapshot(bus, f"KV_{streams.LEASES}", [liveness.subject(">")])
+    keys = [liveness.subject(f"{role}.>") for role in roles] or [liveness.subject(">")]
+    lives = consumers.snapshot(bus, f"KV_{streams.LEASES}", keys)
     try:
         return {stored.data.decode() async for stored in lives if not buckets.gone(stored)}
     except WindowboxError:

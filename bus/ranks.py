@@ -19,8 +19,6 @@ from windowbox.errors import WindowboxError
 logger = logging.getLogger(__name__)
 
 _OTHERS = range(1, 9)
-_TAKING = {"work", "run"}
-"""Roles that take messages of ranked consumers."""
 
 
 class Rank:
@@ -67,5 +65,5 @@ class Rank:
 
     async def _all_know(self) -> bool:
         """Whether all processes that answer ask with a rank. If not even ours does, we may not ask that."""
-        found = [one for one in await presence.processes(self._bus) if one["role"] in _TAKING]
+        found = await presence.processes(self._bus, presence.TAKING)
         return bool(found) and all(one.get(presence.RANKED) for one in found)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 
-from bus import consumers, intents, presence, streams, subjects
+from bus import consumers, intents, liveness, presence, streams, subjects
 from bus.connection import Bus, connected
 from bus.leases import Leases
 from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, Result, StatusIntent, Wish
@@ -100,6 +101,27 @@ async def become_ranked(bus: Bus, consumer: consumers.Consumer) -> None:
     rank.pull(consumer, 1)
     await rank.establish()
     assert await consumers.matches(bus, consumer, ranked=True)
+
+
+async def test_only_workers_answer_a_worker_and_nobody_else_is_waited_for(
+    roles: RoleServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = {"role": "work", "process": "host/work", presence.RANKED: True}
+    async with contextlib.AsyncExitStack() as stack:
+        others: tuple[Role, ...] = ("watcher", "patcher", "edge", "admit")
+        buses = [await stack.enter_async_context(connected(roles.access(role))) for role in others]
+        await streams.ensure(buses[0])
+        for role, other in zip(("watch", "patch", "edge", "admit"), buses, strict=True):
+            described = {"role": role, "process": f"host/{role}"}
+            await stack.enter_async_context(presence.answering(other, described.copy))
+            await other.publish(liveness.subject(f"{role}.0"), f"host/{role}".encode())
+        bus = await stack.enter_async_context(connected(roles.access("worker")))
+        await stack.enter_async_context(presence.answering(bus, worker.copy))
+        assert await presence.living(bus, presence.TAKING) == set()
+        assert await presence.processes(bus, presence.TAKING) == [worker]
+        for other in buses:
+            await other.client.flush()  # a refusal would have come by now
+    assert complaints(caplog) == []
 
 
 async def test_the_operator_sees_and_steers(roles: RoleServer, caplog: pytest.LogCaptureFixture) -> None:
