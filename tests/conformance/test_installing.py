@@ -82,18 +82,22 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The garden, its runtime cluster and the seed, with a resource manager."""
-    if reason := servers.missing(PROGRAM, resourcemanager.PROGRAM):
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The garden, its runtime cluster and the seed, with a resource manager.
+
+    A cluster of its own: roles that are installed into it have the names of those that other tests need.
+    """
+    programs = ("etcd", "kube-apiserver", "kube-controller-manager", PROGRAM, resourcemanager.PROGRAM)
+    if reason := servers.missing(*programs):
         pytest.skip(reason)
-    standins.define(plane.api, KINDS)
-    plane.api.apply(
-        "/api/v1/namespaces/garden", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}}
-    )
-    folder = tmp_path_factory.mktemp("resource-manager")
-    child = resourcemanager.child(folder, plane.kubeconfig, plane.kubeconfig, "*", namespaces=("garden",))
-    with servers.running(child, folder):
-        yield plane
+    folder = tmp_path_factory.mktemp("garden")
+    with servers.control_plane(folder, controllers=True) as plane:
+        standins.define(plane.api, KINDS)
+        garden = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}}
+        plane.api.apply("/api/v1/namespaces/garden", garden)
+        child = resourcemanager.child(folder, plane.kubeconfig, plane.kubeconfig, "*", namespaces=("garden",))
+        with servers.running(child, folder):
+            yield plane
 
 
 @pytest_asyncio.fixture
