@@ -48,17 +48,23 @@ class LeaderElection:
         """Do `act` whenever we lead, and stop it when we do not. For ever."""
         try:
             while True:
+                before = time.monotonic()
                 if await self._renewed():
-                    await self._lead(act)
+                    await self._lead(act, before)
                 await asyncio.sleep(self._times.retry)
         finally:
             await self._release()
 
-    async def _lead(self, act: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, act: Callable[[], Awaitable[None]], last: float) -> None:
+        """Do `act` until the Lease is lost. `last`: when the request began by which it became ours.
+
+        Others may count from any moment since.
+        """
+        if time.monotonic() - last >= self._times.renewal:
+            return
         logger.info("leader by the Lease %s/%s", self._namespace, self._name)
         acting = asyncio.ensure_future(act())
         try:
-            last = time.monotonic()
             while not acting.done():
                 await asyncio.wait([acting], timeout=self._times.retry)
                 before = time.monotonic()

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
+from tests.support.proxy import proxy
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from windowbox import webhookconfigurations
 from windowbox.admitting import admitting
+from windowbox.clients import kube
 from windowbox.clients.leaderelection import LeaderElection, Times
 from windowbox.models.refs import LEASES
 from windowbox.sandbox import processes
@@ -102,6 +105,32 @@ async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(without
         await eventually(lambda: _true(not ours.now))
         assert await _held_by(seed) == "thief"
         await eventually(lambda: _true(ours.begun == 2))
+
+
+async def test_a_lease_that_was_taken_too_slowly_is_renewed_first(
+    plane: ControlPlane, without_lease: Seed, tmp_path: Path
+) -> None:
+    """Others count from when it was written, which we do not know: perhaps as soon as we had asked."""
+    seed, times, begun = without_lease, Times(lease=3, renewal=1, retry=0.5), list[dict[str, Any]]()
+
+    async def act() -> None:
+        begun.append((await seed.kube.get(LEASES, NAMESPACE, NAME)).spec)
+        await asyncio.Event().wait()
+
+    async with proxy(int(plane.url.rpartition(":")[2])) as between:
+        between.hang()
+        file = tmp_path / "kubeconfig"
+        other_way = f"https://127.0.0.1:{between.port}"
+        file.write_text(plane.kubeconfig.read_text().replace(plane.url, other_way))
+        async with kube.from_file(file) as slow:
+            election = LeaderElection(slow, NAMESPACE, NAME, "ours", times)
+            async with running(election.while_leading(act)):
+                await eventually(lambda: _true(between.opened > 0))
+                # For as long as a leader goes on without a renewal.
+                await asyncio.sleep(times.renewal)
+                between.resume()
+                await eventually(lambda: _true(bool(begun)))
+                assert begun[0]["renewTime"] > begun[0]["acquireTime"]
 
 
 async def _true(value: bool) -> bool:
