@@ -90,7 +90,10 @@ class Flag:
 _HOST, _PORT = "webhook-config-server-host", "webhook-config-server-port"
 _ONLY, _WITHOUT = "controllers", "disable-controllers"
 _ONE_NUMBER = "the setting work.concurrency is for all kinds together"
-_NO_ELECTION = "there is no leader: each task has a lease of its own on the bus"
+_NO_ELECTION = (
+    "each task has a lease of its own on the bus; the admission of a garden has a Lease of the API, which "
+    "webhooks.garden_lease names, in webhooks.namespace"
+)
 _LIMITED = (
     "bastion", "controlplane", "dnsrecord", "extension", "healthcheck", "infrastructure",
     "operatingsystemconfig", "worker",
@@ -139,8 +142,10 @@ _ENVIRONMENT = {
     "SHOOT_NAME": "garden.shoot",
     "SHOOT_NAMESPACE": "garden.shoot_namespace",
 }
-"""Variables that Gardener sets. IMAGEVECTOR_OVERWRITE is read with the image vector; there is no Lease that
-LEADER_ELECTION_NAMESPACE could say the place of."""
+"""Variables that Gardener sets. IMAGEVECTOR_OVERWRITE is read with the image vector.
+
+LEADER_ELECTION_NAMESPACE is not read: `webhooks.garden_lease` is in `webhooks.namespace`.
+"""
 
 
 def settings(given: Mapping[str, Any]) -> dict[str, Any]:

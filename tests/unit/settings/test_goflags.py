@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -81,6 +82,7 @@ def test_flags_that_have_no_effect_are_told() -> None:
         "--worker-max-concurrent-reconciles",
     ]
     assert "work.concurrency" in told[-1]
+    assert "webhooks.garden_lease" in told[0]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,12 @@ def test_what_is_not_taken_is_refused_with_the_remedy(flag: goflags.Flag) -> Non
     with pytest.raises(Malformed, match=flag.name) as refused:
         goflags.settings(given(f"--{flag.name}=1"))
     assert flag.remedy in str(refused.value)
+
+
+def test_settings_that_remedies_name_exist() -> None:
+    for text in [flag.remedy + flag.reason for flag in goflags.FLAGS]:
+        for section, name in re.findall(r"(webhooks|work)\.(\w+)", text):
+            assert name in type(getattr(Settings(), section)).model_fields
 
 
 @pytest.mark.parametrize(
