@@ -42,14 +42,15 @@ _CONTROL_PLANES = "controlplane"
 class Admitting:
     """One process that serves webhooks."""
 
-    def __init__(self, settings: Settings, served: Served) -> None:
+    def __init__(self, settings: Settings, served: Served, process: str) -> None:
         self._settings = settings
+        self._process = process
         self._served = served
         self._bus: Bus | None = None
         self._role = "admission" if served.garden else "admit"
         self._lease = configurations.lease(served.settings, garden=served.garden)
         self._certificates = Certificates()
-        self._journal = Journal(PROCESS)
+        self._journal = Journal(process)
         self.keeping = Keeping(served, self._certificates, self._told)
         mirrored = frozenset[str]() if served.garden else _MIRRORED
         self._lookups = Lookups(served.called, lambda: self._bus, mirrored)
@@ -80,7 +81,7 @@ class Admitting:
         renewal = self.keeping.renewal
         return {
             "role": self._role,
-            "process": PROCESS,
+            "process": self._process,
             "metrics": self.metrics,
             "ready": self.ready,
             "webhooks": self._address,
@@ -95,7 +96,7 @@ class Admitting:
     async def _elected(self) -> None:
         """Keep the configurations whenever the Lease of the API is ours: there is no bus."""
         given = self._served.settings
-        election = LeaderElection(self._served.own, given.namespace, given.garden_lease, PROCESS)
+        election = LeaderElection(self._served.own, given.namespace, given.garden_lease, self._process)
         await election.while_leading(self.keeping.keep)
 
     def _webhooks(self) -> list[Any]:
@@ -127,7 +128,7 @@ class Admitting:
 
     async def _with(self, bus: Bus) -> None:
         self._bus = bus
-        leases = Leases(bus, PROCESS, "admit")
+        leases = Leases(bus, self._process, "admit")
         async with asyncio.TaskGroup() as group:
             group.create_task(bus.watch(), name="bus")
             group.create_task(leases.run(), name="leases")
@@ -166,7 +167,7 @@ def _first(group: BaseExceptionGroup[WindowboxError]) -> BaseException:
 
 
 @contextlib.asynccontextmanager
-async def admitting(settings: Settings, *, garden: bool) -> AsyncIterator[Admitting]:
+async def admitting(settings: Settings, *, garden: bool, process: str = PROCESS) -> AsyncIterator[Admitting]:
     """A process with its connections to API servers, and its metrics."""
     async with contextlib.AsyncExitStack() as stack:
         own = await stack.enter_async_context(
@@ -175,7 +176,7 @@ async def admitting(settings: Settings, *, garden: bool) -> AsyncIterator[Admitt
         called, file = own, settings.webhooks.garden_kubeconfig or settings.garden.kubeconfig
         if garden and file:
             called = await stack.enter_async_context(kube.from_file(file))
-        made = Admitting(settings, Served(settings.webhooks, own, called, garden))
+        made = Admitting(settings, Served(settings.webhooks, own, called, garden), process)
         made.metrics = await stack.enter_async_context(
             http.served(settings.metrics, lambda: made.ready, _nothing, probes=settings.probes)
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 
+from bus.pool import PROCESS
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running
@@ -59,6 +60,20 @@ async def _held_by(seed: Seed) -> str:
     return str(found.spec.get("holderIdentity") or "") if found else ""
 
 
+async def _renewed(seed: Seed) -> None:
+    """Wait until the holder has renewed the Lease once more."""
+
+    async def renewal() -> Any:
+        return (await seed.kube.get(LEASES, NAMESPACE, NAME)).spec["renewTime"]
+
+    before = await renewal()
+
+    async def changed() -> bool:
+        return bool(await renewal() != before)
+
+    await eventually(changed)
+
+
 async def _renew(seed: Seed, identity: str) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec: dict[str, Any] = {"holderIdentity": identity, "renewTime": now, "leaseDurationSeconds": 1}
@@ -75,13 +90,15 @@ async def test_the_admission_of_a_garden_works_without_a_bus(
     async with contextlib.AsyncExitStack() as first:
         await first.enter_async_context(admitted(settings, garden=True))
         assert await seed.kube.get(CONFIGURATION, "", NAME)
-        holder = await _held_by(seed)
-        async with admitting(settings, garden=True) as second, running(second.run()):
+        async with admitting(settings, garden=True, process="second") as second, running(second.run()):
             await eventually(lambda: _true(second.ready))
+            for _ in range(3):  # the second tries as often as the first renews
+                await _renewed(seed)
+            assert await _held_by(seed) == PROCESS
             assert not second.keeping.configured.is_set()
             await first.aclose()
             await eventually(lambda: _true(second.keeping.configured.is_set()))
-            assert holder
+            assert await _held_by(seed) == "second"
 
 
 async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(without_lease: Seed) -> None:
@@ -111,7 +128,7 @@ async def test_a_lease_that_was_taken_too_slowly_is_renewed_first(
     plane: ControlPlane, without_lease: Seed, tmp_path: Path
 ) -> None:
     """Others count from when it was written, which we do not know: perhaps as soon as we had asked."""
-    seed, times, begun = without_lease, Times(lease=3, renewal=1, retry=0.5), list[dict[str, Any]]()
+    seed, times, begun = without_lease, Times(lease=3, renewal=1, retry=0.5), list[Mapping[str, Any]]()
 
     async def act() -> None:
         begun.append((await seed.kube.get(LEASES, NAMESPACE, NAME)).spec)
