@@ -105,6 +105,15 @@ def test_api_servers_reach_webhooks_where_gardener_makes_network_policies() -> N
     assert told["pod-label-selector-namespace-alias"] == "extensions"
 
 
+def test_pods_of_webhooks_answer_until_proxies_know_that_they_end() -> None:
+    deployments = of_kind(rendered(**EVERYTHING), "Deployment")
+    pod = deployments["windowbox-admit"]["spec"]["template"]["spec"]
+    # The server needs two seconds for callers that it sends away, and ten for the last answers.
+    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] in range(
+        5, pod["terminationGracePeriodSeconds"] - 15
+    )
+
+
 def test_pods_are_restricted_but_for_the_edge(api: ApiServer) -> None:
     refused = {}
     for owner in rendered(**EVERYTHING):

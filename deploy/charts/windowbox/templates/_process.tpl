@@ -166,6 +166,10 @@ spec:
             {{- if eq .command "admit" }}
             - {name: webhook-server, containerPort: {{ include "windowbox.webhookPort" $root }}}
             {{- end }}
+          {{- if eq .command "admit" }}
+          {{- /* Proxies send requests to a Pod until they learn that it ends. */}}
+          lifecycle: {preStop: {sleep: {seconds: 5}}}
+          {{- end }}
           startupProbe:
             httpGet: {path: /healthz, port: metrics}
             periodSeconds: 2
