@@ -9,13 +9,16 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, TransientError
+from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NAMESPACE = "chaos"
 ZONE = "local.gardener.cloud"
@@ -47,10 +50,15 @@ class Load:
         while not until.is_set():
             name, number = names[number % len(names)], number + 1
             address = f"10.{chance.randrange(256)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
-            await self._insist(lambda n=name, a=address: self._change(n, a))  # type: ignore[misc]
-            self.wanted[name] = address
+            await self.change(name, address)
             await asyncio.sleep(pause)  # the pace of the load
         logger.info("%d records were changed %d times", len(names), number)
+
+    async def change(self, name: str, address: str) -> int:
+        """Ask for another address; returns the generation of the record that does."""
+        changed = await self._insist(lambda: self._change(name, address))
+        self.wanted[name] = address
+        return changed.generation
 
     def names(self) -> dict[str, str]:
         """The address of each name that is to resolve."""
@@ -68,19 +76,17 @@ class Load:
                     await self._insist(lambda n=name, a=address: self._create(n, a))  # type: ignore[misc]
                     self.wanted[name] = address
                 case "change":
-                    await self._insist(lambda n=name, a=address: self._change(n, a))  # type: ignore[misc]
-                    self.wanted[name] = address
+                    await self.change(name, address)
                 case "delete":
                     await self._insist(lambda n=name: self.kube.delete(DNSRECORDS, NAMESPACE, n))  # type: ignore[misc]
                     del self.wanted[name]
             await asyncio.sleep(pause * chance.random() * 2)  # the pace of the load
 
-    async def _insist(self, act: Callable[[], Awaitable[object]]) -> None:
+    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
         async with asyncio.timeout(120):
             while True:
                 try:
-                    await act()
-                    return
+                    return await act()
                 except TransientError:
                     await asyncio.sleep(0.3)  # as any client does, before it tries again
 
@@ -90,13 +96,13 @@ class Load:
         except Conflict:  # an answer got lost, the object is there
             return
 
-    async def _change(self, name: str, address: str) -> None:
+    async def _change(self, name: str, address: str) -> Object:
         annotations = {
             "gardener.cloud/operation": "reconcile",
             "gardener.cloud/timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
         }
         patch = {"metadata": {"annotations": annotations}, "spec": {"values": [address]}}
-        await self.kube.merge(DNSRECORDS, NAMESPACE, name, patch)
+        return await self.kube.merge(DNSRECORDS, NAMESPACE, name, patch)
 
 
 async def namespace(kube: Kube) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import subprocess
 import sys
@@ -22,16 +21,14 @@ import yaml
 from bus.connection import connected
 from tests.chaos.converging import Journal, settled, waiting
 from tests.chaos.load import Load, resolved, unsettled
+from tests.support import previous as previous_release
 from tests.support import roles, servers, wheels
-from tests.support.commandline import ROOT
 from tests.support.roles import RoleServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.clients import kube
 from windowbox.sandbox import processes, zoneserver
 
-OLDEST = "d9e55937175b4eba7d601238c9a6a10a0cc94beb"
-"""What is upgraded from where there is no release yet. Older ones may not run beside us (docs/upgrade.md)."""
 RECORDS = 60
 PAUSE = 0.05
 PATIENCE = 180
@@ -83,30 +80,9 @@ class Deployment:
 @pytest.fixture
 def previous(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """The command of the release before, in an environment of its own."""
-    sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
-    archive = subprocess.run(
-        ["git", "archive", _previous(), *wheels.SOURCES],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    if archive.returncode:
-        pytest.skip(f"the release before is not in this checkout: {archive.stderr.decode().strip()}")
-    subprocess.run(
-        ["tar", "--extract", f"--directory={sources}"], input=archive.stdout, timeout=60, check=True
-    )
+    sources = previous_release.extracted(tmp_path_factory.mktemp("sources"))
+    built = tmp_path_factory.mktemp("built")
     return (str(wheels.installed(wheels.built(sources, built), tmp_path_factory.mktemp("environment"))),)
-
-
-def _previous() -> str:
-    if chosen := os.environ.get("CHAOS_PREVIOUS"):
-        return chosen
-    told = subprocess.run(
-        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    return told.stdout.strip() or OLDEST
 
 
 @pytest.fixture

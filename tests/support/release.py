@@ -40,6 +40,10 @@ class Release:
         file.write_text(yaml.safe_dump(values))
         self._helm("install", str(chart), f"--values={preset}", f"--values={file}", "--skip-crds")
 
+    def upgrade(self, *arguments: str) -> None:
+        """As docs/upgrade.md says, and wait until all of it is ready."""
+        self._helm("upgrade", str(CHART), "--reset-then-reuse-values", *arguments)
+
     def _helm(self, verb: str, chart: str, *arguments: str) -> None:
         waiting = ("--wait", "--timeout=15m")
         done = helm.helm(verb, "windowbox", chart, *self.to, *arguments, *waiting, patience=960)

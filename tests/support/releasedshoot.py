@@ -1,0 +1,88 @@
+"""The namespace of a Shoot where a release is installed, and what its webhooks change there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.worldwithnodes import NodeWorld
+from windowbox.errors import Refused, Unreachable
+from windowbox.sandbox import kubeconfigs
+from windowbox.shipped import EXAMPLES
+
+SHOOT = "shoot--demo--one"
+_PAUSE = 0.1
+"""Seconds between two requests."""
+
+
+@contextmanager
+def shoot(node: NodeWorld) -> Iterator[str]:
+    """The namespace of a Shoot, its Cluster and its provider Secret, which leads to the same cluster."""
+    node.kubectl("apply", "--filename=-", stdin=(EXAMPLES / "shoot.yaml").read_text())
+    node.kubectl("label", "namespace", SHOOT, "shoot.gardener.cloud/provider=local")
+    secret = kubeconfigs.secret(SHOOT, kubeconfigs.provider(node.sandbox.folder))
+    node.kubectl("apply", "--filename=-", stdin=secret)
+    configured = "mutatingwebhookconfiguration/gardener-extension-provider-local"
+    node.kubectl("wait", "--for=create", configured, "--timeout=60s")
+    yield SHOOT
+    node.kubectl("delete", "infrastructures,deployments", "--all", f"--namespace={SHOOT}", "--timeout=50s")
+    node.kubectl("delete", "namespace", SHOOT, "--timeout=50s")
+
+
+def scheduler(namespace: str) -> dict[str, Any]:
+    """A Deployment that the webhook for control planes changes; see `is_changed`."""
+    labels = {"app": "kubernetes"}
+    mutated = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}
+    container = {"name": "kube-scheduler", "image": "none.invalid/none:1"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "kube-scheduler", "namespace": namespace, "labels": mutated},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def is_changed(made: dict[str, Any]) -> bool:
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    return bool(labels.get("injected-by") == "provider-local")
+
+
+@dataclass
+class Asked:
+    """What became of the requests for which the API server has to ask webhooks."""
+
+    answered: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def asking(node: NodeWorld, namespace: str) -> Iterator[Asked]:
+    """Somebody makes Deployments all the time, which are not kept."""
+    seen, ending = Asked(), threading.Event()
+    thread = threading.Thread(target=lambda: _ask(node, namespace, seen, ending), name="webhook requests")
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ending.set()
+        thread.join(60)
+
+
+def _ask(node: NodeWorld, namespace: str, seen: Asked, ending: threading.Event) -> None:
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments?dryRun=All"
+    while not ending.wait(_PAUSE):
+        began = time.monotonic()
+        try:
+            if not is_changed(node.api.create(path, scheduler(namespace))):
+                seen.failed.append("it was not changed")
+        except (Refused, Unreachable) as error:
+            seen.failed.append(f"{error} after {time.monotonic() - began:.1f} s")
+        seen.answered += 1
