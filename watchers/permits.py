@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 _KEPT = 30.0
 """Seconds for which mirrors stay although another process holds their lease: it may come back soon."""
+_TOLD = 16.0
+"""Seconds for which a lease counts as held by whoever was seen with it: those who wait look every 15."""
 
 
 class Permit:
@@ -35,6 +37,7 @@ class Term:
     def __init__(self, lost: Callable[[], None]) -> None:
         self._lost = lost
         self._ending: asyncio.TimerHandle | None = None
+        self._taken = 0.0
         self.held = asyncio.Event()
         self.over = asyncio.Event()
         """Set once another has held the lease for so long that it is at work."""
@@ -53,6 +56,15 @@ class Term:
             self._lost()
 
     def taken(self) -> None:
-        """To be called when another process holds the lease."""
+        """To be called when another process holds the lease, and again while it does."""
+        loop = asyncio.get_running_loop()
+        self._taken = loop.time()
         if self._ending is None and not self.held.is_set():
-            self._ending = asyncio.get_running_loop().call_later(_KEPT, self.over.set)
+            self._ending = loop.call_later(_KEPT, self._end)
+
+    def _end(self) -> None:
+        """Say that it is over, unless the other process has lost the lease meanwhile."""
+        if asyncio.get_running_loop().time() - self._taken < _TOLD:
+            self.over.set()
+        else:
+            self._ending = None

@@ -131,5 +131,19 @@ async def test_a_lease_that_another_process_holds_ends_the_watches(
                 await eventually(ended, PATIENCE)
 
 
+async def test_a_lease_that_another_has_lost_again_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permits, "_KEPT", 0.01)
+    monkeypatch.setattr(permits, "_TOLD", 0.0)
+    term = permits.Term(lambda: None)
+    term.taken()
+    # Nobody has been seen with the lease since: nothing happens, and nothing tells of that.
+    await asyncio.sleep(0.1)
+    assert not term.over.is_set()
+    monkeypatch.setattr(permits, "_TOLD", PATIENCE)
+    term.taken()
+    async with asyncio.timeout(PATIENCE):
+        await term.over.wait()
+
+
 async def _for_ever() -> None:
     await asyncio.Event().wait()
