@@ -40,7 +40,7 @@ async def sweeps(
         while True:
             with contextlib.suppress(WindowboxError):
                 info = await bus.api(f"STREAM.INFO.{streams.WORK}")
-                leader = str(info["cluster"].get("leader") or known)
+                leader = str(info.get("cluster", {}).get("leader") or known)
                 if known not in ("", leader):
                     await note(leader)
                 known = leader
