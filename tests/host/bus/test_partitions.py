@@ -61,7 +61,7 @@ async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) ->
                 await break_network(network, bus, first + turn)
         await eventually(lambda: rests(bus), patience=90)
         assert await doubled(bus) == []
-    assert wishing.wished > 10 * _ROUNDS
+    assert wishing.wished >= _OBJECTS  # how many more depends on how long the partitions kept them waiting
     assert overlaps(crew.story.all) == []
     assert [said.name for said in crew.story.all if said.word == "aside"] == []
     logger.warning("%d partitions: %s", _ROUNDS, wishing.figures())
