@@ -168,12 +168,16 @@ class DesiredState:
         found = self._with_node_health(self.backends(), self._health) if self._health else self.backends()
         backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
         common = _Common(clusters, backends, (self._services.readings, self._slices.readings))
-        if common == self._common:
-            return self._compute_touched(common)
-        self._common, self._touched = common, set()
+        before, self._common = self._common, None  # if this fails, all are computed again
+        balancers = self._compute_touched(common) if common == before else self._compute_all(common)
+        self._common = common
+        return balancers
+
+    def _compute_all(self, common: _Common) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+        self._touched = set()
         made = {ref: self._compute_one(ref, demand, common) for ref, demand in self._services.items()}
         self._computed = {ref: computed for ref, computed in made.items() if computed}
-        balancers: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in clusters}
+        balancers: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in common.clusters}
         for ref, computed in self._computed.items():
             if computed.balancer:
                 balancers[ref.cluster][ref] = computed.balancer
