@@ -14,7 +14,7 @@ from bus.registry import Member, Registry
 from tests.servers.ipam.stores import range_of, service
 from tests.support import loopback
 from tests.support.natsserver import NatsServer, ensured
-from tests.support.running import eventually, running, soon
+from tests.support.running import eventually, running
 from windowbox.clients import kube
 from windowbox.clients.clusters import clusters
 from windowbox.models.lbsettings import LoadBalancerSettings
@@ -44,7 +44,11 @@ async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed_while_th
         ):
             upkeep = AddressUpkeep(bus, opened, registry, store, states, settings, Queue(bus, POOL))
             async with running(upkeep.run()):
-                await soon(upkeep.adopted.wait())
+
+                async def has_adopted() -> bool:
+                    return upkeep.adopted_in == store.bucket.readings
+
+                await eventually(has_adopted)
             before = apis.listings.copy()
             assert before.keys() == paths.keys()
             await store.join_queue(service("waiting"), Waiter(uid="1", since=1.0, families=("IPv4",)))

@@ -52,11 +52,9 @@ class AddressUpkeep:
         self._states = states
         self._settings = settings
         self._queue = queue
-        self.adopted = asyncio.Event()
-        """Set once this process has adopted all addresses in use."""
-        self._adopted_in = -1
-        """The reading of the addresses in which it did. Of what the bus loses between two readings, only
-        a process that had read it knows."""
+        self.adopted_in = -1
+        """The reading of the addresses in which this process has adopted all in use. Of what the bus loses
+        between two readings, only a process that had read it knows."""
 
     async def run(self) -> None:
         """Do it until cancelled."""
@@ -87,7 +85,7 @@ class AddressUpkeep:
             self._bus, self._store, self._clusters, self._registry, self._states, self._settings
         )
         await self._store.bucket.complete.wait()
-        if self._adopted_in != self._store.bucket.readings or self._store.needs_adoption():
+        if self.adopted_in != self._store.bucket.readings or self._store.needs_adoption():
             incomplete.set()
         while True:
             await incomplete.wait()
@@ -96,8 +94,7 @@ class AddressUpkeep:
             try:
                 for ref in await adoption.adopt():
                     await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
-                self._adopted_in = reading
-                self.adopted.set()
+                self.adopted_in = reading
             except WindowboxError as error:
                 logger.warning("addresses: %s", error)
                 await asyncio.sleep(_RETRY_LATER if self._store.is_complete() else _RETRY)
