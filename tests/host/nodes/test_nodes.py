@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,18 @@ def test_health_checks_tell_where_endpoints_are(nodes: NodeWorld) -> None:
 def test_logs_and_exec_work(nodes: NodeWorld, shell: str) -> None:
     assert nodes.kubectl("logs", shell) == "here I am\n"
     assert nodes.kubectl("exec", shell, "--", "hostname") == "shell\n"
+
+
+def test_containers_weigh_more_than_one_process(nodes: NodeWorld) -> None:
+    """Only where nothing else, as systemd's slices, shares the CPU out: else the weight is as it was."""
+    groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    alone = {group for _, controllers, group in groups if controllers in {"", "cpu", "cpu,cpuacct"}} == {"/"}
+    told = [
+        int(file.read_text())
+        for file in map(Path, ("/sys/fs/cgroup/cpu/k8s.io/cpu.shares", "/sys/fs/cgroup/k8s.io/cpu.weight"))
+        if file.exists()
+    ]
+    assert not alone or all(weight not in {100, 1024} for weight in told)
 
 
 def test_a_kubelet_lets_in_nobody_without_a_certificate(nodes: NodeWorld) -> None:

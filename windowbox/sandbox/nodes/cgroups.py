@@ -1,4 +1,4 @@
-"""Removes cgroups of containers that were ended without their runtime."""
+"""The cgroup that holds those of all containers: its CPU weight, and the removal of what is left in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,37 @@ from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _PARENT = "k8s.io"
+"""The containers of all sandboxes of this machine."""
+_OWN = Path("/proc/self/cgroup")
+_PROCESSES = 16
+"""The containers together get as much CPU as so many processes outside."""
+_NEW = {"cpu.shares": 1024, "cpu.weight": 100}
+"""The weight of a new cgroup and of each process in none, in cgroups v1 and v2."""
+
+
+def weigh(root: Path = _ROOT, own: Path = _OWN) -> None:
+    """Give containers the CPU of many processes, where their cgroup competes with single ones.
+
+    That is so if this process is in no cgroup, as in most containers and virtual machines for CI: there, all
+    containers together weigh as much as one process. Beside the cgroups of systemd, they weigh as much as a
+    whole session, and keep that. So does a weight that somebody has set.
+    """
+    if any(group != "/" for group in _cpu_groups(own.read_text())):
+        return
+    for folder, name in ((root / "cpu", "cpu.shares"), (root, "cpu.weight")):
+        if (folder / "cgroup.procs").exists():
+            with contextlib.suppress(OSError):  # this machine lets nobody weigh
+                _weigh(folder, name)
+
+
+def _weigh(folder: Path, name: str) -> None:
+    (folder / _PARENT).mkdir(exist_ok=True)
+    if name == "cpu.weight":
+        # As runc does for the first container.
+        (folder / "cgroup.subtree_control").write_text("+cpu")
+    weight = folder / _PARENT / name
+    if int(weight.read_text()) == _NEW[name]:
+        weight.write_text(str(_PROCESSES * _NEW[name]))
 
 
 def remove(containers: Path) -> None:
@@ -26,3 +57,9 @@ def _remove(group: Path) -> None:
     for folder, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
+
+
+def _cpu_groups(text: str) -> list[str]:
+    """From `/proc/self/cgroup`: the groups of the CPU controller in version 1, and those of version 2."""
+    lines = [line.split(":", 2) for line in text.splitlines()]
+    return [group for _, controllers, group in lines if not controllers or "cpu" in controllers.split(",")]

@@ -28,6 +28,10 @@ _SYSTEM_SETTINGS = {
 }
 """What a kubelet makes its machine be. This one shall stay as it is: the kubelet is shown what it likes."""
 
+_READY_PATIENCE = 10
+_IMPORT_PATIENCE = 300
+"""The machine's disk may be busy. Who is ended in the middle goes on with what containerd has."""
+
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/log/containers")
 _FIRST = """
 set -e
@@ -81,7 +85,8 @@ def containerd(place: Place, archives: list[Path]) -> Child:
     return Child(
         f"{place.node.name}/containerd",
         _inside(place, program, "--config", str(place.data / "containerd.toml"), "--log-level=warn"),
-        ready=lambda: _ctr(place, "version").returncode == 0,
+        ready=lambda: _answers(place),
+        before=cgroups.weigh,
         then=lambda: _import(place, archives),
         inner=True,
     )
@@ -129,18 +134,31 @@ def _inside(place: Place, *argv: str) -> list[str]:
     return ["sh", "-c", script, str(place.init_file), *argv]
 
 
+def _answers(place: Place) -> bool:
+    try:
+        return _ctr(place, "version", patience=_READY_PATIENCE).returncode == 0
+    except Unreachable:
+        return False
+
+
 def _import(place: Place, archives: list[Path]) -> None:
     for archive in archives:
-        done = _ctr(place, "--namespace=k8s.io", "images", "import", str(archive))
+        done = _ctr(place, "--namespace=k8s.io", "images", "import", str(archive), patience=_IMPORT_PATIENCE)
         if done.returncode:
             raise Refused(f"{place.node.name} does not take {archive.name}: {done.stderr.strip()}")
 
 
-def _ctr(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["ctr", f"--address={place.socket}", "--connect-timeout=1s", *arguments],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+def _ctr(place: Place, *arguments: str, patience: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["ctr", f"--address={place.socket}", "--connect-timeout=1s", *arguments],
+            capture_output=True, text=True, timeout=patience, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise Unreachable(
+            f"`ctr {' '.join(arguments)}` has not ended within {patience:.0f} s; trying again. If that goes"
+            " on, end what else uses the CPUs and the disk of this machine, or start with fewer nodes"
+        ) from error
 
 
 def _is_ready(api: ApiServer, name: str) -> bool:

@@ -1,0 +1,51 @@
+"""The CPU weight of the cgroup that holds containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from windowbox.sandbox.nodes import cgroups
+
+_NOWHERE = "4:memory:/some\n2:cpuacct:/other\n1:cpu:/\n0::/\n"
+_V2 = "0::/\n"
+
+
+def _root(folder: Path, version: int, weight: str) -> tuple[Path, Path]:
+    """A tree of cgroups with files as the kernel makes them, and the file of the weight."""
+    parent = folder / "cpu" if version == 1 else folder
+    file = parent / "k8s.io" / ("cpu.shares" if version == 1 else "cpu.weight")
+    file.parent.mkdir(parents=True)
+    (parent / "cgroup.procs").touch()
+    file.write_text(weight)
+    return folder, file
+
+
+@pytest.mark.parametrize(
+    ("version", "own", "weight", "expected"),
+    [
+        pytest.param(1, _NOWHERE, "1024\n", "16384", id="v1"),
+        pytest.param(2, _V2, "100\n", "1600", id="v2"),
+        pytest.param(1, _NOWHERE, "512\n", "512\n", id="set by somebody"),
+        pytest.param(2, _V2, "300\n", "300\n", id="set by somebody, v2"),
+        pytest.param(1, "4:cpu,cpuacct:/user.slice\n0::/\n", "1024\n", "1024\n", id="beside a slice"),
+        pytest.param(2, "0::/user.slice/user-0.slice\n", "100\n", "100\n", id="beside a slice, v2"),
+    ],
+)
+def test_containers_weigh_as_many_processes_beside_single_ones(
+    version: int, own: str, weight: str, expected: str, tmp_path: Path
+) -> None:
+    root, file = _root(tmp_path / "cgroup", version, weight)
+    groups = tmp_path / "own"
+    groups.write_text(own)
+    cgroups.weigh(root, groups)
+    assert file.read_text() == expected
+
+
+def test_a_machine_that_weighs_nothing_is_left_alone(tmp_path: Path) -> None:
+    groups = tmp_path / "own"
+    groups.write_text(_V2)
+    (tmp_path / "cgroup.procs").touch()
+    cgroups.weigh(tmp_path, groups)
+    assert not (tmp_path / "k8s.io" / "cpu.weight").exists()
