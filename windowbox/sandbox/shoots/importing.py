@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from windowbox.errors import Refused
+from windowbox.errors import Refused, Unreachable
 
 _PATIENCE = 300
 _NAMESPACE = "--namespace=k8s.io"
@@ -25,10 +25,17 @@ def _bring(archive: Path, image: str, socket: Path) -> None:
 
 
 def _ctr(socket: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["ctr", f"--address={socket}", "--connect-timeout=5s", _NAMESPACE, *arguments],
-        capture_output=True, text=True, timeout=_PATIENCE, check=False,
-    )  # fmt: skip
+    node = socket.parent.name
+    try:
+        done = subprocess.run(
+            ["ctr", f"--address={socket}", "--connect-timeout=5s", _NAMESPACE, *arguments],
+            capture_output=True, text=True, timeout=_PATIENCE, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise Unreachable(
+            f"{node} has not taken the machine image within {_PATIENCE} s: end what else uses the CPUs or"
+            " the disk of this machine, and try again"
+        ) from error
     if done.returncode:
-        raise Refused(f"{socket.parent.name} does not take the machine image: {done.stderr.strip()}")
+        raise Refused(f"{node} does not take the machine image: {done.stderr.strip()}")
     return done.stdout
