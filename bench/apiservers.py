@@ -56,6 +56,8 @@ class ApiServers:
         """Those that are open, by cluster."""
         self.away: set[str] = set()
         """Clusters that answer 503 to everything."""
+        self.unknowing: set[str] = set()
+        """Clusters that answer 401 to everything."""
         self._version = 1
         self._stores: dict[_Kind, _Store] = defaultdict(_Store)
         self._objects: dict[_Kind, Raw] = {}
@@ -113,6 +115,8 @@ class ApiServers:
         cluster, path = request.match_info["cluster"], "/" + request.match_info["path"]
         if cluster in self.away:
             return web.Response(status=503)
+        if cluster in self.unknowing:
+            return web.Response(status=401)
         if path == "/version":
             return web.json_response({"gitVersion": "v1.0.0-simulated"})
         if found := self._objects.get(_Kind(cluster, path)):

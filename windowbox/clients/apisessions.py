@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import weakref
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,8 +20,12 @@ _CONNECTIONS = 32
 async def opened(
     host: str, proxy: str | None, tls: ssl.SSLContext, egress: Egress | None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session with keep-alive; with `egress`, to permitted addresses only."""
+    """A session with keep-alive; with `egress`, to permitted addresses only.
+
+    When it is closed, whoever reads a response of it gets an error.
+    """
     ours = None if proxy else _proxy(host)
+    responses = _Responses()
     connector = aiohttp.TCPConnector(
         limit=_CONNECTIONS,
         ssl=tls,
@@ -33,8 +38,31 @@ async def opened(
         proxy=proxy or ours,
         read_bufsize=1 << 18,
         auto_decompress=False,
+        trace_configs=[responses.trace()],
     ) as session:
-        yield session
+        try:
+            yield session
+        finally:
+            responses.close()
+
+
+class _Responses:
+    """The responses of a session. aiohttp closes their connections, but tells none who reads from them."""
+
+    def __init__(self) -> None:
+        self._begun: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+
+    def trace(self) -> aiohttp.TraceConfig:
+        config = aiohttp.TraceConfig()
+        config.on_request_end.append(self._add)
+        return config
+
+    async def _add(self, session: object, context: object, ended: aiohttp.TraceRequestEndParams) -> None:
+        self._begun.add(ended.response)
+
+    def close(self) -> None:
+        for response in list(self._begun):
+            response.close()
 
 
 def _proxy(host: str) -> str | None:

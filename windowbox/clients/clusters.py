@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class Clusters:
         """Where members' files lead, so that they lead nowhere else when they are opened again."""
         self._locks: dict[str, asyncio.Lock] = {}
         """By cluster: one that answers late must not hold up the others."""
-        stack.push_async_callback(self._close_all_but, ())
+        stack.push_async_callback(self._close_all_but, frozenset)
 
     def has_left(self, cluster: str) -> bool:
         """Whether the cluster has left. After a loss of the bus, this is unknown."""
@@ -89,12 +89,13 @@ class Clusters:
         while True:
             await changed.wait()
             changed.clear()
-            await self._close_all_but(self._registry.members.keys() - self._registry.asleep())
+            await self._close_all_but(lambda: self._registry.members.keys() - self._registry.asleep())
 
-    async def _close_all_but(self, kept: Collection[str]) -> None:
-        for cluster in self._locks.keys() - set(kept):
-            if self._locks[cluster].locked():
-                continue  # whoever is just opening it will see that it has left
+    async def _close_all_but(self, kept: Callable[[], Set[str]]) -> None:
+        for cluster in list(self._locks):
+            # While another was closed, it may have come back.
+            if cluster in kept() or self._locks[cluster].locked():
+                continue  # whoever is just opening it will see if it has left
             del self._locks[cluster]
             await self._close(cluster)
             if cluster not in self._registry.members:

@@ -1,0 +1,102 @@
+"""Watches whose client of an API server is closed while they are open: nothing is missed for that."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bench.apiservers import ApiServers
+from bus import streams
+from bus.connection import Bus
+from bus.registry import Member
+from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
+from tests.support.running import eventually, soon
+from windowbox.clients import kube
+from windowbox.clients.clusters import Clusters
+from windowbox.errors import PermanentError, Unreachable
+from windowbox.models.refs import SERVICES
+from windowbox.sandbox import files
+
+
+async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_path: Path) -> None:
+    files.write_private(tmp_path / "kubeconfig", apis.kubeconfig("one"))
+
+    async def watch() -> None:
+        async for _ in client.watch(SERVICES, "1"):
+            pass
+
+    async def begun() -> bool:
+        return apis.watches["one"] == 1
+
+    async with kube.from_file(tmp_path / "kubeconfig") as client:
+        watching = asyncio.create_task(watch())
+        await eventually(begun)
+    with pytest.raises(Unreachable):
+        await soon(watching)
+    assert client.stale
+
+
+async def test_a_client_made_anew_for_one_kind_silences_no_other(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    await streams.ensure(bus)
+    async with watched(bus, apis, tmp_path, 1) as there:
+        (name,) = there.members
+        former = await there.watching.clusters.get(name)
+        apis.unknowing.add(name)
+        with pytest.raises(PermanentError):
+            await former.version()
+        apis.unknowing.remove(name)
+        assert await there.watching.clusters.get(name) is not former
+        await _tells_of_more(there, name)
+
+
+async def test_a_cluster_that_came_back_while_others_were_closed_stays_open(
+    bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await streams.ensure(bus)
+    close, closed, goes_on = Clusters._close, asyncio.Queue[str](), asyncio.Semaphore(0)
+
+    async def slowly(clusters: Clusters, cluster: str) -> None:
+        await close(clusters, cluster)
+        closed.put_nowait(cluster)
+        await goes_on.acquire()
+
+    async with watched(bus, apis, tmp_path, 3) as there:
+        monkeypatch.setattr(Clusters, "_close", slowly)
+        registry = there.watching.registry
+        first, *others = there.members
+        await registry.leave(first)
+        assert await soon(closed.get()) == first
+        for name in others:
+            await registry.leave(name)
+            await _has_watches(there, name, 0)
+        goes_on.release()  # now both of the others are to be closed, one after the other
+        second = await soon(closed.get())
+        (last,) = set(others) - {second}
+        client = there.watching.clusters._opened[last].kube
+        await registry.join(Member(id=last, file=str(tmp_path / f"{last}.kubeconfig")))
+        await _has_watches(there, last, len(KINDS))
+        for _ in range(100):
+            goes_on.release()
+        await _tells_of_more(there, last)
+        await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
+        await _has_watches(there, second, len(KINDS))
+        await registry.leave(second)
+        assert await soon(closed.get()) == second  # whatever was begun before has been done
+        assert not client.stale
+
+
+async def _has_watches(there: Watched, cluster: str, number: int) -> None:
+    async def look() -> bool:
+        return there.apis.watches[cluster] == number
+
+    await eventually(look, PATIENCE)
+
+
+async def _tells_of_more(there: Watched, cluster: str) -> None:
+    """Wait until the bus tells of a Service that is made now."""
+    there.apis.put(cluster, SERVICES, {"metadata": {"namespace": "default", "name": "more"}})
+    await there.tells(cluster, "more", "ADDED", "LISTED")
