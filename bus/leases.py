@@ -14,6 +14,7 @@ from contextvars import ContextVar
 
 from bus import buckets, consumers, liveness, streams, subjects
 from bus.connection import TIMEOUT, Bus, Stored, WrongSequence
+from bus.finishing import to_end
 from bus.liveness import Life, Liveness, Lost
 from windowbox.errors import TransientError, WindowboxError
 
@@ -187,15 +188,9 @@ class Leases:
     async def _write(self, subject: str, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
         """Name us as the holder. It is not cut short: nobody else could tell whether we hold it."""
         headers = {HOLDER: life.name, **_FOR_EVER}
-        writing = asyncio.ensure_future(
+        sequence = await to_end(
             self._bus.publish(subject, self.owner.encode(), headers, expect_last=expected, timeout=timeout)
         )
-        try:
-            sequence = await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            with contextlib.suppress(WindowboxError):
-                await writing
-            raise
         assert sequence is not None  # no message id, so never a duplicate
         return sequence
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable
-from typing import TypeVar
 
 from bus import streams, subjects
 from bus.connection import Bus
+from bus.finishing import to_end
 from bus.messages import OPERATION
 from windowbox.errors import WindowboxError
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -39,22 +35,12 @@ async def purge(bus: Bus, cluster: str, kind: str) -> None:
     while True:
         try:
             # Nobody who reads along is told of a purge.
-            end = await _to_end(bus.publish(listed, b"", {OPERATION: "DELETED"}))
+            end = await to_end(bus.publish(listed, b"", {OPERATION: "DELETED"}))
             assert end is not None  # no message id, so never a duplicate
-            await _to_end(bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind), end))
+            # Whoever is cancelled waits for it: what comes next must not meet a purge on its way.
+            await to_end(bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind), end))
             await asyncio.sleep(_PROPAGATION_SECONDS)
             return await bus.purge(streams.OBJECTS, listed, end + 1)
         except WindowboxError as error:
             logger.warning("%s %s: not purged: %s", cluster, kind, error)
             await asyncio.sleep(1)
-
-
-async def _to_end(asked: Awaitable[T]) -> T:
-    """The answer. Whoever is cancelled waits for it: what comes next must not meet a purge on its way."""
-    asking = asyncio.ensure_future(asked)
-    try:
-        return await asyncio.shield(asking)
-    except asyncio.CancelledError:
-        with contextlib.suppress(WindowboxError):
-            await asking
-        raise

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bus import leases
+from bus import finishing, leases
 from windowbox.errors import Unreachable
 
 
@@ -26,17 +26,7 @@ async def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
     However often it is cancelled, the thread is awaited: its files would replace those of a later write.
     """
-    thread = asyncio.ensure_future(asyncio.to_thread(_write_as_owner, folder, files))
-    cancelled: asyncio.CancelledError | None = None
-    while not thread.done():
-        try:
-            await asyncio.wait([thread])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        thread.exception()  # whoever cancels does not ask for it
-        raise cancelled
-    thread.result()
+    await finishing.to_end(asyncio.to_thread(_write_as_owner, folder, files))
 
 
 def _write_as_owner(folder: Path, files: Mapping[str, bytes]) -> None:
