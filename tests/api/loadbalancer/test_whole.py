@@ -100,6 +100,35 @@ async def test_a_wiped_status_comes_back(world: BalancerWorld) -> None:
         assert await world.served("web") == where
 
 
+@rule("LB-4-status")
+async def test_conditions_that_others_wrote_are_corrected(world: BalancerWorld) -> None:
+    """A lie about the load balancer goes; a condition of somebody else stays."""
+    lie = {"type": "LoadBalancerServing", "status": "False", "reason": "Lie", "message": "lie"}
+    foreign = {"type": "Foreign", "status": "True", "reason": "Theirs", "message": "stays"}
+    at = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    async with world.worker():
+        await world.service("web", node_port=NODE_PORT)
+        await world.until("web", lambda one: condition(one, "LoadBalancerServing") == "True")
+        status = {"conditions": [lie | at, foreign | at]}
+        await world.kube.merge(SERVICES, world.namespace, "web", {"status": status}, part="status")
+        found = await world.until("web", lambda one: condition(one, "LoadBalancerServing") == "True")
+        assert condition(found, "Foreign") == "True"
+
+
+@rule("LB-2-deletion")
+async def test_a_deleted_service_that_others_hold_shows_nothing_of_ours(world: BalancerWorld) -> None:
+    """Its address may be another's in a moment."""
+    async with world.worker():
+        await world.service("web", node_port=NODE_PORT, metadata={"finalizers": ["example.com/hold"]})
+        await world.served("web")
+        await world.delete("web")
+        found = await world.until("web", lambda one: not address(one))
+        assert found.finalizers == ("example.com/hold",)
+        assert not found.status.get("conditions")
+        await world.merge("web", {"metadata": {"finalizers": None}})
+        await world.gone("web")
+
+
 @rule("LB-1-recreated")
 async def test_a_service_of_the_same_name_is_another(world: BalancerWorld) -> None:
     async with world.worker():
@@ -315,6 +344,12 @@ async def test_another_envoy_takes_over_without_a_connection_refused(
         await eventually(replaced)
         assert await greeting(where) == "hello"
     assert set(heard) == {"hello"}
+
+
+def condition(service: Object, kind: str) -> str:
+    """The status of one of its conditions; empty if it has none of this type."""
+    found = service.status.get("conditions") or []
+    return next((one["status"] for one in found if one["type"] == kind), "")
 
 
 async def created(world: BalancerWorld, name: str) -> Object | None:

@@ -19,6 +19,11 @@ SERVED: dict[str, Any] = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1", "ipMod
 CLUSTER_IP = service(type="ClusterIP")
 
 
+def _said(status: str, **other: str) -> dict[str, Any]:
+    condition = {"type": "LoadBalancerServing", "status": status, "reason": "Serving", **other}
+    return SERVED | {"conditions": [condition]}
+
+
 def _port(**other: Any) -> Object:
     return service(ports=[HTTP | other])
 
@@ -74,6 +79,10 @@ COUNTING = [
         service(status={"loadBalancer": {"ingress": [{"ip": "10.0.0.9", "ipMode": "Proxy"}]}}),
         id="LB-4-status-changed",
     ),
+    pytest.param(service(status=_said("True")), service(status=SERVED), id="LB-4-status-conditions-wiped"),
+    pytest.param(
+        service(status=_said("True")), service(status=_said("False")), id="LB-4-status-condition-changed"
+    ),
     pytest.param(service(metadata=HELD), service(), id="LB-4-status-finalizer-taken-off"),
     pytest.param(
         service(metadata=HELD),
@@ -119,6 +128,12 @@ NOT_COUNTING = [
         service(status=SERVED | {"conditions": [{"type": "Foreign"}]}),
         id="LB-4-others-conditions",
     ),
+    pytest.param(
+        service(status=_said("True")),
+        service(status=_said("True", lastTransitionTime="2026-01-01T00:00:00Z")),
+        id="LB-4-others-times-of-conditions",
+    ),
+    pytest.param(service(status=SERVED), service(status=_said("True")), id="LB-4-others-our-first-condition"),
     pytest.param(
         service(ipFamilies=["IPv4", "IPv6"]), service(ipFamilies=["IPv6", "IPv4"]), id="LB-4-families-order"
     ),

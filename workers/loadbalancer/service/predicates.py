@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from windowbox.models.objects import Json, Object, mapping
+from workers.loadbalancer.service.statuses import CONDITIONS
 from workers.loadbalancer.spec import fields
 from workers.loadbalancer.spec.selection import has_finalizer, is_ours, needs_cleanup
 
@@ -17,6 +18,7 @@ _COMPARED = (
     "externalTrafficPolicy",
     "healthCheckNodePort",
 )
+_OF_A_CONDITION = ("type", "status", "reason", "message")
 _OF_A_PORT = ("name", "protocol", "port", "nodePort", "targetPort", "appProtocol")
 
 
@@ -59,8 +61,22 @@ def _output_lost(old: Object, new: Object) -> bool:
 
     Our own writes count, too: the run then finds nothing to do.
     """
-    had = _ingress(old)
-    return (bool(had) and had != _ingress(new)) or (has_finalizer(old) and not has_finalizer(new))
+    return (
+        _lost(_ingress(old), _ingress(new))
+        or _lost(_conditions(old), _conditions(new))
+        or (has_finalizer(old) and not has_finalizer(new))
+    )
+
+
+def _lost(had: list[Any], has: list[Any]) -> bool:
+    return bool(had) and had != has
+
+
+def _conditions(service: Object) -> list[Any]:
+    """What our conditions say. Their order and times do not matter."""
+    found = fields.mappings(service.status.get("conditions"))
+    ours = [one for one in found if one.get("type") in CONDITIONS]
+    return sorted([repr(one.get(field)) for field in _OF_A_CONDITION] for one in ours)
 
 
 def _ingress(service: Object) -> list[Any]:

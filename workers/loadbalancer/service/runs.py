@@ -238,7 +238,9 @@ class ServiceRuns:
         events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
         if seen.object.deleting:
             await self._addresses.release(seen.ref, recorder)
-            await self._report(seen, {}, {"gone": True}, events, recorder)
+            # Held on to by others, it must not show an address that the next Service may get.
+            patch = statuses.emptied(seen.object) if selection.held_by_others(seen.object) else {}
+            await self._report(seen, patch, {"gone": True}, events, recorder)
             return Outcome(Result.DELETED)
         until = seen.now + timedelta(seconds=self._settings.grace)
         await self._addresses.keep(seen.ref, seen.object.uid, until, recorder)

@@ -16,7 +16,8 @@ from workers.loadbalancer.spec.demands import Demand
 
 Patch = dict[str, Any]
 
-_OURS = ("LoadBalancerServing", "LoadBalancerProvisioning", "LoadBalancerDegraded")
+CONDITIONS = ("LoadBalancerServing", "LoadBalancerProvisioning", "LoadBalancerDegraded")
+"""The types of our conditions."""
 _PREFIX = "loadbalancer.windowbox/"
 """The API wants a domain before the errors of ports, unless they are its own."""
 
@@ -78,9 +79,9 @@ def waiting(service: Object, standing: Standing, now: datetime, *, conditions: b
 
 def remembered(service: Object, last_report: Json) -> Object:
     """The Service with our conditions as they were reported last: what it shows may be older."""
-    ours = [one for one in fields.mappings(last_report.get("conditions")) if one.get("type") in _OURS]
+    ours = [one for one in fields.mappings(last_report.get("conditions")) if one.get("type") in CONDITIONS]
     found = fields.items(service.status.get("conditions"))
-    others = [one for one in found if mapping(one).get("type") not in _OURS]
+    others = [one for one in found if mapping(one).get("type") not in CONDITIONS]
     return (
         Object({**service.raw, "status": {**service.status, "conditions": [*others, *ours]}})
         if ours
@@ -91,7 +92,7 @@ def remembered(service: Object, last_report: Json) -> Object:
 def emptied(service: Object) -> Patch:
     """Nothing of ours is left."""
     found = fields.items(service.status.get("conditions"))
-    others = [one for one in found if mapping(one).get("type") not in _OURS]
+    others = [one for one in found if mapping(one).get("type") not in CONDITIONS]
     rest: Patch = {"conditions": others or None} if len(others) < len(found) else {}
     return {"loadBalancer": {"ingress": None}} | rest
 
@@ -139,7 +140,7 @@ def with_conditions(service: Object, standing: Standing, now: datetime) -> list[
         new = report.pop(fields.text(old.get("type")), None)
         if new is not None:
             kept.append(_timed(new, old, generation, now))
-        elif old.get("type") not in _OURS:
+        elif old.get("type") not in CONDITIONS:
             kept.append(old)
     return kept + [_timed(new, {}, generation, now) for new in report.values()]
 

@@ -33,5 +33,10 @@ def has_finalizer(service: Object) -> bool:
     return FINALIZER in fields.items(service.metadata.get("finalizers"))
 
 
+def held_by_others(service: Object) -> bool:
+    """Whether it stays for a while when it is deleted, though our finalizer is off."""
+    return any(one != FINALIZER for one in fields.items(service.metadata.get("finalizers")))
+
+
 def _is_load_balancer(service: Object) -> bool:
     return service.spec.get("type") == "LoadBalancer"
