@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
+from bus import subjects
+from bus.messages import Reason, Wish
+from bus.queue import Queue
 from windowbox.clients.nameserver import Nameserver, TsigKey, ask_resolver
 from windowbox.errors import Malformed, NotListed, WindowboxError
 from windowbox.models.dnsrecord import DNSRecordSpec
@@ -38,11 +41,12 @@ _LAST_TRY = 2 * PATIENCE
 class DNSRecordActuator(Actuator):
     """Makes a name resolve as its DNSRecord says, or no longer."""
 
-    def __init__(self, nameserver: Nameserver, settings: DnsSettings, twins: Twins) -> None:
+    def __init__(self, nameserver: Nameserver, settings: DnsSettings, twins: Twins, queue: Queue) -> None:
         self._nameserver = nameserver
         self._zones = {zone.name: zone for zone in settings.zones}
         self._ask_resolver = settings.resolver_check
         self._twins = twins
+        self._queue = queue
 
     async def reconcile(self, run: Run) -> Status:
         spec = specs.parsed(DNSRecordSpec, run.object)
@@ -118,8 +122,7 @@ class DNSRecordActuator(Actuator):
         return locations
 
     async def _delete(self, run: Run, zone: ZoneSettings, record: RecordKey) -> None:
-        twin = await self._twin(run, zone, record)
-        if twin:
+        if await self._left_to_twin(run, zone, record):
             return  # another DNSRecord asks for the same name: it stays
         key = await self._key(run, zone)
         request = {"do": "delete", "zone": zone.name, "name": record.name, "type": record.type}
@@ -148,14 +151,17 @@ class DNSRecordActuator(Actuator):
 
         await run.recorder.call("resolver", {"name": wanted.key.name}, act)
 
-    async def _twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> str | None:
+    async def _left_to_twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> bool:
+        """Whether a twin keeps the name. It compares the name with its own values then: ours may be there."""
+
         async def act() -> str | None:
             twin = await self._twins.find(run.ref, zone.name, record)
+            if twin:
+                await self._queue.wish(subjects.key(twin), Wish(reason=Reason.DRIFT))
             return str(twin) if twin else None
 
         request = {"zone": zone.name, "name": record.name, "type": record.type}
-        twin: str | None = await run.recorder.call("twin", request, act)
-        return twin
+        return bool(await run.recorder.call("twin", request, act))
 
     async def _act(self, run: Run, request: dict[str, Any], act: Callable[[], Awaitable[None]]) -> None:
         await run.recorder.call("dns", request, act, effect=True)

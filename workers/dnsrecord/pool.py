@@ -39,7 +39,7 @@ def serving(common: Common, row: Served) -> Serving:
 
     return Serving(
         KIND,
-        DNSRecordActuator(nameserver, dns, twins),
+        DNSRecordActuator(nameserver, dns, twins, queue),
         leased={LEASE: follow},
         details={"zones": lambda: [dataclasses.asdict(zone) for zone in nameserver.stats()]},
         gauges=(NameserverGauges(nameserver).update,),

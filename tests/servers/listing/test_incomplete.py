@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from bus import streams, subjects
 from bus.connection import Bus
-from bus.messages import OPERATION, UID, VERSION
+from bus.messages import OPERATION, UID, VERSION, Wish
 from bus.queue import Queue
 from tests.e2e import zones
 from tests.support.running import eventually, running
@@ -92,7 +92,7 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
     scope = Scope(frozenset({"local"}), frozenset({"shoot"}))
     taking_part: set[str] = set()
     claims = Claims(made, scope, [named.zone], lambda: taking_part)
-    actuator = DNSRecordActuator(nameserver, settings, claims)
+    actuator = DNSRecordActuator(nameserver, settings, claims, Queue(made, "dnsrecord"))
     spec = {"type": "local", "name": name, "recordType": "A", "values": ["10.0.0.1"], "secretRef": {}}
     await nameserver.replace(named.zone, RecordSet(RecordKey(name, "A"), 120, ("10.0.0.1",)))
     try:
@@ -116,6 +116,10 @@ async def test_a_name_stays_whose_other_record_was_not_announced_yet(made: Bus, 
                     await made.publish(subjects.listed(listed, DNSRECORDS.id), b"")
                 await deleting
                 assert zones.answers(named, name) == ["10.0.0.1"], seed
+                # Its own values may have been overwritten by those of the record that went.
+                comparing = await made.last(streams.TRIGGERS, subjects.wish("dnsrecord", subjects.key(other)))
+                assert comparing, seed
+                assert Wish.decoded(comparing.data).drift, seed
                 # Gone, it is no twin of those in the next cluster.
                 await made.publish(subjects.seen(other), b"", {OPERATION: "DELETED", UID: "u", VERSION: "2"})
             lonely = ObjectRef("alone", DNSRECORDS.id, "demo", "one")

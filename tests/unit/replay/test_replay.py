@@ -62,7 +62,8 @@ async def test_another_ttl_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def acted_by(recorded: recordings.Recording, actuator: type[DNSRecordActuator]) -> LifeCycle:
     """The life cycle of DNSRecords with another actuator."""
     common = replay.common_of(recorded.header.settings)
-    acting = actuator(common.nameserver, common.dns, cast(Any, common.nameserver))
+    elsewhere = cast(Any, common.nameserver)
+    acting = actuator(common.nameserver, common.dns, twins=elsewhere, queue=elsewhere)
     return serving.life_cycle(
         common, dataclasses.replace(pools.serving(common, "dnsrecord"), actuator=acting)
     )
