@@ -36,6 +36,7 @@ CASES = (
     test_changes.test_an_address_waits_for_a_service_that_changed_its_type,
     test_changes.test_the_finalizer_comes_and_goes_with_the_type,
     test_ports.test_a_service_has_hundreds_of_ports,
+    test_ports.test_large_datagrams_pass_both_ways,
     test_ports.test_all_nodes_and_their_pods_get_connections,
     test_ports.test_tcp_and_udp_share_a_port_number,
     test_sources.test_a_connection_on_which_nobody_speaks_is_closed,

@@ -31,15 +31,17 @@ def test_a_record_resolves_and_is_traced(installed: Release) -> None:
     assert installed.restarts() == {}
 
 
-def test_a_load_balancer_takes_connections_on_its_node(installed: Release) -> None:
+def test_a_load_balancer_takes_connections_and_datagrams_on_its_node(installed: Release) -> None:
     node = installed.node
-    node.deploy_echo("web", replicas=1, service={"type": "LoadBalancer"})
+    node.deploy_echo("web", replicas=1, udp=(8080,), service={"type": "LoadBalancer"})
     wanted = "--for=jsonpath={.status.loadBalancer.ingress[0].ip}"
     node.kubectl("wait", "service/web", wanted, "--timeout=60s")
     [ingress] = node.api.read("/api/v1/namespaces/default/services/web")["status"]["loadBalancer"]["ingress"]
     assert ip_address(ingress["ip"]) in ip_network(release.balancers(node))
     answer = echoclient.until(partial(echoclient.tcp, ingress["ip"], 8080, b"hello"), patience=60)
     assert (answer.said, answer.node) == (b"hello", "node-1")
+    large = bytes(60_000)  # fragmented on its way and back
+    assert echoclient.until(partial(echoclient.udp, ingress["ip"], 8080, large), patience=60).said == large
     node.kubectl("delete", "service/web", "deployment/web", "--timeout=60s")
 
 

@@ -24,6 +24,14 @@ def test_large_datagrams_pass_both_ways(traffic: World) -> None:
         assert echoclient.until(partial(clients.udp, service.address, 80, payload)).said == payload
 
 
+@rule("LB-11-11")
+def test_large_datagrams_reach_clients_beyond_this_host(traffic: World) -> None:
+    """They are fragmented: loopback alone has an MTU of 65,536. tests/host/install has IPv4."""
+    with traffic.service(udp(), ipFamilies=["IPv6"]) as service:
+        answered = partial(traffic.back_at_a_node, service.address, 80, 60_000)
+        assert echoclient.until(answered) == 60_000
+
+
 def test_all_nodes_and_their_pods_get_connections(traffic: World) -> None:
     with traffic.service() as service:
         echoclient.until(partial(clients.tcp, service.address, 80))

@@ -6,6 +6,8 @@ import contextlib
 import ipaddress
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.support import worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.errors import Refused
 from windowbox.sandbox.apiserver import ApiServer
+from windowbox.sandbox.nodes import network
 
 Manifest = dict[str, Any]
 
@@ -211,6 +214,16 @@ class World:
             or address in (node.plan.pods_v4 if address.version == 4 else node.plan.pods_v6)
         ]
         return found[0] if found else "the host"
+
+    def back_at_a_node(self, address: str, port: int, size: int) -> int:
+        """How many bytes come back to a node that sends so many, as one datagram."""
+        namespace = network.namespace_path(self.nodes.nodes[0].namespace)
+        asking = f"clients.udp({address!r}, {port}, bytes({size}), timeout=5)"
+        script = f"from tests.host.traffic import clients; print(len({asking}.said))"
+        argv = ["nsenter", f"--net={namespace}", sys.executable, "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
 
     def source(self, number: int) -> str:
         """An IPv6 address of this host from which clients may come."""

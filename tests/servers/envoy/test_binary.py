@@ -114,6 +114,34 @@ async def test_an_envoy_with_json_files_is_replaced(
         await end_all(attachment)
 
 
+async def test_sockets_get_other_options_by_another_envoy(
+    attachment: Processes, address: Callable[[], str]
+) -> None:
+    """Beside sockets with others, which Envoy reads no more, it would get half of the datagrams."""
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(udp := listener(place, [node], "UDP"))
+    changed = replace(one, listeners=(replace(udp, idle_timeout=90.5),))
+    files = resources.configuration([one], folder=attachment.folder, optionless=[udp.name]).files
+    try:
+        files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **files}
+        await attachment.start(Order(name="edge", generation=1, files=files))
+        edge = Edge(attachment)
+        async with running(edge.keep()):
+            await soon(edge.running.wait())
+            assert await edge.write([changed])
+            assert await edge.wait_accepted()
+            await _all_answered(place)
+            assert await edge.outdated()
+            await edge.replace()
+            await eventually(lambda: _generations(attachment, [2]))
+            await _all_answered(place)
+            assert not await edge.outdated()
+            assert not await edge.write([changed])
+    finally:
+        await node.stop()
+        await end_all(attachment)
+
+
 async def test_json_files_of_an_ended_envoy_are_served(
     attachment: Processes, address: Callable[[], str]
 ) -> None:
@@ -229,6 +257,10 @@ async def _greets(address: str) -> bool:
         return await greeting(address, PORT) == "n1" and bool(await datagram(address, PORT))
     except (OSError, EOFError):
         return False
+
+
+async def _all_answered(address: str) -> None:
+    assert [await datagram(address, PORT) for _ in range(20)].count(None) == 0
 
 
 async def _generations(attachment: Processes, wanted: list[int]) -> bool:

@@ -52,6 +52,22 @@ def test_files_are_read_as_they_were_written() -> None:
     assert after.files == before.files
 
 
+def test_only_new_sockets_of_datagrams_get_options() -> None:
+    def levels(made: Configuration) -> list[int]:
+        found = (protobuf.resource(one).get("socket_options", []) for one in made.listeners.values())
+        return [option["level"] for options in found for option in options]
+
+    both = [DNS, replace(DNS, address="fd00::1"), WEB]
+    names = [one.name for one in both]
+    before = resources.configuration([balancer(*both)], folder="/f", optionless=names)
+    assert levels(before) == []
+    assert before.optionless == {one.name for one in both if one.protocol == "UDP"}
+    after = resources.for_new_envoy(before)
+    assert sorted(levels(after)) == [0, 41]
+    assert after == made(*both)
+    assert not after.optionless
+
+
 def test_one_more_changes_nothing_of_the_others() -> None:
     assert made(WEB, DNS).clusters[WEB.name] == made(WEB).clusters[WEB.name]
     assert made(WEB, DNS).listeners[WEB.name] == made(WEB).listeners[WEB.name]

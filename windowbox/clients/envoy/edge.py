@@ -111,7 +111,8 @@ class Edge:
             before = await self._current()
             most = 0 if self._without_files else inotify.affordable(before, listeners)
             eds = inotify.chosen(before, listeners, most)
-            after = resources.configuration(wanted, folder=self._attachment.folder, eds=eds)
+            folder, optionless = self._attachment.folder, before.optionless
+            after = resources.configuration(wanted, folder=folder, eds=eds, optionless=optionless)
             steps = resources.steps(before, after) or (self._retry_refused(after) if retry else [])
             if steps:
                 await self._write_steps(before, after, steps)
@@ -150,13 +151,14 @@ class Edge:
         await self.running.wait()
         async with self._lock:
             old = self._serving
-            written = self._written or resources.NOTHING
+            written = resources.for_new_envoy(self._written or resources.NOTHING)
             new = await self._start(self._generation + 1, replacing.NO_LISTENERS)
             try:
                 await replacing.prepare(new, old, written)
             except BaseException:
                 await new.end()
                 raise
+            self._written = written
             self._tracker.take_over(written)
             self._serve(new)
             self._replaced.set()
@@ -164,9 +166,9 @@ class Edge:
                 self._leaving.put_nowait(old)
 
     async def outdated(self) -> bool:
-        """Whether Envoy has another version or bootstrap than we would start: call `replace`."""
+        """Whether Envoy has another version, bootstrap or sockets than we would start: call `replace`."""
         running = await self._attached()
-        if await running.outdated():
+        if await running.outdated() or (self._written and self._written.optionless):
             return True
         return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
 
@@ -217,6 +219,7 @@ class Edge:
                 self._tracker.take_over(written)
             else:
                 self._generation = self._generation or 1
+                self._written = written = resources.for_new_envoy(written)
                 newest = await self._start(self._generation)
                 self._tracker.begin_anew(written)
             self._prepared.clear()

@@ -122,6 +122,12 @@ MESSAGES: dict[str, dict[str, tuple[int, Kind | list[Kind]]]] = {
         "address": (2, TEXT),
         "port_value": (3, UINT),
     },
+    "envoy.config.core.v3.SocketOption": {
+        "level": (2, UINT),
+        "name": (3, UINT),
+        "int_value": (4, UINT),
+        "state": (6, {"STATE_BOUND": 1}),
+    },
     "envoy.config.core.v3.TransportSocket": {
         "name": (1, TEXT),
         "typed_config": (3, ANY),
@@ -166,6 +172,7 @@ MESSAGES: dict[str, dict[str, tuple[int, Kind | list[Kind]]]] = {
         "filter_chains": (3, ["envoy.config.listener.v3.FilterChain"]),
         "listener_filters": (9, ["envoy.config.listener.v3.ListenerFilter"]),
         "freebind": (11, BOOL_VALUE),
+        "socket_options": (13, ["envoy.config.core.v3.SocketOption"]),
         "udp_listener_config": (18, "envoy.config.listener.v3.UdpListenerConfig"),
         "stat_prefix": (28, TEXT),
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import sys
 from functools import lru_cache
 
 from windowbox.clients.envoy import bootstrap, protobuf
@@ -17,6 +18,12 @@ _ASSIGNMENT = f"{_TYPES}.config.endpoint.v3.ClusterLoadAssignment"
 _TCP_IDLE = 3600.0
 _UDP_IDLE = 60.0
 _LARGEST_DATAGRAM = 65535
+_MTU_DISCOVERY: dict[Family, tuple[int, int]] = {"IPv4": (0, 10), "IPv6": (41, 23)}
+"""Level and number of IP_MTU_DISCOVER and IPV6_MTU_DISCOVER on Linux."""
+_MAY_FRAGMENT = 1
+"""IP_PMTUDISC_WANT, which every socket of Linux has at first."""
+_OPTIONS_ARE_KNOWN = sys.platform == "linux"
+"""Elsewhere they have other numbers: there, answers larger than the MTU are lost."""
 
 _CONNECT_TIMEOUT = "0.3s"
 """Nodes are on this very machine, and it is their kernel that answers, however busy they are."""
@@ -42,7 +49,7 @@ _NOBODY = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
 
 
 @lru_cache(maxsize=REMEMBERED)
-def listener(listener: Listener) -> bytes:
+def listener(listener: Listener, *, socket_options: bool = True) -> bytes:
     """Where clients arrive."""
     address = _address(listener.address, listener.port)
     address["socket_address"]["protocol"] = listener.protocol
@@ -55,7 +62,26 @@ def listener(listener: Listener) -> bytes:
         "freebind": True,
         **(_tcp(listener) if listener.protocol == "TCP" else _udp(listener)),
     }
+    if listener.protocol == "UDP" and socket_options and _OPTIONS_ARE_KNOWN:
+        resource["socket_options"] = [_may_fragment(listener.address)]
     return protobuf.entry(resource)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def lacks_options(listener: bytes) -> bool:
+    """Whether this listener was made before its sockets had options."""
+    # Only those of UDP have any.
+    is_udp = protobuf.holds(listener, "udp_listener_config")
+    return is_udp and _OPTIONS_ARE_KNOWN and not protobuf.holds(listener, "socket_options")
+
+
+def with_options(listener: bytes) -> bytes:
+    """The same for an Envoy that is started anew."""
+    if not lacks_options(listener):
+        return listener
+    resource = protobuf.resource(listener)
+    address = resource["address"]["socket_address"]["address"]
+    return protobuf.entry({**resource, "socket_options": [_may_fragment(address)]})
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -137,6 +163,13 @@ def _udp(listener: Listener) -> Resource:
         },
         "listener_filters": [_typed("extensions.filters.udp.udp_proxy.v3.UdpProxyConfig", proxy)],
     }  # fmt: skip
+
+
+def _may_fragment(address: str) -> Resource:
+    """Envoy forbids that its answers are fragmented, as QUIC asks for: larger ones than the MTU are lost."""
+    level, name = _MTU_DISCOVERY[family(address)]
+    # Not before it is bound: Envoy's own options come later then.
+    return {"level": level, "name": name, "int_value": _MAY_FRAGMENT, "state": "STATE_BOUND"}
 
 
 def _matcher(listener: Listener) -> Resource:

@@ -58,6 +58,15 @@ class Configuration:
             bootstrap.OWNERS: _joined(map(_owner, self.owners)),
         }
 
+    @cached_property
+    def optionless(self) -> frozenset[str]:
+        """Listeners of an Envoy of earlier versions, whose sockets lack options, and keep lacking them.
+
+        Given other options, Envoy opens sockets beside those that it has, and reads no longer from these: for
+        as long as the old listener drains, half of all datagrams would be lost.
+        """
+        return frozenset(name for name, one in self.listeners.items() if rendering.lacks_options(one))
+
     @property
     def published(self) -> list[Published]:
         """All ports at which clients arrive."""
@@ -68,12 +77,17 @@ NOTHING = Configuration({}, {}, {}, _INTERVALS[0])
 
 
 def configuration(
-    load_balancers: Collection[LoadBalancer], *, folder: str, eds: Collection[str] = ()
+    load_balancers: Collection[LoadBalancer],
+    *,
+    folder: str,
+    eds: Collection[str] = (),
+    optionless: Collection[str] = (),
 ) -> Configuration:
     """What serves these load balancers. `eds` names the listeners whose endpoints get a file of their own.
 
     UDP flows outlive a change of endpoints only if these come from such a file: a cluster that is replaced
-    ends its flows. Each such file costs Envoy an inotify instance, of which a host has few.
+    ends its flows. Each such file costs Envoy an inotify instance, of which a host has few. `optionless`
+    names those whose sockets get no options.
     """
     wanted = sorted((one for lb in load_balancers for one in lb.listeners), key=lambda one: one.name)
     owners = (
@@ -82,7 +96,9 @@ def configuration(
         if lb.addresses
     )
     return Configuration(
-        listeners={one.name: rendering.listener(one) for one in wanted},
+        listeners={
+            one.name: rendering.listener(one, socket_options=one.name not in optionless) for one in wanted
+        },
         clusters={one.name: rendering.cluster(one, folder if one.name in eds else None) for one in wanted},
         endpoints={one.name: rendering.endpoints(one) for one in wanted if one.name in eds},
         interval=check_interval(sum(len(one.endpoints) for one in wanted if one.check)),
@@ -137,6 +153,13 @@ def in_one_file(found: Configuration) -> Configuration:
         del assignment["@type"]
         clusters[name] = protobuf.entry({**cluster, "type": "STATIC", "load_assignment": assignment})
     return replace(found, clusters=clusters, endpoints={})
+
+
+def for_new_envoy(found: Configuration) -> Configuration:
+    """The same, with the options that sockets get when they are opened."""
+    if not found.optionless:
+        return found
+    return replace(found, listeners={k: rendering.with_options(one) for k, one in found.listeners.items()})
 
 
 def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]:
