@@ -179,7 +179,11 @@ class Server:
         if not host or not port.isdecimal():
             raise Malformed(f"setting webhooks.address {self._given.settings.address!r} is not host:port")
         runner = web.AppRunner(
-            self.application, access_log=None, keepalive_timeout=_KEPT, shutdown_timeout=_PATIENCE
+            self.application,
+            access_log=None,
+            auto_decompress=False,  # no API server compresses, and little can become a lot
+            keepalive_timeout=_KEPT,
+            shutdown_timeout=_PATIENCE,
         )
         await runner.setup()
         assert runner.server

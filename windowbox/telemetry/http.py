@@ -48,7 +48,8 @@ async def served(
     application.add_routes(
         [web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)]
     )
-    runner = web.AppRunner(application, access_log=None)
+    # Bodies are read to their end, though nobody asks for them: unpacked, they could take seconds.
+    runner = web.AppRunner(application, access_log=None, auto_decompress=False)
     await runner.setup()
     try:
         host = await _listen(runner, "metrics", address)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import orjson
+from aiohttp.http_exceptions import HttpProcessingError
 
 from windowbox.telemetry import tracing
 
@@ -23,6 +24,13 @@ def configure(format: LogFormat, level: str) -> None:
     # kubernetes_asyncio would quote kubeconfigs.
     for noisy in ("nats", "aiohttp.access", "asyncio", "kubernetes_asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(is_our_error)
+
+
+def is_our_error(record: logging.LogRecord) -> bool:
+    """Whether a server is at fault. Of requests that are no HTTP it would log each, and quote content."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
 
 
 class Structured(logging.Formatter):

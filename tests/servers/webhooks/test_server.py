@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import ssl
 import threading
 from collections.abc import AsyncIterator
@@ -146,6 +147,15 @@ async def test_a_body_beyond_the_limit_is_answered_with_code_413(caller: Caller)
     told = response(body)["status"]
     assert (status, told["code"]) == (200, 413)
     assert told["message"] == "request entity is too large: limit is 7340032 bytes"
+
+
+async def test_a_compressed_body_is_not_unpacked(caller: Caller) -> None:
+    packed = gzip.compress(orjson.dumps(admission_review(NODE, "nodes")))
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with caller.session.post(f"{caller.url}/node", data=packed, headers=headers) as answer:
+        told = response(await answer.read())["status"]
+    assert told["code"] == 400
+    assert told["message"].startswith("the body is not JSON")
 
 
 async def test_a_big_object_does_not_delay_others(caller: Caller) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import logging
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+import zlib
 from collections.abc import Iterator
 
 import aiohttp
@@ -166,3 +169,37 @@ async def test_an_address_that_is_none_is_named(address: str) -> None:
     with pytest.raises(Malformed, match="host:port"):
         async with serving.served(address, lambda: True, refresh):
             pass
+
+
+async def test_what_a_client_has_compressed_is_not_unpacked() -> None:
+    async def refresh() -> None: ...
+
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    blanks = packer.compress(b" " * (16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    body = blanks * 100
+    packed = f"Content-Encoding: deflate\r\nContent-Length: {len(body)}\r\n"
+    head = f"GET /healthz HTTP/1.1\r\nHost: x\r\n{packed}\r\n"
+    async with serving.served("127.0.0.1:0", lambda: True, refresh) as address:
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        before = time.thread_time()
+        writer.write(head.encode() + body)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).count(b"200 OK") == 2
+        assert time.thread_time() - before < 0.5
+        writer.close()
+
+
+async def test_requests_that_are_no_http_are_not_quoted_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refresh() -> None: ...
+
+    monkeypatch.setattr(logging.getLogger("aiohttp.server"), "filters", [logs.is_our_error])
+    async with serving.served("127.0.0.1:0", lambda: True, refresh) as address:
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: secret\r\n\r\n")
+        assert b"400 Bad Request" in await reader.read()
+        writer.close()
+    assert caplog.text == ""
