@@ -120,9 +120,8 @@ def _migrate_or_restore_patch(
     # Another word than the one we served is a new wish of the client, and stays.
     if obj.annotations.get(OPERATION) == _ANNOTATIONS[flow]:
         change["annotations"] = {OPERATION: None}
-    if change.get("finalizers"):
-        return _locked(obj, change)  # the list replaces the one that is there
-    return {"metadata": {"uid": obj.uid, **change}} if change else None
+    # Onto the version that was read: an operation that a client has asked for since must stay.
+    return _locked(obj, change) if change else None
 
 
 def _locked(obj: Object, change: Patch) -> Patch:

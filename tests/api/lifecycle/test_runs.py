@@ -214,6 +214,28 @@ async def test_a_run_of_a_former_object_leaves_its_successor_alone(stage: Stage)
     assert successor.annotations == {"gardener.cloud/operation": "migrate"}
 
 
+@rule("N-2", "O-2", "O-4")
+@pytest.mark.parametrize(("served", "asked"), [("migrate", "restore"), ("restore", "migrate")])
+async def test_an_operation_asked_for_during_another_is_not_taken_off(
+    stage: Stage, served: str, asked: str
+) -> None:
+    ref = await stage.record(
+        annotations={"gardener.cloud/operation": served}, finalizers=[KIND.finalizer, "example.com/other"]
+    )
+
+    async def change_of_mind() -> None:
+        stage.crew.task = None
+        wish = {"metadata": {"annotations": {"gardener.cloud/operation": asked}}}
+        await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, wish)
+        await stage.announced(ref)
+
+    stage.crew.task = change_of_mind
+    assert await stage.run(ref) == "succeeded"
+    assert (await stage.live(ref)).annotations == {"gardener.cloud/operation": asked}
+    assert await stage.run(ref) == "succeeded"
+    assert stage.crew.asked == [served, asked]
+
+
 @rule("F-3", "V-7", "V-11")
 async def test_a_deletion_can_be_done_twice(stage: Stage) -> None:
     ref = await stage.record(finalizers=[KIND.finalizer, "example.com/other"])
