@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support import servers, standins
+from tests.support import installing, servers, standins
+from tests.support.installing import CLASSES, DONE, GARDEN, KINDS, MANIFESTS, PROGRAM, SYSTEM_CLASS
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from windowbox.chart.generated import CHART
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Missing, TransientError
@@ -31,27 +31,14 @@ from windowbox.models.refs import (
     SECRETS,
     Resource,
 )
-from windowbox.release import building
-from windowbox.sandbox import binaries, resourcemanager
+from windowbox.sandbox import resourcemanager
 
-PROGRAM = "gardener-installer"
-MANIFESTS = CHART.parents[1] / "gardener"
-_CORE, _OPERATOR = "core.gardener.cloud", "operator.gardener.cloud"
-KINDS = (
-    (_CORE, "v1", "controllerdeployments", "ControllerDeployment", False, False),
-    (_CORE, "v1beta1", "controllerregistrations", "ControllerRegistration", False, False),
-    (_CORE, "v1beta1", "controllerinstallations", "ControllerInstallation", False, True),
-    (_CORE, "v1beta1", "seeds", "Seed", False, True),
-    (_OPERATOR, "v1alpha1", "extensions", "Extension", False, True),
-    (_OPERATOR, "v1alpha1", "gardens", "Garden", False, True),
-)
 RESOURCES = {
     kind: Resource(group, version, plural, kind, namespaced=False)
     for group, version, plural, kind, *_ in KINDS
 }
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-CLASSES = ("gardener-garden-system-200", "gardener-garden-system-400")
 ALL_PODS = PODS._replace(selector="")
 INSTALLATION = "provider-local-4f7xk"
 EXTENSION = f"extension-{INSTALLATION}"
@@ -62,23 +49,12 @@ SEED: dict[str, Any] = {
     "settings": {"scheduling": {"visible": True}},
     "ingress": {"domain": "ingress.local.seed.local.gardener.cloud", "controller": {"kind": "nginx"}},
 }
-DONE = {
-    "type": "Reconcile",
-    "state": "Succeeded",
-    "progress": 100,
-    "description": "",
-    "lastUpdateTime": "2026-01-01T00:00:00Z",
-}
 PATIENCE = 180.0
 
 
 @pytest.fixture(scope="module")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As a release has them."""
-    folder = tmp_path_factory.mktemp("charts")
-    for name in building.CHARTS:
-        (folder / f"{name}-{building.consistent_version()}.tgz").write_bytes(building.chart(name, 0))
-    return folder
+    return installing.bring_charts(tmp_path_factory.mktemp("charts"))
 
 
 @pytest.fixture(scope="module")
@@ -107,20 +83,14 @@ async def api(cluster: ControlPlane) -> AsyncIterator[Kube]:
 
 
 async def installer(cluster: ControlPlane, charts: Path, who: str) -> asyncio.subprocess.Process:
-    program = await asyncio.to_thread(binaries.find, PROGRAM)
-    file = {"gardenlet": "controllerregistration", "operator": "extension"}[who]
-    return await asyncio.create_subprocess_exec(
-        program,
-        who,
-        str(cluster.kubeconfig),
-        str(charts),
-        str(MANIFESTS / f"{file}.yaml"),
-        stderr=asyncio.subprocess.PIPE,
-    )
+    file = MANIFESTS / {"gardenlet": "controllerregistration.yaml", "operator": "extension.yaml"}[who]
+    command = await asyncio.to_thread(installing.command, who, cluster.kubeconfig, charts, file)
+    return await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
 
 
 @rule("WP-30", "WP-37")
 async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path, api: Kube) -> None:
+    await api.create(PRIORITIES, "", {"metadata": {"name": SYSTEM_CLASS}, "value": 1000})
     await _create(api, "Seed", "local", SEED, status={"clusterIdentity": "local"})
     refs = {"registrationRef": {"name": "provider-local"}, "deploymentRef": {"name": "provider-local"}}
     await _create(
@@ -152,8 +122,8 @@ async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path,
 async def test_gardener_operator_installs_windowbox(cluster: ControlPlane, charts: Path, api: Kube) -> None:
     for name in CLASSES:
         await api.create(PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
-    kubeconfig = {"generic-token-kubeconfig.secret.gardener.cloud/name": "generic-token-kubeconfig"}
-    await _create(api, "Garden", "local", {}, kubeconfig, status={"lastOperation": DONE})
+    head, status = GARDEN["metadata"], {"lastOperation": DONE}
+    await _create(api, "Garden", head["name"], {}, head["annotations"], status)
     spec = {
         "type": "local",
         "class": "garden",

@@ -57,8 +57,8 @@ def define(api: ApiServer, kinds: Kinds = KINDS) -> None:
         _wait(api, f"{plural}.{group}")
 
 
-def remove(api: ApiServer) -> None:
-    for group, _, plural, *_ in KINDS:
+def remove(api: ApiServer, kinds: Kinds = KINDS) -> None:
+    for group, _, plural, *_ in kinds:
         api.request("DELETE", f"{_DEFINITIONS}/{plural}.{group}").close()
 
 

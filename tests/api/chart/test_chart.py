@@ -213,6 +213,29 @@ def test_processes_take_the_settings_that_they_are_given(tmp_path: Path) -> None
     assert found["grant"].grant.service_accounts["worker"] == f"{helm.NAMESPACE}/windowbox-work"
 
 
+@pytest.mark.parametrize(
+    ("injected", "priority"),
+    [
+        pytest.param({"seed": {"name": "local"}}, "gardener-system-900", id="seed"),
+        pytest.param({"shoot": {"name": "local"}}, "gardener-system-900", id="self-hosted-shoot"),
+        pytest.param(
+            {"runtimeCluster": {"enabled": "true", "priorityClassName": "gardener-garden-system-200"}},
+            "gardener-garden-system-200",
+            id="runtime-cluster",
+        ),
+        pytest.param({}, None, id="elsewhere"),
+    ],
+)
+def test_pods_have_the_priority_that_gardener_gives_extensions(
+    injected: dict[str, Any], priority: str | None
+) -> None:
+    manifests = rendered(**EVERYTHING, gardener=injected)
+    found = of_kind(manifests, "StatefulSet") | of_kind(manifests, "Deployment")
+    del found["windowbox-operator"]  # a shell for people
+    pods = [one["spec"]["template"]["spec"] for one in found.values()]
+    assert {one.get("priorityClassName") for one in pods} == {priority}
+
+
 @rule("WP-37")
 def test_what_gardenlet_injects_reaches_the_processes(tmp_path: Path) -> None:
     injected = {

@@ -61,7 +61,11 @@ imagePullSecrets:
 
 {{/* Where Pods run: of (dict "root" $ "values" … "component" … "name" … "nodes" 3), on so many nodes at least */}}
 {{- define "windowbox.placement" -}}
-{{- with .values.priorityClassName | default (dig "runtimeCluster" "priorityClassName" "" (.root.Values.gardener | default dict)) }}
+{{- $gardener := .root.Values.gardener | default dict }}
+{{- /* Seeds and self-hosted Shoots have this class for extensions; gardener-operator names that of a garden. */}}
+{{- $class := "" }}
+{{- if or $gardener.seed $gardener.shoot }}{{ $class = "gardener-system-900" }}{{ end }}
+{{- with .values.priorityClassName | default (dig "runtimeCluster" "priorityClassName" $class $gardener) }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .values.nodeSelector }}
