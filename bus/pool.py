@@ -245,8 +245,8 @@ class Pool:
             item.check()
             took = time.perf_counter() - clock
             metrics.runs.labels(self._pool, outcome.result).observe(took)
-            if outcome.requeue:
-                await self.queue.schedule(item.key, outcome.requeue.wish, outcome.requeue.after)
+            if requeue := outcome.requeue:
+                await self.queue.schedule(item.key, requeue.wish, requeue.after, asked=item.wish.asked)
             record = RunRecord(
                 pool=self._pool,
                 key=item.key,

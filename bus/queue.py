@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from bus import consumers, streams, subjects
-from bus.connection import Bus, Occupied, WrongSequence, instant
+from bus.connection import Bus, Occupied, Stored, WrongSequence, instant
 from bus.messages import TRACE, Wish
 from windowbox.telemetry import metrics, tracing
 
@@ -93,15 +93,26 @@ class Queue:
             await asyncio.sleep(_LAG)
         logger.warning("item %d of %s was acknowledged, but stays in the queue", item, self.pool)
 
-    async def schedule(self, key: str, wish: Wish, after: float) -> None:
-        """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it."""
+    async def schedule(self, key: str, wish: Wish, after: float, *, asked: bool = True) -> None:
+        """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it.
+
+        Where nobody has `asked` for the run that schedules it, one that insists is not lost: it comes due as
+        soon as either would.
+        """
         at = datetime.fromtimestamp(await self.bus.now() + after, UTC)
+        if not asked and (insisting := await self._insisting(key)):
+            wish, at = wish.model_copy(update={"insist": True}), min(at, insisting)
         headers = {
             _SCHEDULE: f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
             "Nats-Schedule-Target": subjects.due(self.pool, key),
             TRACE: tracing.current() or tracing.fresh(),
         }
         await self.bus.publish(subjects.later(self.pool, key), wish.encoded(), headers, repeat=True)
+
+    async def _insisting(self, key: str) -> datetime | None:
+        """When a wish comes due that insists, if one is scheduled."""
+        scheduled = await self.bus.last(streams.LATER, subjects.later(self.pool, key))
+        return _due(scheduled) if scheduled and Wish.decoded(scheduled.data).insist else None
 
     async def admit(self, due: consumers.Delivery) -> None:
         """Turn a wish that has come due into one for now."""
@@ -146,8 +157,7 @@ class Queue:
         """
         found = 0
         async for stored in consumers.snapshot(self.bus, streams.LATER, [subjects.later(self.pool, ">")]):
-            at = stored.headers.get(_SCHEDULE, "").removeprefix("@at ")
-            if at and datetime.fromisoformat(at).timestamp() < horizon:
+            if (at := _due(stored)) and at.timestamp() < horizon:
                 found += 1
                 await self.remind(
                     subjects.without(f"later.{self.pool}", stored.subject), Wish.decoded(stored.data)
@@ -169,3 +179,9 @@ class Queue:
         return consumers.Consumer(
             streams.WORK, f"pool-{self.pool}", (subjects.item(self.pool, ">"),), ack_wait
         )
+
+
+def _due(scheduled: Stored) -> datetime | None:
+    """When the server is to fire a schedule."""
+    at = scheduled.headers.get(_SCHEDULE, "").removeprefix("@at ")
+    return datetime.fromisoformat(at) if at else None

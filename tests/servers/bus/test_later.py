@@ -13,8 +13,8 @@ import pytest
 
 from bus import streams, subjects
 from bus.connection import Access, Bus, connected
-from bus.messages import Reason, Wish
-from bus.pool import Pool
+from bus.messages import Reason, Result, Wish
+from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.queue import Queue
 from bus.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key
@@ -57,6 +57,36 @@ async def test_a_newer_schedule_replaces_an_older_one(bus: Bus) -> None:
         await story.until("end after")
         await eventually(lambda: at_rest(bus))
     assert [said.reason for said in story.all if said.name == "web"] == ["later", "later"]
+
+
+async def test_a_run_that_nobody_asked_for_keeps_what_insists(bus: Bus) -> None:
+    failed = Wish(reason=Reason.RETRY, attempt=3, insist=True)
+    drifting = RequeueAfter(Wish(reason=Reason.DUE, verify=True), 600)
+    queue, runs = Queue(bus, POOL), asyncio.Queue[Item]()
+
+    class Repairing:
+        async def handle(self, item: Item) -> Outcome:
+            runs.put_nowait(item)
+            if item.wish.drift:
+                await queue.schedule(item.key, failed, 0.5)  # as a run before has left it
+            return Outcome(Result.REPAIRED, None if item.wish.insist else drifting)
+
+        async def quarantine(self, item: Item) -> None:
+            pass
+
+    await queue.wish(key("web"), Wish(reason=Reason.DRIFT))
+    async with running(Pool(bus, POOL, Repairing()).run(), run_due(bus, queue)):
+        assert (await soon(runs.get())).wish.reason == Reason.DRIFT
+        assert (await soon(runs.get())).wish.insist
+
+
+async def test_a_run_that_was_asked_for_replaces_what_insists(bus: Bus) -> None:
+    queue = Queue(bus, POOL)
+    await queue.schedule(key("web"), Wish(reason=Reason.RETRY, insist=True), 600)
+    await queue.schedule(key("web"), Wish(reason=Reason.DUE), 900)
+    left = await bus.last(streams.LATER, subjects.later(POOL, key("web")))
+    assert left
+    assert Wish.decoded(left.data) == Wish(reason=Reason.DUE)
 
 
 @rule("V-9")
