@@ -50,7 +50,7 @@ class Admitting:
         self._role = "admission" if served.garden else "admit"
         self._lease = configurations.lease(served.settings, garden=served.garden)
         self._certificates = Certificates()
-        self._journal = Journal(process)
+        self._journal = Journal(process, has_bus=not self._by_lease)
         self.keeping = Keeping(served, self._certificates, self._told)
         mirrored = frozenset[str]() if served.garden else _MIRRORED
         self._lookups = Lookups(served.called, lambda: self._bus, mirrored)

@@ -85,6 +85,13 @@ def test_nothing_waits_while_nobody_writes() -> None:
     assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before + 1)
 
 
+def test_what_is_decided_without_a_bus_is_not_missed() -> None:
+    before = metrics.reviews_unnoted._value.get()
+    noting = journal.Journal("here", has_bus=False)
+    noting.note(decision(NODE, "node", "nodes"))
+    assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before)
+
+
 class _NeverPublishing(Bus):
     def __init__(self) -> None:
         """Without a connection."""
