@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bus.connection import Bus
 from bus.registry import Member
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support.running import eventually, soon
+from watchers import watching
 from windowbox.clients import kube
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import PermanentError, Unreachable
@@ -31,10 +33,10 @@ async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_pat
         return apis.watches["one"] == 1
 
     async with kube.from_file(tmp_path / "kubeconfig") as client:
-        watching = asyncio.create_task(watch())
+        reading = asyncio.create_task(watch())
         await eventually(begun)
     with pytest.raises(Unreachable):
-        await soon(watching)
+        await soon(reading)
     assert client.stale
 
 
@@ -87,6 +89,41 @@ async def test_a_cluster_that_came_back_while_others_were_closed_stays_open(
         await registry.leave(second)
         assert await soon(closed.get()) == second  # whatever was begun before has been done
         assert not client.stale
+
+
+async def test_a_cluster_that_came_back_before_its_watches_ended_is_watched(
+    bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await streams.ensure(bus)
+    end, ending, goes_on = watching._all_cancelled, asyncio.Event(), asyncio.Event()
+
+    async def slowly(tasks: Iterable[asyncio.Task[None]]) -> None:
+        tasks = list(tasks)
+        if tasks:
+            ending.set()
+            await goes_on.wait()
+        await end(tasks)
+
+    async with watched(bus, apis, tmp_path, 2) as there:
+        monkeypatch.setattr(watching, "_all_cancelled", slowly)
+        registry, (first, second) = there.watching.registry, there.members
+        client = await there.watching.clusters.get(second)
+        await registry.leave(first)
+        await soon(ending.wait())  # until the watches of the first have ended, nobody looks who takes part
+        await registry.leave(second)
+
+        async def closed() -> bool:
+            return client.stale
+
+        await eventually(closed)
+        await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
+        await eventually(lambda: _takes_part(there, second))
+        goes_on.set()
+        await _tells_of_more(there, second)
+
+
+async def _takes_part(there: Watched, cluster: str) -> bool:
+    return cluster in there.watching.registry.members
 
 
 async def _has_watches(there: Watched, cluster: str, number: int) -> None:
