@@ -14,7 +14,7 @@ import aiohttp
 from windowbox.clients import credentials, filewatch
 from windowbox.clients.credentials import Credentials
 from windowbox.clients.kubelibrary import Configuration
-from windowbox.errors import Malformed, TransientError, WindowboxError
+from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, Resource
 
@@ -54,7 +54,7 @@ class Rotation:
         self._kubeconfig = kubeconfig
         self._context = context
         self._current = current
-        self._known_uid: str | None = None
+        self._known_uid = ""
         self._refused: Mapping[Path, str] = {}
         self._session = session
         self._closing: dict[asyncio.Task[None], contextlib.AsyncExitStack] = {}
@@ -87,23 +87,19 @@ class Rotation:
             while self._current.files.keys() == paths:
                 changed.clear()
                 await self._look()
+                await self._remember_cluster()
                 # There is no event where inotify is exhausted, from a single file that is mounted, from
                 # network mounts, and from a folder that was made anew.
-                try:
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await changed.wait()
-                except TimeoutError:
-                    await self._remember_cluster()
 
     async def _remember_cluster(self) -> None:
         """Learn which cluster this is, while it can be asked: a server that has moved no longer answers."""
-        if self._known_uid is None:
-            try:
+        if not self._known_uid:
+            # An API server that has just started may not know yet that we may know.
+            with contextlib.suppress(WindowboxError):
                 self._known_uid = await _uid(self._client)
-            except TransientError:
-                return
-            except WindowboxError:
-                self._known_uid = ""  # we may not know
 
     async def _look(self) -> None:
         try:

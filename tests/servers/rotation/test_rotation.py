@@ -187,16 +187,23 @@ async def test_the_same_cluster_may_move_to_another_address(tmp_path: Path) -> N
         assert set(other.tokens) == {"second"}
 
 
+@pytest.mark.parametrize("refused_first", [False, True], ids=["known", "refused at first"])
 async def test_a_cluster_may_move_though_its_former_server_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_first: bool
 ) -> None:
-    monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
+    if refused_first:
+        monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
     file = tmp_path / "kubeconfig"
     async with served("a", "b") as (moved, foreign), contextlib.AsyncExitStack() as former:
         (one,) = await former.enter_async_context(served("a"))
+        one.knows_nobody = refused_first
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
             await has(lambda: bool(one.tokens))  # it has been asked which cluster it is
+            one.knows_nobody = False
+            told = len(one.tokens)
+            if refused_first:
+                await has(lambda: len(one.tokens) > told)
             await former.aclose()
             write(file, {"one": foreign.host}, "one")
             await has(lambda: bool(foreign.tokens))
