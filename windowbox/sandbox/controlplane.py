@@ -38,6 +38,7 @@ _NODE_CONTROLLERS = (
     "endpoints-controller", "endpointslice-mirroring-controller", "daemonset-controller",
     "statefulset-controller", "ttl-after-finished-controller", "persistentvolume-binder-controller",
     "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
+    "disruption-controller",
 )  # fmt: skip
 """What has something to do only where there are nodes."""
 
