@@ -28,7 +28,8 @@ from workers.loadbalancer.service import statuses
 EXAMPLE = shipped.EXAMPLES / "loadbalancer.yaml"
 
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-_KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, SERVICES)}
+_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_KINDS = {one.kind: one for one in (NAMESPACES, _DEPLOYMENTS, _BUDGETS, SERVICES)}
 _OWNER = "windowbox-demo"
 _PATIENCE, _ATTEMPT = 60.0, 5.0
 _RATE = 100
@@ -151,6 +152,7 @@ async def _break(demo: Demo, node: str, address: str) -> None:
     """Simulate a power loss of a node under traffic."""
     async with traffic.steady(address, 80, rate=_RATE) as tally:
         await tally.until_greeted_by(node, 0)
+        click.echo(f"  Cutting the power of {node} for {_DARK:g} s, while clients connect")
         await asyncio.to_thread(power.off, demo.state, node)
         try:
             before = len(tally.greetings)
@@ -159,7 +161,7 @@ async def _break(demo: Demo, node: str, address: str) -> None:
         finally:
             await asyncio.to_thread(power.on, demo.state, node)
         began, before = time.perf_counter(), len(tally.greetings)
-        _say(f"{node} loses its power: {elsewhere} connections served by the others in", _DARK)
+        _say(f"{node} without power: {elsewhere} connections served by the others in", _DARK)
         await tally.until_greeted_by(node, before)
         _say(f"{node} is back: its Pods answer again after", time.perf_counter() - began)
     slowest = max(one.seconds for one in tally.greetings)
@@ -178,9 +180,9 @@ async def _change(demo: Demo, address: str) -> None:
         await tally.until_more(_RATE)
         began = time.perf_counter()
         await _ports(demo, [])
-        _say(f"port {_NEW_PORT} taken away again after", time.perf_counter() - began)
+        _say(f"port {_NEW_PORT} removed again after", time.perf_counter() - began)
         await tally.until_more(_RATE)
-    count(tally, f"meanwhile; of {_LASTING} that were open all the time, {tally.broken} broke")
+    count(tally, f"meanwhile; of {_LASTING} connections that stayed open, {tally.broken} broke")
 
 
 async def _ports(demo: Demo, more: list[dict[str, Any]]) -> None:

@@ -139,7 +139,7 @@ async def _bastion(demo: Demo) -> None:
         f"      made: Pod {pod.name} on {pod.spec.get('nodeName')}, its load balancer, Secret and policy"
     )
     greeting = await _greeting(str(ingress.get("ip")), 22)
-    _say(f"    its first words: {greeting}, after", time.perf_counter() - began)
+    _say(f"    its SSH server answers {greeting} after", time.perf_counter() - began)
 
 
 async def _greeting(address: str, port: int) -> str:
@@ -169,19 +169,21 @@ async def _bring_back(demo: Demo, resource: Resource, name: str) -> None:
 
 
 async def _gone(demo: Demo, resource: Resource, remark: str) -> None:
+    click.echo(f"  Deleting {resource.kind} {SHOOT}/{_NAME}")
     began = time.perf_counter()
     await demo.cluster.delete(resource, SHOOT, _NAME)
     await demo.until(resource, SHOOT, _NAME, lambda found: found is None)
-    _say(f"{resource.kind} {SHOOT}/{_NAME} deleted: gone after", time.perf_counter() - began, f" ({remark})")
+    _say("    gone after", time.perf_counter() - began, f" ({remark})")
 
 
 async def _removed(demo: Demo) -> None:
     """Wait for the namespace controller and the garbage collector."""
+    click.echo(f"      waiting until Kubernetes has removed {_HOME}")
     began = time.perf_counter()
     await demo.until(NAMESPACES, "", _HOME, lambda found: found is None)
     for name in (await _made(demo)).get(IP_POOLS.kind, ()):
         await demo.until(IP_POOLS, "", name, lambda found: found is None)
-    _say(f"    {_HOME}: gone after", time.perf_counter() - began, " (5 s of them before it is emptied)")
+    _say("    gone after", time.perf_counter() - began, " (its controller begins after 5 s)")
 
 
 async def _look_for_traces(demo: Demo) -> None:

@@ -42,9 +42,10 @@ def shoot() -> None:
 def create(shoot_name: str, workers: int, name: str | None) -> None:
     """Create a Shoot, and wait until all its machines are Ready nodes."""
     from windowbox.sandbox.progress import Progress
-    from windowbox.sandbox.shoots import creation
+    from windowbox.sandbox.shoots import creation, records
 
     sandbox = _sandbox(name)
+    records.check_new(sandbox.folder, shoot_name)
     click.echo(f"Creating the shoot {shoot_name!r} with {workers} machines")
     option = f" --name {name}" if name else ""
     try:
@@ -124,9 +125,10 @@ def kubeconfig(shoot_name: str, name: str | None) -> None:
 @name_option
 def delete(shoot_name: str, name: str | None) -> None:
     """Delete a Shoot: its machines, then its control plane and data. Safe to repeat."""
-    from windowbox.sandbox.shoots import deletion
+    from windowbox.sandbox.shoots import deletion, records
 
     sandbox = _sandbox(name)
+    records.read(sandbox.folder, shoot_name)
     click.echo(f"Deleting the shoot {shoot_name!r}")
     deletion.delete(sandbox, shoot_name, say)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import click
+
 from windowbox.errors import Unreachable
 from windowbox.models.extensions import spelled
 from windowbox.sandbox.apiserver import ApiServer, from_kubeconfig
@@ -25,6 +27,7 @@ _PATIENCE = 120.0
 
 def show(sandbox: Sandbox, shoot: Shoot, say: Say) -> None:
     """Both, with the time that each takes."""
+    click.echo("  Writing to a PersistentVolume from a Pod, then rotating the certificate authorities")
     began = time.monotonic()
     _write(from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name)))
     say("a PersistentVolumeClaim is bound, and a Pod has written to it", time.monotonic() - began)
@@ -32,10 +35,10 @@ def show(sandbox: Sandbox, shoot: Shoot, say: Say) -> None:
     initiated = spelled(datetime.now(UTC))
     _rotate(sandbox.api, shoot, initiated, "Preparing")
     _wait_authorities(sandbox.api, shoot, 2)
-    say("rotation of authorities: the new one is trusted beside the old one", time.monotonic() - began)
+    say("rotation prepared: the new authority is trusted beside the old one", time.monotonic() - began)
     _rotate(sandbox.api, shoot, initiated, "Completing")
     _wait_authorities(sandbox.api, shoot, 1)
-    say("rotation completed: the old one is gone", time.monotonic() - began)
+    say("rotation completed: the old authority is gone", time.monotonic() - began)
 
 
 def _write(api: ApiServer) -> None:

@@ -25,6 +25,13 @@ _MACHINES = 2
 _RATE = 20
 _SERVING_ON = 5
 """Seconds that a Pod serves after its end has begun."""
+_BUDGET: dict[str, Any] = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "echo", "namespace": "demo"},
+    "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "echo"}}},
+}
+"""Without it a drain evicts all Pods of a machine at once, perhaps before any other is ready."""
 
 
 def show(sandbox: Sandbox, machines: int = _MACHINES) -> None:
@@ -55,6 +62,7 @@ async def _use(sandbox: Sandbox, shoot: Shoot, machines: int) -> None:
         await balancers.deploy(part, manifests)
         address = await balancers.balance(part, manifests[-1])
         before = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
+        click.echo("  Replacing all machines by those of another image, while clients connect")
         began = time.monotonic()
         async with traffic.steady(address, 80, rate=_RATE) as tally:
             await tally.until_more(_RATE)
@@ -67,12 +75,12 @@ async def _use(sandbox: Sandbox, shoot: Shoot, machines: int) -> None:
 
 
 def _graceful(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pods that go on serving until load balancers know that they end, as Pods have to that are evicted."""
+    """The manifests for Pods that survive drains: a budget, and time to serve on while they end."""
     [deployment] = [one for one in manifests if one["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     pod["terminationGracePeriodSeconds"] = 2 * _SERVING_ON
     pod["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": _SERVING_ON}}}
-    return manifests
+    return [*manifests[:-1], _BUDGET, manifests[-1]]
 
 
 def _roll(sandbox: Sandbox, shoot: Shoot, machines: int) -> None:

@@ -186,8 +186,7 @@ def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
 
 def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]) -> Shoot:
     """All of a Shoot but its machines."""
-    if name in records.all_names(sandbox.folder):
-        raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
+    records.check_new(sandbox.folder, name)
     obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
     shoot = records.new(name, set(sandbox.state.ports.values()))
     records.write(sandbox.folder, shoot)
@@ -200,7 +199,7 @@ def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[st
     done("the nodes of the sandbox have the machine image")
     _write_foundation(sandbox, shoot, images)
     done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
-    done("ControlPlane Succeeded: the Shoot takes part, and has a StorageClass")
+    done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
     return shoot
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from windowbox.errors import Malformed, Missing
+from windowbox.errors import Malformed, Missing, Refused
 from windowbox.sandbox import files, processes
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,14}[a-z0-9])?")
@@ -61,6 +61,13 @@ def check_name(name: str) -> None:
         raise Malformed(
             f"shoot name {name!r}: use at most 16 lower-case letters, digits and dashes, a letter first"
         )
+
+
+def check_new(sandbox: Path, name: str) -> None:
+    """Refuse a name that is malformed or taken."""
+    check_name(name)
+    if name in all_names(sandbox):
+        raise Refused(f"the shoot {name!r} exists already: `windowbox shoot delete {name}` removes it")
 
 
 def folder(sandbox: Path, name: str) -> Path:
