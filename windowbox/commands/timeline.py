@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bus.intents import PATCH
-from bus.messages import Call, Result, ReviewRecord, RunRecord, Wish
+from bus.messages import Call, Read, Result, ReviewRecord, RunRecord, Wish
 from bus.recordings import SeenObject
 from windowbox.commands.balancers import callsummary
 from windowbox.commands.differences import ABSENT, changes
@@ -159,21 +159,27 @@ def _run(run: RunRecord) -> Moment:
     title = f"{run.pool}: {run.outcome}" + (f" ({run.note})" if run.note else "")
     how = f"{_wish(run.wish)}; waited {_span(run.waited)}, took {_span(run.seconds)}, by {run.process}"
     how += f", delivery {run.delivery}" if run.delivery > 1 else ""
-    reads = [
-        f"read {read.stream} {read.sequence}" if read.sequence else f"found nothing in {read.stream}"
-        for read in run.reads
-    ]
     calls = [line for call in run.calls for line in _call(call)]
     what = "status" if run.pool == PATCH else "run"
     return Moment(
         run.started,
         what,
         title,
-        (how, *reads, *calls),
+        (how, *_reads(run.reads), *calls),
         tone,
         run.process,
         tracing.trace_id(run.trace),
     )
+
+
+def _reads(reads: Sequence[Read]) -> Iterator[str]:
+    """One line for each stream."""
+    for stream in dict.fromkeys(read.stream for read in reads):
+        ours = [read for read in reads if read.stream == stream]
+        found = dict.fromkeys(str(read.sequence) for read in ours if read.sequence)
+        missing = sum(not read.sequence for read in ours)
+        absent = [f"{missing} not found"] if missing else []
+        yield f"read {stream} " + ", ".join([*found, *absent])
 
 
 def _review(review: ReviewRecord) -> Moment:
@@ -215,7 +221,8 @@ def _call(call: Call) -> Iterator[str]:
         case _:
             found = kinds.summary(call)
             found = callsummary.summary(call) if found is None else found
-            text = f"{call.door}: {_short(call.request)}" if found is None else found
+            shown = f"{call.door}: {_short(call.request)}" if call.request is not None else ""
+            text = shown if found is None else found
     if text or failed:
         yield (text or call.door) + failed
     if call.door == "report" and not failed:
@@ -229,6 +236,8 @@ def _status(patch: dict[str, Any]) -> str:
         return "as it is"
     last = patch.get("lastOperation") or {}
     error = (patch.get("lastError") or {}).get("description")
+    if not last and not error:
+        return ", ".join(patch)
     text = error or last.get("description", "")
     return f"{last.get('type', '')} {last.get('state', '')}: {text}"
 

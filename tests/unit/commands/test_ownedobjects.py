@@ -13,7 +13,11 @@ from windowbox.commands.kinds import ownedobjects
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 HOME = "infra-shoot--a--b"
-PROVIDER = Call(door="provider", request={"secret": "shoot--a--b/cloudprovider"}, answer="runtime")
+PROVIDER = Call(
+    door="provider",
+    request={"secret": "shoot--a--b/cloudprovider"},
+    answer={"cluster": "runtime", "mark": "m"},
+)
 
 
 def apply(kind: str, namespace: str, name: str, answer: Any = "uid", cluster: str = "runtime") -> Call:
@@ -123,7 +127,7 @@ def test_a_run_summary_names_what_it_made() -> None:
     calls = (PROVIDER, NAMESPACE, Call(door="look", request="services a/b"), delete("ippools nodes"))
     [moment] = timeline.moments([], [run(*calls)])
     assert list(moment.details[1:]) == [
-        "makes objects in cluster runtime, by the Secret shoot--a--b/cloudprovider",
+        "provider cluster runtime, from the Secret shoot--a--b/cloudprovider",
         f"wrote Namespace {HOME}",
         "deleted IPPool nodes",
     ]

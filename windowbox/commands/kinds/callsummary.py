@@ -25,6 +25,5 @@ def summary(call: Call) -> str | None:
 
 def _provider(request: Any, answer: Any) -> str:
     secret = request.get("secret", "") if isinstance(request, dict) else ""
-    return (
-        f"makes objects in cluster {answer}, by the Secret {secret}" if answer else f"by the Secret {secret}"
-    )
+    cluster = answer.get("cluster") if isinstance(answer, dict) else answer
+    return f"provider cluster {cluster}, from the Secret {secret}" if cluster else f"from the Secret {secret}"
