@@ -84,6 +84,7 @@ programs: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "windowbox needs Python 3.11 or newer: none is on the PATH" >&2; exit 1; }
+	@echo "  Python environment $(VENV): creating it with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m windowbox.sandbox.pythonpackages
 	@touch $@

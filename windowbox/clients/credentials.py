@@ -84,7 +84,7 @@ def _malformed(kubeconfig: Path | None) -> Iterator[None]:
         raise
     except Exception as error:  # the library expects valid kubeconfigs, so it may raise anything
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
-        why = str(error) or type(error).__name__
+        why = str(error).rstrip(".") or type(error).__name__
         raise Malformed(f"{where} cannot be used: {why}; set cluster.kubeconfig to a valid file") from error
 
 

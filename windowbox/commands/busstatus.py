@@ -113,11 +113,12 @@ async def server(monitor: str) -> dict[str, Any] | None:
 def lines(found: BusState) -> Iterator[str]:
     """For people, in columns."""
     yield from _process_lines(found.processes)
-    yield f"  {'POOL':<24} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"
+    width = max(24, *(len(pool.pool) for pool in found.pools))
+    yield f"  {'POOL':<{width}} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"
     for pool in found.pools:
         oldest = f"{pool.oldest_seconds:.1f} s" if pool.waiting or pool.in_flight else "-"
         yield (
-            f"  {pool.pool:<24} {pool.workers:>7} {pool.waiting:>8} {pool.in_flight:>9} {oldest:>8} "
+            f"  {pool.pool:<{width}} {pool.workers:>7} {pool.waiting:>8} {pool.in_flight:>9} {oldest:>8} "
             f"{pool.unrouted:>8}"
         )
     yield f"  {'STREAM':<24} {'MESSAGES':>16} {'SIZE':>18}"

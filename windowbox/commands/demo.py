@@ -40,6 +40,7 @@ def demo(name: str | None, download: bool) -> None:
 
     Programs that are not on this machine are built, once; DNS records are shown as soon as they can be.
     """
+    from windowbox.commands import sandbox
     from windowbox.commands.balancers import demo
     from windowbox.commands.kinds import demo as kinds
     from windowbox.commands.kinds import webhooks_demo
@@ -63,12 +64,17 @@ def demo(name: str | None, download: bool) -> None:
         shoots.left_out(_no_nodes(state))
     option = f" --name {name}" if name else ""
     click.echo(
-        f"\nTry next:\n{_activation()}"
-        f"  windowbox trace dnsrecord demo/api-ipv4{option}        the whole story of one record\n"
-        f"  windowbox trace infra {kinds.SHOOT}/one{option}    what was made, and taken away\n"
-        f"  windowbox lb list{option}                              load balancers, and how they are\n"
-        f'  eval "$(windowbox env{option})" && kubectl get dnsrecords -A\n'
-        f"  windowbox down{option}                                 end all this"
+        "\nTry next:\n"
+        + sandbox.aligned(
+            {
+                **_activation(),
+                f"windowbox trace dnsrecord demo/api-ipv4{option}": "the history of one record",
+                f"windowbox trace infra {kinds.SHOOT}/one{option}": "what was made and deleted",
+                f"windowbox lb list{option}": "load balancers and their health",
+                f'eval "$(windowbox env{option})" && kubectl get dnsrecords -A': "",
+                f"windowbox down{option}": "end the sandbox; data is kept",
+            }
+        )
     )
 
 
@@ -143,13 +149,13 @@ def _no_nodes(state: State) -> str:
     return f"They need real nodes, and this sandbox was started without: `{down}`, then once more"
 
 
-def _activation() -> str:
-    """What a shell needs that does not find `windowbox` yet, as after `make demo`."""
+def _activation() -> dict[str, str]:
+    """The command for a shell that does not find `windowbox` yet, as after `make demo`."""
     script = Path(sys.prefix, "bin", "activate")
     if shutil.which("windowbox") or not script.exists():
-        return ""
+        return {}
     near = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
-    return f"  . {near}{' ' * max(1, 45 - len(str(near)))}let this shell find windowbox\n"
+    return {f". {near}": "let this shell find windowbox"}
 
 
 async def _show(kubeconfig: Path, server: str) -> None:

@@ -136,6 +136,9 @@ def down(name: str | None, wipe: bool) -> None:
     from windowbox.sandbox import state as states
 
     folder = states.folder(name)
+    before = states.read(folder)
+    if before and before.running():
+        click.echo(f"Ending the sandbox {folder.name!r}")
     ended = detached.down(folder, wipe=wipe)
     click.echo(f"Ended: {', '.join(ended)}." if ended else f"The sandbox {folder.name!r} was not running.")
 
@@ -260,12 +263,19 @@ def say(name: str, child: ChildState) -> None:
 
 def _what_next(name: str | None) -> str:
     option = f" --name {name}" if name else ""
-    return f"""
-What next:
-  eval "$(windowbox env{option})"      let kubectl, nats and dig of this shell find it
-  kubectl get dnsrecords -A      the records there are
-  windowbox status{option}               how everything is
-  windowbox down{option}                 end it; data is kept"""
+    commands = {
+        f'eval "$(windowbox env{option})"': "let kubectl, nats and dig of this shell find it",
+        "kubectl get dnsrecords -A": "list the records",
+        f"windowbox status{option}": "processes, streams and pools",
+        f"windowbox down{option}": "end it; data is kept",
+    }
+    return f"\nWhat next:\n{aligned(commands)}"
+
+
+def aligned(commands: Mapping[str, str]) -> str:
+    """Commands, one a line, and in a second column what each does."""
+    width = max(len(command) for command, what in commands.items() if what)
+    return "\n".join(f"  {command:<{width}}  {what}".rstrip() for command, what in commands.items())
 
 
 def _show(state: State) -> None:

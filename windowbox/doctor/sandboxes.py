@@ -36,9 +36,7 @@ def _running(what: str, state: State) -> Iterator[Finding]:
         if child.condition != "ready":
             yield Finding(name, "wrong", f"{child.condition}, last exit: {child.last_exit or 'none'}", mend)
         elif child.restarts:
-            yield Finding(
-                name, "note", f"restarted {child.restarts} times, last exit: {child.last_exit}", mend
-            )
+            yield Finding(name, "note", f"restarts: {child.restarts}, last exit: {child.last_exit}", mend)
         else:
             yield Finding(name, "ok", f"ready on port {child.port}" if child.port else "ready")
 

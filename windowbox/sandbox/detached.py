@@ -142,7 +142,8 @@ def _what_is_missing(folder: Path, state: State) -> str:
     last_line = _last_line(Path(state.children[culprit].log))
     return (
         f"these do not become ready: {', '.join(late)}. {culprit} said last: {last_line!r}. "
-        f"More: `windowbox logs {culprit} --name {folder.name}`"
+        f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor goes on restarting it; "
+        f"`{states.command('down', folder)}` ends everything"
     )
 
 
