@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import resource
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -32,6 +35,27 @@ async def test_tcp_and_udp_share_a_port_number(world: World) -> None:
 
     assert await greeting(address, PORT) in {"n1", "n2"}
     assert (await datagram(address, PORT) or b"").split()[0] in {b"n1", b"n2"}
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """As many files as this process may have open at most."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_files")
+async def test_one_port_takes_more_clients_than_envoys_default(world: World) -> None:
+    nodes, address = await world.nodes(2), world.address()
+    await world.serve(listener(address, nodes))
+
+    async with contextlib.AsyncExitStack() as open_connections:
+        # A hundred at a time, as backlogs are short.
+        for _ in range(11):
+            talks = [open_connections.enter_async_context(talk(address, PORT)) for _ in range(100)]
+            assert {one.name for one in await asyncio.gather(*talks)} == {"n1", "n2"}
 
 
 @pytest.mark.parametrize("size", [pytest.param(n, id=f"LB-11-11-{n}-bytes") for n in (1, 9000, 60000)])

@@ -12,7 +12,7 @@ import pytest
 
 from tests.servers.envoy.world import balancer
 from tests.support.rules import rule
-from windowbox.clients.envoy import inotify, protobuf, resources
+from windowbox.clients.envoy import bootstrap, inotify, protobuf, resources
 from windowbox.clients.envoy.docker.envoys import DockerEnvoys
 from windowbox.clients.envoy.docker.files import Shared
 from windowbox.clients.envoy.process import Processes
@@ -41,6 +41,22 @@ def test_the_order_of_what_is_wanted_does_not_matter() -> None:
     turned = replace(WEB, endpoints=tuple(reversed(NODES)))
 
     assert made(turned, DNS).files == made(DNS, WEB).files
+
+
+@pytest.mark.parametrize(
+    ("files", "all_connections", "of_one", "flows"),
+    [
+        pytest.param(2**20, 50_000, 37_500, 16_384, id="usual"),
+        pytest.param(20_000, 7_500, 5_625, 1_024, id="few"),
+        pytest.param(4096, 1_536, 1_152, 512, id="fewest"),
+    ],
+)
+def test_envoy_never_runs_out_of_files(files: int, all_connections: int, of_one: int, flows: int) -> None:
+    """Out of them, it ends, and with it all connections of all Services."""
+    assert bootstrap.most_connections(files) == all_connections
+    assert bootstrap.most_of_one(files) == of_one
+    assert bootstrap.most_flows(files) == flows
+    assert 2 * all_connections + flows < files
 
 
 def test_files_are_read_as_they_were_written() -> None:

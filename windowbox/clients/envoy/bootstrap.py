@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import Any
 
 import orjson
@@ -22,6 +23,9 @@ DRAIN = 600
 
 MOST_CONNECTIONS = 50_000
 """Of all listeners together. Those beyond are closed at once, rather than that memory ends."""
+MOST_FLOWS = 16_384
+_FEWEST_FLOWS = 1_024
+"""UDP flows of one port. Datagrams of more are dropped."""
 
 _DEAF = "10s"
 """Watchdogs report a thread that was stuck so long; shorter times wake an idle Envoy all the time."""
@@ -42,6 +46,27 @@ _COUNTED_OF_EACH = (
     r"connection_limit\..*\.limited_connections",
 )
 """A thousand listeners would need tens of megabytes for what nobody asks for."""
+
+
+def most_files() -> int:
+    """How many files Envoy may have open: it inherits the limit of this process. Out of them, it ends."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return 2**20 if hard == resource.RLIM_INFINITY else hard
+
+
+def most_connections(files: int) -> int:
+    """Each takes two files. A quarter is left for UDP flows, listeners and health checks."""
+    return min(MOST_CONNECTIONS, files * 3 // 8)
+
+
+def most_of_one(files: int) -> int:
+    """Connections to one port of one address: it leaves some to others, however many clients it has."""
+    return most_connections(files) * 3 // 4
+
+
+def most_flows(files: int) -> int:
+    """UDP flows of one port, each of which takes a file. Nothing limits those of all ports together."""
+    return min(MOST_FLOWS, max(files // 32, min(_FEWEST_FLOWS, files // 8)))
 
 
 def arguments(folder: str, *, workers: int | None = None) -> list[str]:
@@ -114,7 +139,7 @@ def _most_connections() -> dict[str, Any]:
     kind = "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
     limit = {
         "@type": f"{kind}.DownstreamConnectionsConfig",
-        "max_active_downstream_connections": MOST_CONNECTIONS,
+        "max_active_downstream_connections": most_connections(most_files()),
     }
     return {"name": "envoy.resource_monitors.global_downstream_max_connections", "typed_config": limit}
 

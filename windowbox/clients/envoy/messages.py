@@ -38,6 +38,13 @@ BOOL_VALUE, UINT_VALUE, DURATION = Scalar.BOOL_VALUE, Scalar.UINT_VALUE, Scalar.
 STRUCT, STRUCTS, ANY = Scalar.STRUCT, Scalar.STRUCTS, Scalar.ANY
 
 MESSAGES: dict[str, dict[str, tuple[int, Kind | list[Kind]]]] = {
+    "envoy.config.cluster.v3.CircuitBreakers": {
+        "thresholds": (1, ["envoy.config.cluster.v3.CircuitBreakers.Thresholds"]),
+    },
+    "envoy.config.cluster.v3.CircuitBreakers.Thresholds": {
+        "max_connections": (2, UINT_VALUE),
+        "max_pending_requests": (3, UINT_VALUE),
+    },
     "envoy.config.cluster.v3.Cluster": {
         "name": (1, TEXT),
         "type": (2, {"STATIC": 0, "EDS": 3}),
@@ -45,6 +52,7 @@ MESSAGES: dict[str, dict[str, tuple[int, Kind | list[Kind]]]] = {
         "connect_timeout": (4, DURATION),
         "lb_policy": (6, {"RANDOM": 3, "MAGLEV": 5}),
         "health_checks": (8, ["envoy.config.core.v3.HealthCheck"]),
+        "circuit_breakers": (10, "envoy.config.cluster.v3.CircuitBreakers"),
         "outlier_detection": (19, "envoy.config.cluster.v3.OutlierDetection"),
         "transport_socket": (24, "envoy.config.core.v3.TransportSocket"),
         "common_lb_config": (27, "envoy.config.cluster.v3.Cluster.CommonLbConfig"),

@@ -92,6 +92,7 @@ def cluster(listener: Listener, folder: str | None) -> bytes:
         "name": listener.name,
         "connect_timeout": _CONNECT_TIMEOUT,
         "lb_policy": "MAGLEV" if listener.affinity else "RANDOM",
+        "circuit_breakers": _most(listener),
         "common_lb_config": {
             # Without a healthy endpoint there is no traffic, rather than traffic to all of them.
             "healthy_panic_threshold": {"value": 0},
@@ -200,6 +201,14 @@ def _endpoints(listener: Listener, folder: str | None) -> Resource:
         # Otherwise those that are healthy stay for ever.
         "ignore_health_on_host_removal": True,
     }
+
+
+def _most(listener: Listener) -> Resource:
+    """How many connections, or UDP flows. Without a word of ours, Envoy closes those beyond 1,024."""
+    files = bootstrap.most_files()
+    most = bootstrap.most_of_one(files) if listener.protocol == "TCP" else bootstrap.most_flows(files)
+    # Pending is what an endpoint has not accepted yet.
+    return {"thresholds": [{"max_connections": most, "max_pending_requests": most}]}
 
 
 def _outliers() -> Resource:
