@@ -106,6 +106,10 @@ restrict_oom_score_adj = true
 # Else a file for each Pod appears in /run/netns of the host.
 netns_mounts_under_state_dir = true
 
+# Each registry that needs more than https has a folder here, HOST:PORT/hosts.toml.
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{place.data}/certs.d"
+
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 
