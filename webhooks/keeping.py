@@ -68,7 +68,7 @@ class Keeping:
         self._certificates = certificates
         self._trusted = trusted
         names = served.names
-        self._authority = Authority(names.authority, names.authority, _AUTHORITY_VALIDITY)
+        self._authority = Authority(names.authority, _AUTHORITY_VALIDITY)
         self._certificate = server_certificate(names, configurations.hosts(served.settings, names))
         self._manager = SecretsManager(served.own, served.settings.namespace, names.identity)
         self._bundle = b""

@@ -9,7 +9,11 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import Enum
 
-_DECADE = timedelta(days=3650)
+from windowbox.secretsmanager import structhash
+from windowbox.secretsmanager.structhash import Fields
+
+_DECADE = timedelta(days=3652)
+"""Gardener's default: ten years by the calendar, 3,651 to 3,653 days."""
 
 
 class Usage(Enum):
@@ -19,11 +23,9 @@ class Usage(Enum):
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA. Its bundle, the config `NAME-bundle`, is derived from it."""
+    """A CA. Its common name is that of the Secret that holds it; its bundle is the config `NAME-bundle`."""
 
     name: str
-    common_name: str = ""
-    """Empty: the name of the Secret that holds it."""
     validity: timedelta = _DECADE
     persist: bool = False
     """Whether gardenlet stores it for a migration."""
@@ -65,12 +67,26 @@ Config = Authority | Certificate | BasicAuth
 
 
 def checksum(config: Config) -> str:
-    """A decimal uint64 that changes exactly if the config does, whoever signs it."""
-    fields = {
-        name: _json(value) for name, value in asdict(config).items() if value not in _ZEROS and name != "name"
-    }
-    content = json.dumps([type(config).__name__, config.name, fields], sort_keys=True)
-    return _decimal(content)
+    """A decimal uint64 that changes exactly if the config does, whoever signs it.
+
+    Those of authorities and passwords are Gardener's own, so that each of both programs finds what the other
+    has generated. Gardener's of a certificate covers its signer's keys: these are told by their content.
+    """
+    match config:
+        case Authority():
+            # Go's nil: Gardener's own default is a decade.
+            validity = (
+                0 if config.validity == _DECADE else config.validity // timedelta(microseconds=1) * 1000
+            )
+            named: Fields = {"Name": config.name, "CommonName": config.name, "CertType": "ca"}
+            return str(structhash.checksum("CertificateSecretConfig", {**named, "Validity": validity}))
+        case BasicAuth():
+            length = config.password_length
+            named = {"Name": config.name, "Format": "normal", "Username": config.user_name}
+            return str(structhash.checksum("BasicAuthSecretConfig", {**named, "PasswordLength": length}))
+        case Certificate():
+            content = {name: _json(value) for name, value in asdict(config).items()}
+            return _decimal(json.dumps(content, sort_keys=True))
 
 
 def bundle_checksum(certificates: Mapping[str, bytes]) -> str:
@@ -78,9 +94,6 @@ def bundle_checksum(certificates: Mapping[str, bytes]) -> str:
     return _decimal(
         json.dumps(["Bundle", *(hashlib.sha256(one).hexdigest() for one in certificates.values())])
     )
-
-
-_ZEROS = (None, "", (), False)
 
 
 def _json(value: object) -> object:

@@ -28,7 +28,7 @@ _ALPHABET = string.ascii_letters + string.digits
 def authority(config: Authority, secret_name: str, now: datetime) -> dict[str, bytes]:
     """The data of a Secret with a new CA."""
     key = _key()
-    name = certificatehead.name(config.common_name or secret_name)
+    name = certificatehead.name(secret_name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = (
         _builder(name, name, key, now, config.validity)

@@ -154,7 +154,7 @@ async def test_both_phases_of_a_rotation_are_followed(site: Site, tmp_path: Path
 
 @rule("WF-60", "WF-61")
 async def test_an_authority_of_webhooks_is_renewed_and_its_predecessor_kept_a_day(site: Site) -> None:
-    configs = (Authority("ca", "ca", timedelta(days=30)), replace(SERVER, authority="ca"))
+    configs = (Authority("ca", timedelta(days=30)), replace(SERVER, authority="ca"))
 
     async def run(days: float) -> Ensured:
         made = await site.manager.ensure(configs, decisions.WEBHOOKS, NOW + timedelta(days=days))

@@ -185,6 +185,17 @@ def test_the_checksum_changes_exactly_if_the_config_does() -> None:
     assert configs.checksum(replace(SERVER, authority="other")) != configs.checksum(SERVER)
 
 
+@rule("Z-1", "Z-2")
+def test_the_checksums_of_authorities_and_passwords_are_gardeners() -> None:
+    """As its provider-local 1.150 has them."""
+    authority = Authority("ca-provider-local-controlplane", persist=True)
+    assert configs.checksum(authority) == "18016912269135249284"
+    webhooks = Authority("ca-provider-local-webhook", timedelta(days=30))
+    assert configs.checksum(webhooks) == "15579132457960797395"
+    password = BasicAuth("provider-local-dummy-auth", validity=timedelta(hours=1))
+    assert configs.checksum(password) == "9207884496607812683"
+
+
 @rule("Z-3")
 def test_restored_secrets_are_ordered_by_their_rotation() -> None:
     """They were all created in the same second."""

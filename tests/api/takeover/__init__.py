@@ -1,1 +1,0 @@
-"""Taking over from the Go program."""
