@@ -150,8 +150,13 @@ async def _machine(target: TargetCluster, at: Site, pod: Manifest) -> None:
     if found and not found.deleting and found.status.get("phase") in _TERMINATED:
         await target.remove(PODS, at.namespace, at.name)
         raise Waiting("waiting for the Bastion Pod that has ended to be gone")
+    # Nobody can change the spec of a Pod: one that another program or a former version has made stays as it
+    # is. Ours is created, not applied, so that Gardener's own program can apply its own to it.
     try:
-        await target.ensure(PODS, pod)
+        if not found and not await target.create_if_absent(PODS, pod):
+            found = await target.live(PODS, at.namespace, at.name)
+        if found:
+            await target.update_metadata(PODS, found, pod)
     except Forbidden as error:
         # That may pass by itself: a quota is used up, or a namespace just made has no service account yet.
         raise TransientError(str(error), codes=error.codes) from error

@@ -174,6 +174,14 @@ class TargetCluster:
             return found.uid
         return await self.apply(resource, wanted)
 
+    async def update_metadata(self, resource: Resource, found: Object, wanted: Manifest) -> None:
+        """Give what was found the labels and annotations that are wanted, and leave the rest as it is."""
+        if found.deleting:
+            raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
+        head = {"metadata": marks.marked(wanted, self.mark)["metadata"]}
+        if manifests.differs(resource, found, head):
+            await self.merge(resource, found.namespace, found.name, head)
+
     async def apply(self, resource: Resource, wanted: Manifest) -> str:
         """Write the object: what is said here becomes ours, what others have said stays. Returns its uid."""
         wanted = marks.marked(wanted, self.mark)

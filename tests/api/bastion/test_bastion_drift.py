@@ -63,6 +63,23 @@ async def test_a_pod_that_has_ended_is_replaced(standing: Yard) -> None:
     await standing.shoot.until_ready(BASTIONS, "cli")
 
 
+async def test_a_pod_of_another_program_stays_as_it_is(world: KindWorld) -> None:
+    """Nobody may change the spec of a Pod, and this one has no readiness probe."""
+    made = await yard(world)
+    labels = {"app": "bastion", "bastion": "cli"}
+    pod = {
+        "metadata": {"name": NAME, "labels": labels},
+        "spec": {"containers": [{"name": "machine", "image": IMAGE}]},
+    }
+    former = await made.there.kube.create(PODS, made.there.namespace, pod)
+    await made.create()
+    await made.ready()
+    found = await made.there.get(PODS, NAME)
+    assert found
+    assert found.uid == former.uid
+    assert found.annotations.keys() >= {"windowbox/made-for"}
+
+
 @rule("BA-5", "B.5")
 async def test_a_door_that_was_opened_by_hand_is_closed(standing: Yard) -> None:
     everybody = {"spec": {"loadBalancerSourceRanges": ["0.0.0.0/0"]}}
