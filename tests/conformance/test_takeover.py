@@ -1,0 +1,252 @@
+"""windowbox takes the place of Gardener's own provider-local while a Shoot is there, and gives it back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from tests.api.bastion import bastions
+from tests.api.bastion.bastions import Yard
+from tests.api.controlplane import controlplanes
+from tests.support import machinecontrollermanager, providerlocal, servers, workerexample
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
+from tests.support.natsserver import NatsServer
+from tests.support.resourcemanager import ResourceManager
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict
+from windowbox.models.controlplanesettings import ControlPlaneSettings
+from windowbox.models.kindsettings import BackupSettings, HeartbeatSettings, KindSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    BACKUP_BUCKETS,
+    BACKUP_ENTRIES,
+    BASTIONS,
+    CONTROL_PLANES,
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    EXPOSURES,
+    EXTENSIONS,
+    HEARTBEATS,
+    INFRASTRUCTURES,
+    IP_POOLS,
+    MACHINE_CLASSES,
+    MACHINE_DEPLOYMENTS,
+    MANAGED_RESOURCES,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    OPERATING_SYSTEM_CONFIGS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    WORKERS,
+    Resource,
+)
+from windowbox.settings import WorkSettings
+
+SERVED = (
+    "infrastructure", "controlplane", "operatingsystemconfig", "bastion", "exposure", "local-ext-shoot",
+    "worker", "backupbucket", "backupentry", "heartbeat",
+)  # fmt: skip
+MADE = (
+    NAMESPACES, IP_POOLS, NETWORK_POLICIES, SECRETS, SERVICES, PODS, MANAGED_RESOURCES, MACHINE_CLASSES,
+    MACHINE_DEPLOYMENTS, DEPLOYMENTS, ENDPOINT_SLICES, HEARTBEATS,
+)  # fmt: skip
+"""What both programs make of the objects that they serve."""
+RELEASE = "extension-provider-local-4f7xk"
+COLLECTABLE = "resources.gardener.cloud/garbage-collectable-reference"
+"""The label of Secrets whose names tell their content."""
+RENEWED = "provider-local-dummy-auth"
+"""A password that both programs renew after an hour at the latest."""
+UNTIMED = {"lastOperation", "conditions", "machineDeploymentsLastUpdateTime"}
+
+
+class Seen(NamedTuple):
+    uid: str
+    object: Object
+
+
+All = Mapping[tuple[str, str, str], Seen]
+
+
+@dataclass
+class Site:
+    """A Shoot, what others do for it, and where its backups are."""
+
+    plane: ControlPlane
+    nats: NatsServer
+    api: Kube
+    shoot: Client
+    folder: Path
+
+    @property
+    def backups(self) -> Path:
+        return self.folder / "backups"
+
+    @property
+    def garden(self) -> Client:
+        return self.shoot.world.client("garden")
+
+    @property
+    def yard(self) -> Yard:
+        return Yard(self.shoot, self.shoot.world.client(f"infra-{self.shoot.namespace}"))
+
+    def served(self) -> list[tuple[Resource, str]]:
+        namespace = self.shoot.namespace
+        return [
+            (INFRASTRUCTURES, "local"), (CONTROL_PLANES, "local"), (OPERATING_SYSTEM_CONFIGS, "first"),
+            (OPERATING_SYSTEM_CONFIGS, "later"), (BASTIONS, "cli"), (EXPOSURES, "root"),
+            (EXTENSIONS, "local-ext-shoot"), (WORKERS, "demo"), (BACKUP_BUCKETS, namespace),
+            (BACKUP_ENTRIES, f"{namespace}--1234"),
+        ]  # fmt: skip
+
+    @contextlib.contextmanager
+    def by_go(self, run: str) -> Any:
+        folder = self.folder / run
+        with providerlocal.provider(folder, self.plane.kubeconfig, RELEASE, self.backups):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def by_windowbox(self) -> AsyncIterator[KindWorld]:
+        kinds = KindSettings(
+            backup=BackupSettings(root=self.backups, mount_path=str(self.backups)),
+            controlplane=ControlPlaneSettings(ccm="deployment"),
+            heartbeat=HeartbeatSettings(namespace=RELEASE),
+        )
+        async with kind_world(self.plane, self.nats, *SERVED, kinds=kinds) as world:
+            await world.quiet()
+            yield world
+            await world.quiet()
+
+    async def create(self) -> None:
+        """As gardenlet does, and others play their parts."""
+        secret = {"name": CLOUDPROVIDER, "namespace": self.shoot.namespace}
+        reference = {"apiVersion": "v1", "kind": "Secret", **secret}
+        node = {"nodeName": "machine-0", "addresses": [{"type": "InternalIP", "address": "10.0.130.5"}]}
+        pool = workerexample.pool(minimum=0, maximum=0)
+        await self.shoot.secret(pool["userDataSecretRef"]["name"], cloud_config=b"#!/bin/bash\n")
+        await self.garden.secret("backup")
+        at = {"region": "local", "secretRef": secret}
+        kept = {"region": "local", "secretRef": {"name": "backup", "namespace": "garden"}}
+        specs: dict[Resource, dict[str, Any]] = {
+            INFRASTRUCTURES: at,
+            CONTROL_PLANES: at,
+            BASTIONS: bastions.spec(),
+            EXPOSURES: {"credentialsRef": reference, "port": 443, "endpoints": [node]},
+            EXTENSIONS: {"type": "local-ext-shoot"},
+            WORKERS: at | {"pools": [pool]},
+            BACKUP_BUCKETS: kept,
+            BACKUP_ENTRIES: kept | {"bucketName": self.shoot.namespace},
+        }
+        purposes = {"first": {"purpose": "provision"}, "later": {"purpose": "reconcile"}}
+        for resource, name in self.served():
+            await self.shoot.create(resource, name, specs.get(resource) or purposes[name])
+            if resource in (INFRASTRUCTURES, BACKUP_BUCKETS):
+                await self.shoot.until_ready(resource, name)
+        await asyncio.gather(self.yard.balanced(), self.yard.started(), self.yard.balanced("exposure-root"))
+        await self.ready()
+
+    async def ask(self) -> None:
+        for resource, name in self.served():
+            await self.shoot.ask(resource, name)
+        await self.ready()
+
+    async def ready(self) -> None:
+        for resource, name in self.served():
+            await self.shoot.until_ready(resource, name)
+
+    async def seen(self) -> All:
+        """What there is of the Shoot, and of the release."""
+        there = (self.shoot.namespace, self.yard.there.namespace, RELEASE)
+        found: dict[tuple[str, str, str], Seen] = {}
+        for resource in (*MADE, *dict.fromkeys(kind for kind, _ in self.served())):
+            everyone = resource._replace(selector="")
+            for raw in (await self.api.page(everyone, limit=5000)).items:
+                one = Object(raw)
+                if one.namespace in there or self.shoot.namespace in one.name:
+                    found[resource.kind, one.namespace, one.name] = Seen(one.uid, one)
+        return found
+
+
+@pytest_asyncio.fixture
+async def site(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
+    if reason := servers.missing(providerlocal.PROGRAM):
+        pytest.skip(reason)
+    async with kube.from_file(plane.kubeconfig) as api:
+        for name in (RELEASE, "garden"):
+            with contextlib.suppress(Conflict):
+                await api.create(NAMESPACES, "", {"metadata": {"name": name}})
+        world = KindWorld(plane, nats, api, KindSettings(), WorkSettings())
+        about = {"name": "local", "namespace": "garden-local"}
+        shoot = await world.shoot(cloudProfile=_profile(), metadata=about, spec=controlplanes.KUBERNETES)
+        made = Site(plane, nats, api, shoot, tmp_path)
+        made.backups.mkdir()
+        with machinecontrollermanager.manager(tmp_path, plane.kubeconfig, shoot.namespace):
+            async with ResourceManager(shoot).at_work():
+                yield made
+
+
+def _profile() -> dict[str, Any]:
+    """With what Gardener's own program looks for before it makes a Bastion."""
+    profile = bastions.cloud_profile()
+    profile["spec"]["machineTypes"][0] |= {"architecture": "amd64", "gpu": "0", "memory": "1Gi"}
+    for version in profile["spec"]["machineImages"][0]["versions"]:
+        version["architectures"] = ["amd64"]
+    return profile
+
+
+async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None:
+    with site.by_go("first"):
+        await site.create()
+        left = await site.seen()
+    async with site.by_windowbox():
+        _same_objects(left, await site.seen())
+        # What gardenlet asks for once a day.
+        await site.ask()
+        taken = await site.seen()
+        _same_objects(left, taken)
+        _same_status(left, taken)
+        await site.yard.create("later")
+        await site.yard.ready("later")
+        taken = await site.seen()
+    with site.by_go("second"):
+        await site.ask()
+        await site.shoot.ask(BASTIONS, "later")
+        await site.shoot.until_ready(BASTIONS, "later")
+        back = await site.seen()
+        _same_objects(taken, back)
+        _same_status(left, back)
+        for resource, name in reversed(site.served()):
+            if (
+                resource != WORKERS
+            ):  # Gardener's own program wants the kubeconfig of a real Shoot to delete one
+                await site.shoot.delete(resource, name)
+                await site.shoot.until_gone(resource, name)
+
+
+def _same_objects(before: All, after: All) -> None:
+    """Nothing was made anew or taken away, generated secrets included; finalizers are the same."""
+    for key, (uid, object) in before.items():
+        if COLLECTABLE in object.labels or key[2].startswith(RENEWED):
+            continue
+        assert key in after, f"{key} is gone"
+        assert after[key].uid == uid, f"{key} was made anew"
+        assert after[key].object.finalizers == object.finalizers, key
+
+
+def _same_status(before: All, after: All) -> None:
+    for key, (_, object) in before.items():
+        if "lastOperation" in object.status:
+            told = after[key].object.status
+            assert {k: v for k, v in told.items() if k not in UNTIMED} == {
+                k: v for k, v in object.status.items() if k not in UNTIMED
+            }
+            assert told["lastOperation"]["description"] == object.last_operation["description"]
