@@ -49,6 +49,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "watch": Entry("windowbox.commands.processes:watch", "Mirror clusters to the bus."),
         "work": Entry("windowbox.commands.processes:work", "Take items off the bus and reconcile objects."),
         "edge": Entry("windowbox.commands.processes:edge", "Run Envoy for load balancers, and nothing else."),
+        "launch": Entry(
+            "windowbox.commands.processes:launch", "Run Envoys for an edge in another Pod, and outlive it."
+        ),
         "patch": Entry("windowbox.commands.processes:patch", "Write status back to the clusters."),
         "admit": Entry("windowbox.commands.processes:admit", "Answer API servers: webhooks and admission."),
         "grant": Entry(

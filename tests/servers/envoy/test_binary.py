@@ -22,9 +22,9 @@ from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.clients.envoy import bootstrap, protobuf, resources
-from windowbox.clients.envoy.attachments import Order, Running
+from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.edge import Edge
-from windowbox.clients.envoy.process import Processes
+from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import Unreachable
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import Endpoint, Listener, Protocol
@@ -185,7 +185,7 @@ class Reluctant(Processes):
 
     failures = 0
 
-    async def start(self, order: Order) -> Running:
+    async def start(self, order: Order) -> Process:
         if self.failures:
             self.failures -= 1
             raise Unreachable("the disk is full")

@@ -6,22 +6,19 @@ import asyncio
 import contextlib
 import importlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from bus import leases
-from windowbox.clients.envoy import bootstrap, folders, hostnetwork, resources, unixhttp
-from windowbox.clients.envoy.attachments import Order, Running
+from windowbox.clients.envoy import bootstrap, folders, hostnetwork
+from windowbox.clients.envoy.attachments import Order
+from windowbox.clients.envoy.infolder import LOG, HostFolders, InFolder
 from windowbox.errors import Missing, Unreachable
 
 _PID = "envoy.pid"
 _PROGRAM = "program"
-_LOG = "envoy.log"
-_LARGEST_LOG = 4 << 20
 _PATIENCE = 2.0
 """Seconds for an Envoy to end when it was asked to."""
 
@@ -34,90 +31,49 @@ _LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
 """The pid is written before there is an Envoy: none is ever left that nobody knows."""
 
 
-class Processes:
-    """Envoys in this host's network, each in a folder of its own: `<folder>/<name>/<generation>`."""
-
-    folder = "."
-    """Each runs in its folder, which keeps the admin socket's path short."""
-    fixed_ports = False
+class Processes(HostFolders):
+    """Envoys that are processes of this host."""
 
     def __init__(self, folder: Path, *, program: Path | None = None) -> None:
-        self._folder = folder.absolute()
+        super().__init__(folder)
         self._program = program or packaged()
 
-    async def beside_us(self) -> bool:
-        return True
-
-    async def found(self, name: str) -> Sequence[Running]:
+    async def found(self, name: str) -> Sequence[Process]:
         return [one for g in self._generations(name) if (one := self._running(name, g))]
 
     async def names(self) -> Sequence[str]:
-        if not self._folder.is_dir():
-            return []
-        return [path.name for path in sorted(self._folder.iterdir()) if await self.found(path.name)]
+        return [name for name in self._known() if await self.found(name)]
 
-    async def kept(self, name: str) -> Mapping[str, bytes]:
-        for generation in reversed(self._generations(name)):
-            place = self._place(name, generation)
-            files = {f.name: f.read_bytes() for kind in ("*.pb", "*.json") for f in place.glob(kind)}
-            if resources.are_usable(files):
-                return files
-        return {}
-
-    async def start(self, order: Order) -> Running:
-        place = self._place(order.name, order.generation)
+    async def start(self, order: Order) -> Process:
         hostnetwork.keep_waiting_connections()
         if left := self._running(order.name, order.generation):
             await left.end()
-        argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", _LOG]
-        leases.check()  # not below: the files of the last Envoy are removed before there are new ones
-        with folders.writing(place):
-            self._forget_ended(order.name)
-            place.mkdir(parents=True, mode=0o700)
-            folders.write_now(place, order.files)
-            (place / _PROGRAM).write_text(_identity(self._program))
-            child = _launched(place, argv)
+        self._fill(order, [one.generation for one in await self.found(order.name)])
+        with folders.writing(self._place(order.name, order.generation)):
+            return self.launch(order.name, order.generation)
+
+    def launch(self, name: str, generation: int) -> Process:
+        """Start an Envoy with the files that are in its folder."""
+        place = self._place(name, generation)
+        argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", LOG]
+        (place / _PROGRAM).write_text(_identity(self._program))
+        child = _launched(place, argv)
         started = Process(place, child.pid, self._program, child)
         started.restore_priority_later()
         return started
 
-    async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        return await hostnetwork.prepare(addresses, self._folder / hostnetwork.ADDED)
-
-    async def added(self) -> Collection[str]:
-        return hostnetwork.added(self._folder / hostnetwork.ADDED)
-
-    async def remove(self, addresses: Collection[str]) -> None:
-        leases.check()
-        await hostnetwork.remove(addresses, self._folder / hostnetwork.ADDED)
-
     def _running(self, name: str, generation: int) -> Process | None:
         return Process.running_in(self._place(name, generation), self._program)
 
-    def _place(self, name: str, generation: int) -> Path:
-        return self._folder / name / str(generation)
 
-    def _generations(self, name: str) -> list[int]:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return sorted(int(path.name) for path in (self._folder / name).iterdir() if path.name.isdigit())
-        return []
-
-    def _forget_ended(self, name: str) -> None:
-        for generation in self._generations(name):
-            if self._running(name, generation) is None:
-                shutil.rmtree(self._place(name, generation))
-
-
-class Process:
-    """An Envoy that runs in a folder of this host, told from others by that."""
+class Process(InFolder):
+    """An Envoy that is a process of this host, told from others by the folder in which it runs."""
 
     def __init__(
         self, place: Path, pid: int, program: Path, child: subprocess.Popen[bytes] | None = None
     ) -> None:
-        self.name = place.parent.name
-        self.generation = int(place.name)
+        super().__init__(place)
         self.pid = pid
-        self._place = place
         self._program = program
         self._child = child
 
@@ -128,18 +84,6 @@ class Process:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         return cls(place, pid, program) if _runs_in(place, pid) else None
-
-    async def write(self, files: Mapping[str, bytes]) -> None:
-        await self._bound_log()
-        await folders.write(self._place, files)
-
-    async def read(self, file: str) -> bytes | None:
-        with contextlib.suppress(FileNotFoundError):
-            return (self._place / file).read_bytes()
-        return None
-
-    async def ask(self, path: str, *, post: bool = False) -> bytes:
-        return await unixhttp.request(self._place / bootstrap.ADMIN, path, post=post)
 
     async def outdated(self) -> bool:
         with contextlib.suppress(FileNotFoundError):
@@ -174,9 +118,6 @@ class Process:
         if not self._has_ended():
             _set_priority(self.pid, 0)
 
-    async def route(self, routes: Mapping[str, str]) -> None:
-        await hostnetwork.route(self._place.parent / "routes.json", routes)
-
     async def _ended_by_event(self) -> None:
         try:
             handle = os.pidfd_open(self.pid)
@@ -203,16 +144,9 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    async def _bound_log(self) -> None:
-        log = self._place / _LOG
-        with contextlib.suppress(FileNotFoundError):
-            if log.stat().st_size > _LARGEST_LOG:
-                log.replace(log.with_suffix(".log.1"))
-                await self.ask("/reopen_logs", post=True)
-
 
 def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    with (place / _LOG).open("ab") as log:
+    with (place / LOG).open("ab") as log:
         child = subprocess.Popen(
             ["/bin/sh", "-c", _LAUNCH, _PID, *argv],
             cwd=place,

@@ -23,5 +23,5 @@ def chosen(engine: Engine, settings: LoadBalancerSettings) -> Attachment:
             return DockerRouted(engine, household, settings.network, prefixes, folder)
         case "docker-per-service":
             return DockerPerService(engine, household, settings.network, folder)
-        case "process":
+        case "process" | "launcher":
             raise ValueError("a process needs no Docker")

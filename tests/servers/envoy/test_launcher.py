@@ -1,0 +1,94 @@
+"""Envoys of a launcher, which outlive the edge with its Pod."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.servers.envoy.clients import greeting, talk
+from tests.servers.envoy.nodes import Node
+from tests.servers.envoy.test_serving import PORT, listener
+from tests.servers.envoy.world import balancer
+from tests.support import envoyprogram
+from tests.support.running import eventually, running, soon
+from windowbox.clients.envoy.edge import Edge
+from windowbox.clients.envoy.launched import Launched
+from windowbox.clients.envoy.launcher import Launcher
+from windowbox.clients.envoy.process import Processes
+from windowbox.errors import Refused, Unreachable
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "envoys"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    return envoyprogram.envoy(tmp_path)
+
+
+async def test_connections_outlive_the_edge(folder: Path, program: Path, address: Callable[[], str]) -> None:
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]))
+    try:
+        async with Launcher(folder, program=program).serving():
+            first = Edge(Launched(folder))
+            async with running(first.keep()):
+                await first.write([one])
+                assert [s.problems async for s in first.wait_applied([one])] == [{}]
+            async with talk(place, PORT) as before:
+                successor = Edge(Launched(folder))
+                async with running(successor.keep()):
+                    assert await soon(successor.write([one])) is False
+                    assert not await successor.outdated()
+                    await successor.replace()
+                    assert await greeting(place, PORT) == "n1"
+                    assert await before.echo()
+                assert await before.echo()
+            assert await Launched(folder).names() == ["edge"]
+        assert await Processes(folder, program=program).names() == []
+    finally:
+        await node.stop()
+
+
+async def test_what_was_served_is_back_after_an_envoy_and_after_the_launcher(
+    folder: Path, program: Path, address: Callable[[], str]
+) -> None:
+    node, place = await Node("n1", address()).start(), address()
+    one = balancer(listener(place, [node]))
+    edge = Edge(Launched(folder))
+
+    async def served() -> bool:
+        try:
+            return await greeting(place, PORT) == "n1"
+        except OSError:
+            return False
+
+    try:
+        async with running(edge.keep()):
+            async with Launcher(folder, program=program).serving():
+                await soon(edge.write([one]))
+                await eventually(served)
+                (envoy,) = await Processes(folder, program=program).found("edge")
+                os.kill(envoy.pid, signal.SIGKILL)
+                await soon(envoy.ended())
+                await eventually(served)
+            assert not await served()
+            with pytest.raises(Unreachable):
+                await Launched(folder).names()
+            async with Launcher(folder, program=program).serving():
+                await eventually(served)
+    finally:
+        await node.stop()
+
+
+async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path) -> None:
+    async with Launcher(folder, program=program).serving():
+        with pytest.raises(Refused, match="another launcher"):
+            async with Launcher(folder, program=program).serving():
+                pass
