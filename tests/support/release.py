@@ -122,7 +122,7 @@ def one_of_each(world: NodeWorld) -> dict[str, Any]:
         "image": IMAGE,
         "nats": {"image": IMAGE, "clusterIP": bus},
         "bind": {"image": IMAGE, "service": {"clusterIP": name_server}},
-        "edge": {"enabled": True},
+        "edge": {"enabled": True, "hostPath": str(world.sandbox.folder / "edge")},
         "admit": {"enabled": True},
         "settings": {
             "loadbalancer": {"ranges": [{"prefixes": [balancers(world)]}]},

@@ -96,7 +96,9 @@ class Edge(Role):
     )
     metrics_port: int = Field(19090, ge=1, le=65535, description="On its node's network, too.")
     host_path: str = Field(
-        "", description="Folder of the node for Envoy's files; empty: they end with the Pod."
+        "/var/lib/windowbox/edge",
+        description="Folder of the node for Envoy's files. Envoy then has a Pod of its own, which upgrades "
+        "leave alone; empty: it ends with the edge's Pod.",
     )
 
 

@@ -124,8 +124,8 @@ def test_pods_are_restricted_but_for_the_edge(api: ApiServer) -> None:
                 spec["volumes"].append({"name": claim["metadata"]["name"], "emptyDir": {}})
             if error := dry_run(api, _pod(name, spec)):
                 refused[name] = error
-    assert refused.keys() == {"windowbox-edge"}
-    assert "violates PodSecurity" in refused["windowbox-edge"]
+    assert refused.keys() == {"windowbox-edge", "windowbox-envoy"}
+    assert all("violates PodSecurity" in error for error in refused.values())
 
 
 def test_roles_have_exactly_the_rights_of_the_table() -> None:

@@ -94,6 +94,37 @@ def test_workers_reach_the_name_servers_of_their_zones() -> None:
     }  # fmt: skip
 
 
+def test_envoy_has_a_pod_of_its_own_beside_that_of_the_edge() -> None:
+    mine: Manifest = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    manifests = rendered(edge={"enabled": True, "affinity": mine}, settings=RANGES)
+    envoy = of_kind(manifests, "StatefulSet")["windowbox-envoy"]["spec"]
+    edge = of_kind(manifests, "Deployment")["windowbox-edge"]["spec"]
+    assert envoy["updateStrategy"] == {"type": "OnDelete"}
+    pods = [one["template"]["spec"] for one in (envoy, edge)]
+    assert pods[0]["volumes"][0] == pods[1]["volumes"][-1]
+    assert pods[0]["containers"][0]["securityContext"]["capabilities"]["add"] == ["NET_BIND_SERVICE"]
+    assert all(pod["hostNetwork"] and not pod["automountServiceAccountToken"] for pod in pods)
+    apart, beside = (
+        pod["affinity"][kind] for pod, kind in zip(pods, ("podAntiAffinity", "podAffinity"), strict=True)
+    )
+    assert apart == beside
+    [term] = beside["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"] == envoy["selector"]
+    assert all(pod["affinity"]["nodeAffinity"] == mine["nodeAffinity"] for pod in pods)
+
+
+@pytest.mark.parametrize(
+    "edge", [{"hostPath": ""}, {"hostNetwork": False}], ids=["without-a-folder", "in-a-network-of-its-own"]
+)
+def test_envoy_is_in_the_pod_of_the_edge(edge: dict[str, Any]) -> None:
+    manifests = rendered(edge={"enabled": True, **edge}, settings=RANGES, networkPolicies={"enabled": False})
+    assert "windowbox-envoy" not in {one["metadata"]["name"] for one in manifests}
+    spec = of_kind(manifests, "Deployment")["windowbox-edge"]["spec"]["template"]["spec"]
+    assert "affinity" not in spec
+    settings = of_kind(manifests, "Secret")["windowbox-edge-settings"]["stringData"]["settings.yaml"]
+    assert "attachment" not in yaml.safe_load(settings)["loadbalancer"]
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [

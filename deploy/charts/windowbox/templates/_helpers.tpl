@@ -126,6 +126,11 @@ topologySpreadConstraints:
 {{/* The name of what a role runs as */}}
 {{- define "windowbox.account" -}}{{ include "windowbox.fullname" .root }}-{{ .command }}{{- end }}
 
+{{/* Whether Envoy has a Pod of its own */}}
+{{- define "windowbox.launches" -}}
+{{- if and .Values.edge.enabled .Values.edge.hostNetwork .Values.edge.hostPath }}true{{ end }}
+{{- end }}
+
 {{/* Of a process: the edge has one of its own, since its Pod has its node's network. */}}
 {{- define "windowbox.metricsPortOf" -}}
 {{- if eq .command "edge" }}{{ .root.Values.edge.metricsPort }}{{ else }}{{ include "windowbox.metricsPort" .root }}{{ end }}

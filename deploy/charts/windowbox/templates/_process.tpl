@@ -27,6 +27,7 @@
 {{- end }}
 {{- if eq .command "edge" }}
   {{- $_ := set $made "loadbalancer" (dict "edge" "separate" "folder" "/var/lib/windowbox/edge") }}
+  {{- if include "windowbox.launches" $root }}{{ $_ := set $made.loadbalancer "attachment" "launcher" }}{{ end }}
 {{- end }}
 {{- if eq .command "grant" }}
   {{- $accounts := dict }}
@@ -35,7 +36,7 @@
   {{- end }}
   {{- $_ := set $made "grant" (dict "name" ($root.Values.rbac.name | default "windowbox") "service_accounts" $accounts) }}
 {{- end }}
-{{- range $path := list "webhooks.address" "webhooks.namespace" "webhooks.service_port" "loadbalancer.edge" "loadbalancer.folder" "heartbeat.namespace" "images.overwrite" "grant.name" "grant.service_accounts" }}
+{{- range $path := list "webhooks.address" "webhooks.namespace" "webhooks.service_port" "loadbalancer.edge" "loadbalancer.folder" "loadbalancer.attachment" "heartbeat.namespace" "images.overwrite" "grant.name" "grant.service_accounts" }}
   {{- $section := splitList "." $path | first }}
   {{- $key := splitList "." $path | last }}
   {{- $given := dig $section $key nil $settings }}
@@ -132,7 +133,14 @@ spec:
       securityContext:
         {{- $pod := ternary (dict "runAsNonRoot" false "runAsUser" 0 "runAsGroup" 0 "fsGroup" 0) dict (eq .command "edge") }}
         {{- include "windowbox.podSecurityContext" (mergeOverwrite $pod (deepCopy .values.podSecurityContext)) | nindent 8 }}
-      {{- include "windowbox.placement" (dict "root" $root "values" .values "component" .component) | nindent 6 }}
+      {{- $placed := .values }}
+      {{- if and (eq .command "edge") (include "windowbox.launches" $root) }}
+      {{- /* On the node of its Envoy. */}}
+      {{- $beside := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "windowbox.selector" (dict "root" $root "component" "envoy") | fromYaml)) }}
+      {{- $required := append (dig "podAffinity" "requiredDuringSchedulingIgnoredDuringExecution" list .values.affinity) $beside }}
+      {{- $placed = mergeOverwrite (deepCopy .values) (dict "affinity" (dict "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $required))) }}
+      {{- end }}
+      {{- include "windowbox.placement" (dict "root" $root "values" $placed "component" .component) | nindent 6 }}
       containers:
         - name: windowbox
           image: {{ include "windowbox.image" (dict "root" $root "image" $root.Values.image) }}
