@@ -312,7 +312,7 @@ class Pool:
                 self._hold.renew(heard)
                 await self._requeue_superseded()
                 await self._starts.take_back()
-            await asyncio.sleep(self._ack_wait / 5)
+            await asyncio.sleep(_until_next(self._ack_wait / 5))
 
     async def _heard(self, kept: list[Delivery], sent: float) -> float:
         """When we said what we keep, or 0 if the server may not have heard it: it answers a later question.
@@ -377,6 +377,12 @@ class Pool:
                 with contextlib.suppress(WindowboxError):
                     await delivery.nak()
         await self._requeue_superseded()
+
+
+def _until_next(interval: float) -> float:
+    """Seconds until all who repeat something at this interval do: an idle process wakes once for them."""
+    left = interval - asyncio.get_running_loop().time() % interval
+    return left if left > interval / 10 else left + interval
 
 
 def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:

@@ -17,9 +17,11 @@ from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
-_BEAT = 0.25
+_BEAT = 0.5
 _LIMIT = 0.5
-"""Seconds without a beat until the log says what the loop is busy with."""
+"""Seconds that a beat is late until the log says what the loop is busy with."""
+_LOOK = 0.25
+"""Seconds between two looks at a loop that is late. At one that is not there are fewer."""
 _FRAMES = 3
 _ROOT = str(Path(__file__).parents[2])
 
@@ -81,17 +83,20 @@ class _Watch:
         self._next = self._loop.call_later(_BEAT, self.beat)
 
     def _listen(self) -> None:
-        reported, woke = 0.0, time.monotonic()
-        while not self._over.wait(_BEAT):
-            before, woke = woke, time.monotonic()
-            if woke - before > _LIMIT:
+        reported, pause, slept = 0.0, _BEAT + _LIMIT, time.monotonic()
+        while not self._over.wait(pause):
+            woke = time.monotonic()
+            late, overslept, slept = woke - self._due, woke - slept - pause, woke
+            if overslept > _LOOK:
+                pause = _LOOK
                 continue  # the whole process was stopped, or got no CPU time: no task blocked the loop
-            late = woke - self._due
             if late < _LIMIT:
-                reported = 0.0
-            elif late >= 2 * reported:
+                reported, pause = 0.0, _LIMIT - late
+                continue
+            if late >= 2 * reported:
                 self._tell(late)
                 reported = late
+            pause = _LOOK
 
     def _tell(self, late: float) -> None:
         global _latest

@@ -47,7 +47,7 @@ async def test_lateness_is_measured() -> None:
 
     before = late()
     with stalls.watched():
-        await asyncio.sleep(0.15)  # shorter than a stall
-        await compute(0.4)
-        await asyncio.sleep(0.3)  # the loop is not blocked meanwhile
+        await asyncio.sleep(0.15)  # a beat is due after half a second
+        await compute(0.7)
+        await asyncio.sleep(0.1)  # the loop is not blocked meanwhile
     assert late() - before > 0.2
