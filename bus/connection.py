@@ -210,6 +210,10 @@ class Bus:
         """The oldest message whose subject matches."""
         return await self._get(stream, {"seq": 1, "next_by_subj": subject})
 
+    async def has_since(self, stream: str, sequence: int, filter: str) -> bool:
+        """Whether the stream holds any message of these subjects from this sequence on, even a forged one."""
+        return await self._asked(stream, {"seq": sequence, "next_by_subj": filter}, "", TIMEOUT) is not None
+
     async def at(self, stream: str, sequence: int) -> Stored | None:
         """The message with this sequence, if the stream still holds it."""
         return await self._get(stream, {"seq": sequence})

@@ -26,6 +26,8 @@ _OVERDUE = 5.0
 """Seconds after its time until a schedule counts as forgotten by the server."""
 _FEW = 100
 """So many wishes are enqueued without a look whether their items are there: the server refuses a second."""
+_BEYOND = 1 << 30
+"""More subjects than a stream has."""
 _LAG = 0.005
 _LOOKS = 1000
 _RACES = 20
@@ -124,13 +126,7 @@ class Queue:
 
     async def sweep(self, older_than: float) -> int:
         """Put every wish older than so many seconds back into the queue, should its item have got lost."""
-        horizon = await self.bus.now() - older_than
-        wishes = [subjects.wish(self.pool, ">")]
-        old = [
-            subjects.without(f"trigger.{self.pool}", stored.subject)
-            async for stored in consumers.snapshot(self.bus, streams.TRIGGERS, wishes, headers_only=True)
-            if int(stored.time) / 1e9 < horizon
-        ]
+        old = await self._older(await self.bus.now() - older_than)
         queued = await self._queued() if len(old) > _FEW else frozenset()
         lost = [key for key in old if key not in queued]
         for key in lost:
@@ -139,6 +135,18 @@ class Queue:
         if found:
             metrics.swept.labels(self.pool).inc(found)
         return found
+
+    async def _older(self, horizon: float) -> list[str]:
+        """The keys of all wishes made before this time."""
+        wishes = subjects.wish(self.pool, ">")
+        oldest = await self.bus.first(streams.TRIGGERS, wishes)
+        if oldest is None or instant(oldest.time) >= horizon:
+            return []  # as most often: to read them all would cost the server a consumer
+        return [
+            subjects.without(f"trigger.{self.pool}", stored.subject)
+            async for stored in consumers.snapshot(self.bus, streams.TRIGGERS, [wishes], headers_only=True)
+            if int(stored.time) / 1e9 < horizon
+        ]
 
     async def _queued(self) -> Set[str]:
         """The keys of all items: to ask for them is less than to have each of them refused."""
@@ -155,8 +163,11 @@ class Queue:
 
         A server whose store was rolled back to an older copy keeps schedules that it never fires.
         """
-        found = 0
-        async for stored in consumers.snapshot(self.bus, streams.LATER, [subjects.later(self.pool, ">")]):
+        found, scheduled = 0, subjects.later(self.pool, ">")
+        none = {"subjects_filter": scheduled, "offset": _BEYOND}  # only how many there are
+        if not (await self.bus.api(f"STREAM.INFO.{streams.LATER}", none)).get("total"):
+            return 0
+        async for stored in consumers.snapshot(self.bus, streams.LATER, [scheduled]):
             if (at := _due(stored)) and at.timestamp() < horizon:
                 found += 1
                 await self.remind(

@@ -136,6 +136,8 @@ class Router:
         end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
         if end < position:  # the stream is a new one
             position = 0
+        if not await self._announced_since(position):
+            return position
         reached, owed = position, dict[str, _Owed]()
         async for stored in consumers.snapshot(
             self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
@@ -150,6 +152,12 @@ class Router:
                 await asyncio.sleep(0)  # one such object takes milliseconds, and there may be hundreds
         young = await self._ask_for(owed)
         return min([reached, *(sequence - 1 for sequence in young)])
+
+    async def _announced_since(self, position: int) -> bool:
+        for kind in self._swept:
+            if await self._bus.has_since(streams.OBJECTS, position + 1, kind):
+                return True
+        return False
 
     def _owed(self, change: Announcement) -> Reason | None:
         """Why somebody has to look at the object, if anybody has."""
