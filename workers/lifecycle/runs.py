@@ -268,25 +268,24 @@ class LifeCycle:
         if (last.get("type"), last.get("state")) == (str(operation), "Processing"):
             yield
             return
-        over = asyncio.Event()
+        announcing: list[asyncio.Task[None]] = []
 
-        async def announce() -> None:
-            try:
-                async with asyncio.timeout(SLOW_SECONDS):
-                    await over.wait()
-            except TimeoutError:
-                patch = statuses.processing(operation, phrases, datetime.now(UTC))
-                await reporter.report(patch, effect=False)
+        def announce() -> None:
+            patch = statuses.processing(operation, phrases, datetime.now(UTC))
+            report = reporter.report(patch, effect=False)
+            announcing.append(asyncio.create_task(report, name=f"announce {object.name}"))
 
-        announcing = asyncio.create_task(announce(), name=f"announce {object.name}")
+        timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, announce)
         try:
             yield
         finally:
-            # Never cancelled: of a report half sent nobody could tell whether the next has to expect it.
-            over.set()
-            await asyncio.wait([announcing])
-            # Looked at whatever became of the run: what nobody looks at is logged as a bug.
-            error = None if announcing.cancelled() else announcing.exception()
+            timer.cancel()
+            error = None
+            if announcing:
+                # Never cancelled: of a report half sent nobody could tell whether the next has to expect it.
+                await asyncio.wait(announcing)
+                # Looked at whatever became of the run: what nobody looks at is logged as a bug.
+                error = None if announcing[0].cancelled() else announcing[0].exception()
         if isinstance(error, Superseded):
             raise error
 
