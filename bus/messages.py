@@ -288,10 +288,11 @@ class ReviewRecord(Message):
 class Announcement:
     """A message of OBJECTS: one version of one object, or its end."""
 
-    __slots__ = ("stored",)
+    __slots__ = ("_object", "stored")
 
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
+        self._object: Object | None = None
 
     @property
     def operation(self) -> str:
@@ -322,4 +323,6 @@ class Announcement:
         return self.operation == "DELETED"
 
     def object(self) -> Object:
-        return Object(orjson.loads(self.stored.data) if self.stored.data else {})
+        if self._object is None:
+            self._object = Object(orjson.loads(self.stored.data) if self.stored.data else {})
+        return self._object

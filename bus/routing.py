@@ -68,8 +68,17 @@ class PreviousVersion:
 class Router:
     """Turns what is announced into wishes of one pool. Any number of them share the work."""
 
-    def __init__(self, bus: Bus, queue: Queue, mapping: EventMapping, rank: Rank | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        queue: Queue,
+        mapping: EventMapping,
+        rank: Rank | None = None,
+        ignores: Callable[[Announcement], bool] = lambda _: False,
+    ) -> None:
+        """`ignores` tells at once of changes that concern nobody. It may be in doubt about any of them."""
         self._bus = bus
+        self._ignores = ignores
         self._rank = rank or Rank(bus)
         self._queue = queue
         self._mapping = mapping
@@ -83,7 +92,9 @@ class Router:
     async def run(self) -> None:
         """Route until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_each(self._changes, self._route), name=f"{self._queue.pool}: changes")
+            tasks.create_task(
+                _each(self._changes, self._route, self._ignored), name=f"{self._queue.pool}: changes"
+            )
             tasks.create_task(run_due(self._bus, self._queue), name=f"{self._queue.pool}: dues")
 
     async def sweep(self, interval: float) -> None:
@@ -113,6 +124,15 @@ class Router:
             for key in await self._keys(change):
                 await self._queue.wish(key, Wish(reason=self._reason(change)))
         await delivery.settle()
+
+    def _ignored(self, delivery: Delivery) -> bool:
+        """Whether it concerns nobody: most changes are written by us, and a task for each would cost more."""
+        if len(delivery.data) > _BIG:
+            return False
+        try:
+            return self._ignores(Announcement(delivery.stored))
+        except Exception:
+            return False  # the mapping fails, too, and that is told
 
     async def _keys(self, change: Announcement) -> list[str]:
         """The keys that `change` concerns. Where the mapping fails, the object's own key."""
@@ -202,7 +222,11 @@ async def run_due(bus: Bus, queue: Queue) -> None:
     await _each(Pull(bus, queue.due_consumer(), _AT_ONCE), queue.admit)
 
 
-async def _each(pull: Pull, act: Callable[[Delivery], Awaitable[None]]) -> None:
+async def _each(
+    pull: Pull,
+    act: Callable[[Delivery], Awaitable[None]],
+    ignored: Callable[[Delivery], bool] = lambda _: False,
+) -> None:
     """`act` on every delivery, many at once. Transient failures are delivered again, others settled."""
     running: set[asyncio.Task[None]] = set()
 
@@ -223,6 +247,11 @@ async def _each(pull: Pull, act: Callable[[Delivery], Awaitable[None]]) -> None:
     try:
         async for batch in pull.deliveries():
             for delivery in batch:
+                if ignored(delivery):
+                    with contextlib.suppress(WindowboxError):
+                        await delivery.settle()
+                    pull.done()
+                    continue
                 task = asyncio.create_task(one(delivery), name=delivery.subject)
                 running.add(task)
                 task.add_done_callback(running.discard)

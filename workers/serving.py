@@ -142,7 +142,7 @@ def parts(common: Common, serving: Serving) -> Parts:
             ack_wait=work.ack_wait,
             rank=rank if serving.ranked else None,
         ),
-        router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank),
+        router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank, own.ignores),
         tasks=serving.tasks,
         leased=serving.leased,
         details=serving.details,

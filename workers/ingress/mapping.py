@@ -24,6 +24,13 @@ class IngressMapping:
     def __init__(self, views: IngressViews) -> None:
         self._views = views
 
+    def ignores(self, change: Announcement) -> bool:
+        """Whether it is a record that has nothing to do with any Ingress, as most records."""
+        ref = subjects.ref(subjects.without("object", change.stored.subject))
+        if ref.kind != DNSRECORDS.id or change.gone or change.omitted:
+            return False
+        return not wanted.ingress_name(ref.name) and not made_for(ref, change.object())
+
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         ref = subjects.ref(subjects.without("object", change.stored.subject))
         match ref.kind:
@@ -71,7 +78,7 @@ async def _of_record(ref: ObjectRef, change: Announcement, before: PreviousVersi
     name = wanted.ingress_name(ref.name)
     new = None if change.gone or change.omitted else change.object()
     if not name and new and not made_for(ref, new):
-        return []  # as most records, of which the version before would cost a question each time
+        return []  # the version before would cost a question
     versions = [await before.object(), new]
     ingresses = {owner for version in versions if version and (owner := made_for(ref, version))}
     if change.operation == "ADDED":

@@ -16,10 +16,11 @@ from workers.serving import Common, Parts
 
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, IngressViews(common.bus)
+    mapping = IngressMapping(views)
     runs = IngressRuns(bus, common.clusters, common.world, common.targets, views)
     handler = ClusterShares(ReconcilingHandler(bus, common.clusters, runs), work.concurrency)
     return Parts(
         pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
-        router=Router(bus, Queue(bus, row.pool), IngressMapping(views)),
+        router=Router(bus, Queue(bus, row.pool), mapping, ignores=mapping.ignores),
         tasks=views.tasks,
     )

@@ -50,6 +50,17 @@ class LifeCycleMapping:
             return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
         return [*await self._own(key, change, before), *await self._waiting(ref, change, before)]
 
+    def ignores(self, change: Announcement) -> bool:
+        """Whether the change, as it is, concerns nobody: most often we have written it ourselves."""
+        if change.gone or change.omitted or subjects.seen_of_kind(change.stored.subject) != self._kind:
+            return False
+        new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
+        if self._waiters is not None and self.kind.finalizer not in new.finalizers:
+            return False
+        return not (
+            predicates.needs_old(seen, new, self._scope) or predicates.triggers(seen, None, new, self._scope)
+        )
+
     async def _own(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
         if change.gone:
             return await self._ended(key, change, before)

@@ -230,6 +230,22 @@ async def test_a_change_of_another_kind_whose_mapping_fails_is_settled(bus: Bus)
         assert await is_wished(bus)
 
 
+@pytest.mark.parametrize("bugs", [False, True], ids=["told-at-once", "cannot-be-told"])
+async def test_a_change_that_concerns_nobody_is_settled_at_once(bus: Bus, bugs: bool) -> None:
+    def ignores(change: Announcement) -> bool:
+        if bugs:
+            raise KeyError("a field that nobody foresaw")
+        return change.object().name == "ours"
+
+    await announce(bus, "ours")
+    await announce(bus, "web")
+    interest = All()
+    async with running(Router(bus, Queue(bus, POOL), interest, ignores=ignores).run()):
+        await eventually(lambda: is_wished(bus, "web", *(["ours"] if bugs else [])))
+        await eventually(lambda: nothing_in_hand(bus))
+    assert len(interest.seen) == (2 if bugs else 1)
+
+
 async def test_a_sweep_asks_for_what_nobody_can_judge(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bus.routing._YOUNG", -1.0)
     await announce(bus, "web")

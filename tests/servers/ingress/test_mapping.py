@@ -56,7 +56,9 @@ async def told(
     change, sight = Announcement(stored), IngressViews(bus)
     async with running(*(task() for task in sight.tasks.values())):
         await soon(sight.complete())
-        keys = await IngressMapping(sight).keys_for(change, PreviousVersion(bus, change))
+        mapping = IngressMapping(sight)
+        keys = await mapping.keys_for(change, PreviousVersion(bus, change))
+        assert not (keys and mapping.ignores(change))
     return [subjects.ref(key).name for key in keys]
 
 
