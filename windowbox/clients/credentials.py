@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import ssl
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-from windowbox.clients import apisessions
+from windowbox.clients import apisessions, kubeconfigs
 from windowbox.clients.kubelibrary import Configuration, kube_config, load_incluster_config
 from windowbox.errors import Malformed
 
@@ -32,6 +33,8 @@ class Credentials:
 
     configuration: Configuration
     tls: ssl.SSLContext
+    trust: str | None
+    """By whom the server is vouched for; None if by nobody."""
     files: Mapping[Path, str]
     """All files that this was read from, with their digests."""
     connection: tuple[str, ...]
@@ -46,21 +49,25 @@ class Credentials:
 async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
     """The credentials of a kubeconfig file, or those of the Pod. Malformed says what to set."""
     configuration = empty()
-    with _malformed(kubeconfig):
+    # Certificates and keys that stand in the kubeconfig are files only while they are read.
+    with _malformed(kubeconfig), tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         files = _digests(kubeconfig)
         if kubeconfig:
             loader = await kube_config.load_kube_config(
-                config_file=str(kubeconfig), context=context, client_configuration=configuration
+                config_file=str(kubeconfig),
+                context=context,
+                client_configuration=configuration,
+                temp_file_path=folder,
             )
             context = loader.current_context and loader.current_context["name"]
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             configuration.refresh_api_key_hook = None  # the file is watched
-        made = tls(configuration)
+        made, vouched = tls(configuration), trust(configuration)
         connection = tuple(_connection(configuration))
     if token := configuration.api_key.get(_BEARER):
         configuration.api_key[_BEARER] = token.strip()
-    return Credentials(configuration, made, files, connection, context)
+    return Credentials(configuration, made, vouched, files, connection, context)
 
 
 async def digests(kubeconfig: Path | None) -> Mapping[Path, str]:
@@ -92,6 +99,12 @@ def empty() -> Configuration:
     """A configuration of our own, not the library's shared default."""
     configuration: Configuration = type.__call__(Configuration)
     return configuration
+
+
+def trust(configuration: Configuration) -> str | None:
+    """By whom the server is vouched for; None if by nobody."""
+    authorities = Path(configuration.ssl_ca_cert) if configuration.ssl_ca_cert else None
+    return kubeconfigs.trust(str(configuration.host).rstrip("/"), bool(configuration.verify_ssl), authorities)
 
 
 def tls(configuration: Configuration) -> ssl.SSLContext:

@@ -63,21 +63,27 @@ class Kube:
     """A client of one cluster's API, with keep-alive."""
 
     def __init__(
-        self, configuration: Configuration, session: aiohttp.ClientSession, *, tenant: bool = False
+        self,
+        configuration: Configuration,
+        session: aiohttp.ClientSession,
+        trust: str | None = None,
+        *,
+        tenant: bool = False,
     ) -> None:
         self._tenant = tenant
         self.limits = apireading.TENANT if tenant else apireading.OWN
         self._session = session
-        self.use(configuration)
+        self.use(configuration, trust)
 
-    def use(self, configuration: Configuration, session: aiohttp.ClientSession | None = None) -> None:
+    def use(
+        self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
+    ) -> None:
         """From now on these credentials; with a session where connections are to be made anew."""
         self._configuration = configuration
         self._session = session or self._session
         self._host = str(self._configuration.host).rstrip("/")
         self._distrusted = False
-        authorities = Path(configuration.ssl_ca_cert) if configuration.ssl_ca_cert else None
-        self.trust = kubeconfigs.trust(self._host, bool(configuration.verify_ssl), authorities)
+        self.trust = trust
         """By whom the server is vouched for; None if by nobody."""
 
     @property
@@ -309,7 +315,7 @@ async def from_file(kubeconfig: Path | None, context: str | None = None) -> Asyn
     """
     found = await credentials.read(kubeconfig, context)
     session = contextlib.AsyncExitStack()
-    made = Kube(found.configuration, await session.enter_async_context(found.session()))
+    made = Kube(found.configuration, await session.enter_async_context(found.session()), found.trust)
     rotation = Rotation(made, kubeconfig, context, found, session, Kube)
     following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
     try:
@@ -329,7 +335,7 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
         try:
             kubeconfigs.file(content, Path(folder))
             await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
-            tls = credentials.tls(configuration)
+            tls, trust = credentials.tls(configuration), credentials.trust(configuration)
         except Exception:
             # The library expects valid kubeconfigs, so it may raise anything; and
             # its messages quote the Secret.
@@ -341,7 +347,7 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
             raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
         kubeconfigs.check_addresses(configuration.host, configuration.proxy, egress, what)
         async with apisessions.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
-            yield Kube(configuration, session, tenant=True)
+            yield Kube(configuration, session, trust, tenant=True)
 
 
 def _selection(resource: Resource) -> dict[str, str]:

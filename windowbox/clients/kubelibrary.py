@@ -6,7 +6,6 @@ and a quarter of a second in each process, for code that nobody here calls.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib
 import importlib.util
@@ -61,17 +60,15 @@ from kubernetes_asyncio.config import ConfigException, kube_config, load_inclust
 
 
 class _InlineData(kube_config.FileOrData):
-    """Inline certificates and keys as files. The library leaves each of them open."""
+    """Inline certificates and keys as files, in the folder given.
+
+    The library leaves each of them open, and keeps it until the process ends.
+    """
 
     def _create_temp_file_with_content(self, content: str | bytes) -> str:
-        files, key = kube_config._temp_files, str(content)
-        if not files:
-            atexit.register(kube_config._cleanup_temp_files)
-        if key not in files:
-            with tempfile.NamedTemporaryFile(dir=self._temp_file_path, delete=False) as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-            files[key] = file.name
-        return files[key]
+        with tempfile.NamedTemporaryFile(dir=self._temp_file_path, delete=False) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        return file.name
 
 
 vars(kube_config).update(FileOrData=_InlineData)

@@ -35,7 +35,9 @@ class Client(Protocol):
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object: ...
 
-    def use(self, configuration: Configuration, session: aiohttp.ClientSession | None = None) -> None: ...
+    def use(
+        self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
+    ) -> None: ...
 
 
 class Rotation:
@@ -129,7 +131,7 @@ class Rotation:
             self._closing[closing] = self._session
             closing.add_done_callback(self._closing.pop)
             self._session = opened
-        self._client.use(found.configuration, session)
+        self._client.use(found.configuration, found.trust, session)
         self._current = found
         logger.info("credentials of %s have changed", self._client.host)
 

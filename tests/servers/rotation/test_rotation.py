@@ -16,7 +16,7 @@ from bus.connection import Bus
 from bus.registry import Member, Registry
 from tests.support import loopback
 from tests.support.running import eventually, running
-from windowbox.clients import credentials, kube
+from windowbox.clients import credentials, kube, kubeconfigs
 from windowbox.clients.clusters import clusters
 from windowbox.clients.kube import Kube
 from windowbox.errors import Malformed, PermanentError
@@ -234,17 +234,24 @@ async def test_a_renamed_context_is_followed_unless_it_was_configured(
                 assert not await rotated()
 
 
-async def test_inline_certificates_leave_no_file_open(tmp_path: Path) -> None:
-    file, opened = tmp_path / "kubeconfig", []
+async def test_inline_certificates_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, opened, folder = tmp_path / "kubeconfig", [], tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
     for number in range(5):
-        ca = certificates.authority(tmp_path / str(number)).certificate.read_bytes()
+        authority = certificates.authority(tmp_path / str(number)).certificate
         write(file, {"one": "https://127.0.0.1:1"}, "one")
         content = yaml.safe_load(file.read_text())
-        content["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(ca).decode()
+        content["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(
+            authority.read_bytes()
+        ).decode()
         file.write_text(yaml.safe_dump(content))
-        assert (await credentials.read(file, None)).configuration.ssl_ca_cert
+        found = await credentials.read(file, None)
+        assert found.configuration.ssl_ca_cert
+        assert found.trust == kubeconfigs.trust("https://127.0.0.1:1", True, authority)
         opened.append(descriptors())
     assert opened[-1] == opened[1]
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("grace", [0.01, 600.0])
