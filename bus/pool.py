@@ -115,6 +115,7 @@ class Pool:
         self.queue = Queue(bus, pool)
         self._pool = pool
         items = self.queue.item_consumer(ack_wait)
+        self._rank = rank
         self._pull = rank.pull(items, concurrency) if rank else Pull(bus, items, concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._one_suspect = asyncio.Lock()
@@ -243,6 +244,8 @@ class Pool:
         with tracing.span(f"run {self._pool}", wish.headers.get(TRACE, ""), key=item.key) as trace:
             outcome = await self._outcome(item)
             item.check()
+            if self._rank:
+                self._rank.note(outcome.result)
             took = time.perf_counter() - clock
             metrics.runs.labels(self._pool, outcome.result).observe(took)
             if requeue := outcome.requeue:

@@ -8,17 +8,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Iterator
 
 from bus import consumers, presence
 from bus.connection import Bus
 from bus.consumers import Consumer
+from bus.messages import Result
 from bus.pull import Pull
 from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
 
-_OTHERS = range(1, 9)
+_OTHERS = range(1, 8)
+_ASIDE = 8
+"""The number of a process that steps aside."""
+_FAILURES = 16
+"""So many runs fail in a row before a process steps aside. A few may have failed for what they ask for."""
+_ASIDE_SECONDS = 60.0
+_FAILED = frozenset({Result.WAITING, Result.ERROR, Result.FAILED})
+_DONE = frozenset({Result.SUCCEEDED, Result.REPAIRED, Result.DELETED})
+"""Other results say nothing of what the process can reach."""
 
 
 class Rank:
@@ -28,11 +38,18 @@ class Rank:
         self._bus = bus
         self._number = self._other = random.choice(_OTHERS)
         self._consumers: list[Consumer] = []
+        self._failures = 0
+        self._aside_until = 0.0
+
+    @property
+    def number(self) -> int:
+        """With which number to ask now."""
+        return self._number if time.monotonic() >= self._aside_until else _ASIDE
 
     def pull(self, consumer: Consumer, limit: int) -> Pull:
         """Take messages of the consumer at this rank."""
         self._consumers.append(consumer)
-        return Pull(self._bus, consumer, limit, lambda: self._number)
+        return Pull(self._bus, consumer, limit, lambda: self.number)
 
     @contextlib.contextmanager
     def first(self) -> Iterator[None]:
@@ -42,6 +59,16 @@ class Rank:
             yield
         finally:
             self._number = self._other
+
+    def note(self, result: Result) -> None:
+        """Let others come first for a while if run after run fails here: they may reach what we do not."""
+        if result in _DONE:
+            self._failures, self._aside_until = 0, 0.0
+        elif result in _FAILED:
+            self._failures += 1
+            if self._failures == _FAILURES:
+                self._failures, self._aside_until = 0, time.monotonic() + _ASIDE_SECONDS
+                logger.warning("%d runs in a row have failed: others come first for a while", _FAILURES)
 
     async def establish(self) -> None:
         """Have the consumers ranked, if all who are there ask with a rank.

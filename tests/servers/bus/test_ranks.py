@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from bus import consumers, presence, streams
 from bus.connection import Access, ApiError, Bus, connected
 from bus.consumers import Consumer, Delivery
+from bus.messages import Reason, Result, Wish
+from bus.pool import Item, Outcome, Pool, RequeueAfter
 from bus.pull import Pull
 from bus.queue import Queue
 from bus.ranks import Rank
+from bus.routing import run_due
 from tests.servers.bus.handlers import POOL, key
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
@@ -217,3 +221,75 @@ async def settled(bus: Bus) -> bool:
 
 async def took(count: int, *takers: Taker) -> bool:
     return sum(len(taker.taken) for taker in takers) == count
+
+
+class Calling:
+    """Reconciles by a call to a server, which `way` leads to."""
+
+    def __init__(self, way: int) -> None:
+        self._way = way
+        self.results = Counter[Result]()
+
+    async def handle(self, item: Item) -> Outcome:
+        result = Result.SUCCEEDED if await self._is_answered() else Result.ERROR
+        self.results[result] += 1
+        again = RequeueAfter(Wish(reason=Reason.RETRY), 0.01) if result == Result.ERROR else None
+        return Outcome(result, again)
+
+    async def _is_answered(self) -> bool:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._way)
+            with contextlib.closing(writer):
+                return bool(await reader.read(1))
+        return False
+
+    async def quarantine(self, item: Item) -> None:
+        """Never."""
+
+
+async def test_a_worker_whose_way_is_cut_lets_others_come_first(one_bus: Bus) -> None:
+    def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"!")
+        writer.close()
+
+    queue, rank = Queue(one_bus, POOL), Rank(one_bus)
+    async with serving(refuse) as nowhere, serving(answer) as there:
+        cut_off, other = Calling(nowhere), Calling(there)
+        first = Pool(one_bus, POOL, cut_off, rank=rank)
+        second = Pool(one_bus, POOL, other, rank=Rank(one_bus))
+        with rank.first():
+            async with running(first.run(), second.run(), run_due(one_bus, queue)):
+                await eventually(lambda: asking(one_bus, queue.item_consumer(10), 2))
+                for number in range(30):
+                    await queue.wish(key(f"web-{number}"), Wish(reason=Reason.EVENT))
+
+                async def done() -> bool:
+                    return other.results[Result.SUCCEEDED] == 30
+
+                await eventually(done)
+    # What it had asked for before it stepped aside is given to it.
+    assert 16 <= cut_off.results[Result.ERROR] <= 16 + 64 + 30
+
+
+async def test_a_worker_steps_aside_until_a_run_succeeds(one_bus: Bus) -> None:
+    rank = Rank(one_bus)
+    with rank.first():
+        for result in [Result.ERROR] * 15 + [Result.SUCCEEDED] + [Result.WAITING] * 15:
+            rank.note(result)
+        assert rank.number == 0
+        rank.note(Result.SKIPPED)  # which tells nothing of what it reaches
+        rank.note(Result.WAITING)
+        assert rank.number == 8
+        rank.note(Result.REPAIRED)
+        assert rank.number == 0
+
+
+@contextlib.asynccontextmanager
+async def serving(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]) -> AsyncIterator[int]:
+    """A server on a port of its own."""
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
