@@ -10,7 +10,7 @@ from bus.connection import Bus
 from bus.registry import Registry
 from bus.views import View
 from windowbox.models.lbsettings import LoadBalancerSettings, matches
-from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.loadbalancers import Family, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from workers.edge import nodes, wanted
@@ -159,9 +159,12 @@ class DesiredState:
         self._last = last
         return self._all
 
-    def no_backends(self, cluster: str) -> str:
-        """Why the cluster has no node to send traffic to, for people."""
-        return nodes.no_backends(self._nodes_of(cluster))
+    def no_backends(self, ref: ObjectRef, of: Family) -> str:
+        """Why the Service has no node, or Pod, of this family to send traffic to, for people."""
+        demand = self._services.get(ref)
+        if demand and all(port.node_port is None for port in demand.ports):
+            return nodes.NO_PODS.format(family=of)
+        return nodes.no_backends(self._nodes_of(ref.cluster, of))
 
     def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
         """The load balancers of these clusters. Only those are computed of which something has changed."""
@@ -222,13 +225,17 @@ class DesiredState:
             return _Computed(parts, before.balancer)
         return _Computed(parts, balancer)
 
-    def _nodes_of(self, cluster: str) -> list[Backend | Ineligible]:
+    def _nodes_of(self, cluster: str, of: Family) -> list[Backend | Ineligible]:
+        """The cluster's nodes; those without an address of this family get no traffic there."""
         found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
-        admitted = {node.name for node in self._admitted.get(cluster, ())}
-        return [
-            node if isinstance(node, Ineligible) or name in admitted else Ineligible(name, nodes.REFUSED)
-            for name, node in sorted(found, key=lambda one: one[0])
-        ]
+        admitted = {node.name: node.addresses for node in self._admitted.get(cluster, ())}
+
+        def judged(name: str, node: Backend | Ineligible) -> Backend | Ineligible:
+            if isinstance(node, Ineligible) or of in admitted.get(name, {}):
+                return node
+            return Ineligible(name, nodes.REFUSED if of in node.addresses else nodes.WITHOUT[of])
+
+        return [judged(name, node) for name, node in sorted(found, key=lambda one: one[0])]
 
     def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
         found = self._slices.found((ref.namespace, ref.name))

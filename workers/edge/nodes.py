@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from windowbox.models.loadbalancers import Family, family
+from windowbox.models.loadbalancers import FAMILIES, Family, family
 from windowbox.models.objects import Object
 from workers.loadbalancer.spec import fields
 
@@ -43,6 +43,7 @@ _LABELLED = f"carries the label {EXCLUDED}"
 _TAINTED = f"has the taint {DRAINED}"
 _DELETED = "is being deleted"
 _NOWHERE = "has no InternalIP"
+WITHOUT: Mapping[Family, str] = {of: f"has no InternalIP of {of}" for of in FAMILIES}
 REFUSED = "has an InternalIP that is refused"
 
 _PLURAL = {
@@ -50,6 +51,7 @@ _PLURAL = {
     _TAINTED: f"have the taint {DRAINED}",
     _DELETED: "are being deleted",
     _NOWHERE: "have no InternalIP",
+    **{why: why.replace("has", "have") for why in WITHOUT.values()},
     REFUSED: "have an InternalIP that is refused",
 }
 _REMEDY = {
@@ -57,6 +59,9 @@ _REMEDY = {
     _TAINTED: "wait for new nodes, or remove the taint if the autoscaler has given up",
     _DELETED: "wait for new nodes",
     _NOWHERE: "wait for the kubelet to report one, or look at its option --node-ip",
+    **dict.fromkeys(
+        WITHOUT.values(), "choose another family in spec.ipFamilies, or give nodes such an address"
+    ),
     REFUSED: "see the Event NodeAddressRefused",
 }
 
@@ -80,11 +85,14 @@ def backend(node: Object) -> Backend | Ineligible:
     return Backend(node.name, addresses, uid=fields.text(node.metadata.get("uid")), created=created)
 
 
+NO_PODS = "no Pod of the Service is ready that has an address of {family}"
+
+
 def no_backends(nodes: Collection[Backend | Ineligible]) -> str:
     """Why none of `nodes` gets traffic, and the remedy."""
     reasons = Counter(one.why for one in nodes if isinstance(one, Ineligible)).most_common()
     if not reasons:
-        return "the cluster has no nodes"
+        return "its nodes were not known a moment ago" if nodes else "the cluster has no nodes"
     why, count = reasons[0]
     remedy = _REMEDY[why].format(label=EXCLUDED)
     if count < len(nodes):

@@ -14,7 +14,7 @@ from bus.queue import Queue
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.readiness import Applied
 from windowbox.errors import WindowboxError
-from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.loadbalancers import Family, LoadBalancer, family
 from windowbox.models.refs import ObjectRef
 from workers.edge.retries import Retries
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States
@@ -27,10 +27,10 @@ _MOST_NODES = 5
 
 
 class NodeReport(NamedTuple):
-    """What there is to tell of a cluster's nodes."""
+    """What there is to tell of the nodes of clusters."""
 
-    no_backends: Callable[[str], str]
-    """Why none takes traffic."""
+    no_backends: Callable[[ObjectRef, Family], str]
+    """Why none takes traffic of a Service."""
     refused: Callable[[str], tuple[str, ...]]
     """Which have an address that is refused, and why."""
 
@@ -161,6 +161,7 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
     balancer = applied.load_balancer
     cluster = balancer.ref.cluster
     names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
+    unreached = {of: nodes.no_backends(balancer.ref, of) for of in without_endpoints(balancer)}
     occupied = occupied_places(applied, before)
     return EdgeState(
         uid=balancer.uid,
@@ -168,11 +169,19 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
         problems=_with_others(applied, occupied),
         backends=tuple(names),
-        lacking="" if names or not balancer.listeners else nodes.no_backends(cluster),
+        lacking="" if names else next(iter(unreached.values()), ""),
+        unreached=unreached if names else {},
         refused_nodes=nodes.refused(cluster)[:_MOST_NODES],
         addresses=balancer.addresses,
         occupied=occupied,
     )
+
+
+def without_endpoints(balancer: LoadBalancer) -> list[Family]:
+    """The families of whose listeners none leads anywhere."""
+    asked = {family(listener.address) for listener in balancer.listeners}
+    served = {family(listener.address) for listener in balancer.listeners if listener.endpoints}
+    return sorted(asked - served)
 
 
 def occupied_places(applied: Applied, before: EdgeState | None) -> dict[str, tuple[str, ...]]:

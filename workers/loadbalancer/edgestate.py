@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bus import leases, subjects
 from bus.buckets import Bucket
 from bus.messages import Message
+from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import ObjectRef
 
 POOL = "loadbalancer"
@@ -34,6 +35,8 @@ class EdgeState(Message):
     """The nodes that traffic goes to."""
     lacking: str = ""
     """Why there are no nodes, for people."""
+    unreached: dict[Family, str] = {}  # noqa: RUF012
+    """If there are nodes of one family only, why there are none of the other."""
     refused_nodes: tuple[str, ...] = ()
     """Nodes with an address that is refused, and why: `node m1: …`."""
     addresses: tuple[str, ...] = ()

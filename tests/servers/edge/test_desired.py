@@ -16,6 +16,7 @@ from bus.registry import Registry
 from tests.servers.ipam.stores import range_of
 from tests.support.lbobjects import HTTP, node, pods, service
 from tests.support.natsserver import NatsServer, made_anew
+from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
@@ -48,7 +49,7 @@ async def sight(bus: Bus) -> AsyncIterator[DesiredState]:
 
 @contextlib.asynccontextmanager
 async def sight_of(bus: Bus, registry: Registry, store: AddressStore) -> AsyncIterator[DesiredState]:
-    settings, machines = LoadBalancerSettings(), Machines(bus, registry, _nothing)
+    settings, machines = LoadBalancerSettings(direct=["*"]), Machines(bus, registry, _nothing)
     made = DesiredState(bus, registry, store, settings, _nothing, Admission(settings, machines, _nothing))
     async with running(registry.run(), machines.run(), *(task() for task in made.tasks.values())):
         await soon(made.complete())
@@ -117,6 +118,36 @@ async def test_a_cluster_whose_pods_nobody_watches_is_not_waited_for(bus: Bus) -
     await list_all(bus)
     async with sight(bus) as seen:
         assert seen.unlisted() == set()
+
+
+@rule("LB-3-unavailable")
+async def test_people_are_told_what_is_missing_behind_a_service(bus: Bus) -> None:
+    """Not that there are no nodes, where they are only of another family, or where Pods are missing."""
+    web, direct = (ObjectRef(RUNTIME, SERVICES.id, "default", name) for name in ("web", "direct"))
+    headers = {OPERATION: "LISTED", UID: "uid", VERSION: "1"}
+    await list_all(bus)
+    async with sight(bus) as seen:
+        assert seen.backends() == {RUNTIME: []}
+        assert seen.no_backends(web, "IPv4") == "the cluster has no nodes"
+        await see(bus, "one")
+
+        async def heard() -> bool:
+            return names(seen) == ["one"]
+
+        await eventually(heard)
+        assert seen.no_backends(web, "IPv6") == (
+            "the only node has no InternalIP of IPv6: choose another family in spec.ipFamilies, "
+            "or give nodes such an address"
+        )
+        unreachable = service(ports=[{**HTTP, "nodePort": None}])
+        await bus.publish(subjects.seen(direct), orjson.dumps(unreachable.raw), headers)
+
+        async def asks_for_pods() -> bool:
+            return seen.no_backends(direct, "IPv4") == (
+                "no Pod of the Service is ready that has an address of IPv4"
+            )
+
+        await eventually(asks_for_pods)
 
 
 class CountingStore(AddressStore):

@@ -210,6 +210,18 @@ def test_conditions_tell_how_it_stands(stands: Standing, conditions: list[str]) 
     assert short(service(), stands) == conditions
 
 
+@rule("LB-7-families")
+def test_an_address_that_leads_nowhere_is_told() -> None:
+    dual = service(ipFamilies=["IPv4", "IPv6"])
+    conditions = said(dual, standing(dual, DUAL, unreached={"IPv6": "the only node has none"}))
+    assert conditions["LoadBalancerServing"][2] == "Clients are served at 192.0.2.1."
+    assert conditions["LoadBalancerDegraded"] == (
+        "True",
+        "IPFamiliesNotSupported",
+        "nobody is behind fd00::1: the only node has none",
+    )
+
+
 def test_conditions_say_why() -> None:
     stands = standing(TWO, problems={"53/UDP": "port 53 is in use"})
     assert said(service(), stands)["LoadBalancerServing"][2] == "Clients are served at 192.0.2.1."

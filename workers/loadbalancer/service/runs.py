@@ -187,6 +187,7 @@ class ServiceRuns:
             bool(state.problems),
             bool(state.backends),
             state.lacking,
+            state.unreached,
         )
         # A Service drained before it ever served shows no address yet.
         status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -39,6 +39,8 @@ class Standing:
     """There are nodes, or Pods, to send traffic to."""
     note: str = ""
     """Why it does not serve, in plain words."""
+    unreached: Mapping[Family, str] = field(default_factory=dict)
+    """Families of which there are none, though there are of another; and why."""
 
     @property
     def serves(self) -> bool:
@@ -153,7 +155,9 @@ def _serving(service: Object, standing: Standing) -> Patch:
     if standing.demand.drained and standing.addresses:
         return _condition(kind, False, "Drained", f"{eventmessages.DRAINED}.")
     if standing.serves and standing.backends:
-        where = fields.listed(standing.addresses[one] for one in sorted(standing.addresses))
+        where = fields.listed(
+            standing.addresses[one] for one in sorted(standing.addresses) if one not in standing.unreached
+        )
         return _condition(kind, True, "Serving", f"Clients are served at {where}.")
     if standing.serves:
         return _condition(kind, False, "Infrastructure", note or "There is no node to send traffic to.")
@@ -177,7 +181,10 @@ def _degraded(standing: Standing) -> Patch | None:
     lacking = [family for family in demand.families if family not in standing.addresses]
     found = {
         "PortsNotSupported": [one.note for one in demand.refusals if one.port] + _problems(standing),
-        "IPFamiliesNotSupported": [f"there is no address of {family}" for family in lacking],
+        "IPFamiliesNotSupported": [
+            *(f"there is no address of {family}" for family in lacking),
+            *(f"nobody is behind {standing.addresses[of]}: {why}" for of, why in _unreached(standing)),
+        ],
         "AnnotationsNotSupported": [one.note for one in demand.refusals if not one.port],
     }
     reasons = [reason for reason, notes in found.items() if notes]
@@ -185,6 +192,10 @@ def _degraded(standing: Standing) -> Patch | None:
         return None
     notes = "; ".join(note for notes in found.values() for note in notes)
     return _condition("LoadBalancerDegraded", True, reasons[0] if len(reasons) == 1 else "Multiple", notes)
+
+
+def _unreached(standing: Standing) -> list[tuple[Family, str]]:
+    return [(of, why) for of, why in sorted(standing.unreached.items()) if of in standing.addresses]
 
 
 def _problems(standing: Standing) -> list[str]:
