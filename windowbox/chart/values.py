@@ -98,7 +98,7 @@ class Edge(Role):
     host_path: str = Field(
         "/var/lib/windowbox/edge",
         description="Folder of the node for Envoy's files. Envoy then has a Pod of its own, which upgrades "
-        "leave alone; empty: it ends with the edge's Pod.",
+        "leave alone, and there is one edge; empty: it ends with the edge's Pod.",
     )
 
 
