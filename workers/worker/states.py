@@ -6,11 +6,12 @@ import base64
 import binascii
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object, mapping
@@ -38,8 +39,8 @@ def decoded(worker: Object) -> dict[str, DeploymentState]:
         return {}
     content = _unpacked(state["state"])
     try:
-        found = json.loads(content)
-    except ValueError as error:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
         raise _malformed("holds no JSON") from error
     deployments = mapping(mapping(found).get("machineDeployments"))
     states = {name: _deployment(mapping(one), worker.namespace) for name, one in deployments.items()}
@@ -59,9 +60,11 @@ def _unpacked(text: object) -> bytes:
 
 
 def _deployment(state: Mapping[str, Any], namespace: str) -> DeploymentState:
-    replicas = state.get("replicas")
+    replicas = state.get("replicas") or 0
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise _malformed(f"has {replicas!r:.50} replicas of a MachineDeployment")
     return DeploymentState(
-        replicas=replicas if isinstance(replicas, int) and replicas > 0 else 0,
+        replicas=max(replicas, 0),
         sets=tuple(_manifests(MACHINE_SETS, state.get("machineSets"), namespace)),
         machines=tuple(_manifests(MACHINES, state.get("machines"), namespace)),
     )
@@ -71,7 +74,7 @@ def _manifests(resource: Resource, found: object, namespace: str) -> Iterator[Ma
     """The objects as they are created, always in the namespace of the Worker."""
     for raw in found if isinstance(found, list) else ():
         one = Object(mapping(raw))
-        if not one.name:
+        if not isinstance(one.metadata.get("name"), str) or not one.name:
             raise _malformed(f"has a {resource.kind} without a name")
         metadata = {name: one.metadata[name] for name in _KEPT if one.metadata.get(name)}
         yield {

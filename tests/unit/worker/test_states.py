@@ -68,8 +68,23 @@ def test_no_state(status: dict[str, Any]) -> None:
         pytest.param({"state": {"state": "aGFsbG8="}}, "is not base64 of gzip", id="no-gzip"),
         pytest.param(packed(b"{"), "holds no JSON", id="no-json"),
         pytest.param(packed(b" " * (32 * 1024 * 1024 + 1)), "unpacks to more than", id="bomb"),
+        pytest.param(packed(b"[" * 100_000), "holds no JSON", id="deep"),
+        pytest.param(packed(b'{"machineDeployments": "\\ud800"}'), "holds no JSON", id="half-a-character"),
         pytest.param(
             encoded({"machineDeployments": {"d": {"machineSets": [{}]}}}), "without a name", id="no-name"
+        ),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"machineSets": [{"metadata": {"name": 5}}]}}}),
+            "without a name",
+            id="name-is-a-number",
+        ),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"replicas": 10**30}}}),
+            "has 1e.30 replicas",
+            id="replicas-huge",
+        ),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"replicas": True}}}), "has True replicas", id="no-number"
         ),
     ],
 )
