@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from windowbox.errors import Malformed, TransientError
 from windowbox.models import cloudprofile
 from windowbox.models.objects import Object, mapping
 from workers.lifecycle import shoots
@@ -14,8 +12,6 @@ from workers.lifecycle.shoots import ShootFacts
 GENERIC_KUBECONFIG = "generic-token-kubeconfig"
 """The Secret with a kubeconfig without credentials, where the Cluster names none."""
 _ANNOTATION = f"{GENERIC_KUBECONFIG}.secret.gardener.cloud/name"
-_TECHNICAL_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,55}[a-z0-9])?")
-"""What is a namespace's name with `infra-` before it, too."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +48,7 @@ def site(cluster: Object) -> Site:
     """The control plane that a Cluster is about."""
     shoot = Object(mapping(cluster.spec.get("shoot")))
     facts = shoots.facts(cluster)
-    if not facts.technical_id:
-        raise TransientError(f"the Cluster {cluster.name} does not tell the technical id of its Shoot yet")
-    if not _TECHNICAL_ID.fullmatch(facts.technical_id):
-        raise Malformed(
-            f"status.technicalID of the Shoot in the Cluster {cluster.name} is {facts.technical_id!r:.80}: "
-            "make it at most 57 lower-case letters, digits and hyphens, as in names of namespaces"
-        )
+    shoots.check_technical_id(facts, cluster.name)
     seed = Object(mapping(cluster.spec.get("seed")))
     return Site(
         namespace=cluster.name,

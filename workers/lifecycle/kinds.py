@@ -8,10 +8,10 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any
 
-from windowbox.errors import TransientError
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
+from workers.lifecycle import shoots
 from workers.lifecycle.operations import Flow
 from workers.lifecycle.shoots import ShootFacts
 from workers.lifecycle.statuses import Descriptions
@@ -82,11 +82,10 @@ class Run:
 
 def shoot_of(run: Run) -> ShootFacts:
     """The Shoot of a kind that does nothing without one."""
-    if run.shoot is None or not run.shoot.technical_id:
-        raise TransientError(
-            f"the Cluster {run.ref.namespace} does not tell the technical id of its Shoot yet"
-        )
-    return run.shoot
+    shoot = run.shoot or ShootFacts()
+    if not (run.object.deleting and shoot.technical_id):  # under a wrong one nothing was ever made
+        shoots.check_technical_id(shoot, run.ref.namespace)
+    return shoot
 
 
 class Actuator(ABC):

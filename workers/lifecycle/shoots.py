@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from windowbox.errors import Malformed, TransientError
 from windowbox.models.extensions import FORCE_DELETION, ROLE
 from windowbox.models.objects import Object
 
+_TECHNICAL_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,55}[a-z0-9])?")
+"""What is a namespace's name with `infra-` before it, too."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 
 
@@ -61,6 +65,17 @@ def facts(cluster: Object) -> ShootFacts:
         services=_cidrs("services", networking, assigned),
         test_force_delete=shoot.annotations.get("test-force-delete") == "true",
     )
+
+
+def check_technical_id(shoot: ShootFacts, cluster: str) -> None:
+    """See to it that namespaces can be named after the Shoot that the Cluster tells of."""
+    if not shoot.technical_id:
+        raise TransientError(f"the Cluster {cluster} does not tell the technical id of its Shoot yet")
+    if not _TECHNICAL_ID.fullmatch(shoot.technical_id):
+        raise Malformed(
+            f"status.technicalID of the Shoot in the Cluster {cluster} is {shoot.technical_id!r:.80}: "
+            "make it at most 57 lower-case letters, digits and hyphens, as in names of namespaces"
+        )
 
 
 def is_shoot_namespace(labels: Mapping[str, Any]) -> bool:

@@ -94,6 +94,17 @@ async def test_bad_networks_are_told_and_nothing_is_made(
     await shoot.until_ready(INFRASTRUCTURES, "local")
 
 
+async def test_a_technical_id_that_names_no_namespace_is_told(world: KindWorld) -> None:
+    shoot = await world.shoot(status={"technicalID": "Shoot--X"})
+    await infrastructure(shoot)
+    found = await shoot.until_failed(INFRASTRUCTURES, "local")
+    error = found.status["lastError"]
+    assert "is 'Shoot--X': make it at most 57 lower-case letters" in error["description"]
+    assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
+    await shoot.delete(INFRASTRUCTURES, "local")
+    await shoot.until_gone(INFRASTRUCTURES, "local")
+
+
 async def _refused(shoot: Client, complaint: str) -> None:
     found = await shoot.until_failed(INFRASTRUCTURES, "local")
     error = found.status["lastError"]
