@@ -22,11 +22,11 @@ UID = "Wb-Uid"
 VERSION = "Wb-Version"
 PREDECESSOR = "Wb-Predecessor"
 BODY = "Wb-Body"
-"""`omitted` where the object was too large for the server: it is read from the API instead."""
+"""`omitted` if the object was too large for the bus: it is read from the API instead."""
 TRACE = "traceparent"
 
 Operation = Literal["ADDED", "LISTED", "MODIFIED", "DELETED"]
-"""LISTED: found in a listing after a gap, so that what happened in between is unknown."""
+"""LISTED: found by a listing after a gap; changes in between are unknown."""
 
 
 class _Open(StrEnum):
@@ -42,24 +42,24 @@ class _Open(StrEnum):
 
 
 class Reason(_Open):
-    """Why an object is to be reconciled. For people: what decides is in the fields of `Wish`."""
+    """Why an object is reconciled, for people. Decisions use the other fields of `Wish`."""
 
     EVENT = "event"
     """The object, or one that it depends on, has changed."""
     RETRY = "retry"
-    """The run before has failed, or waits for something."""
+    """The previous run failed, or waits for something."""
     DUE = "due"
-    """Its time has come."""
+    """A scheduled requeue is due."""
     START = "start"
     """The first run since the process, or the bus, began."""
     SWEEP = "sweep"
-    """The object is unfinished, and nobody has worked on it for a while."""
+    """The object has been unfinished for a while without a run."""
     DRIFT = "drift"
-    """What was made for the object has changed, or may have."""
+    """An owned object has changed, or may have."""
     LATE_REPORT = "late report"
     """A worker that had lost the item may have acted after its successor."""
     REPORT = "report"
-    """There is a status to be written."""
+    """A status has to be written."""
     QUARANTINED = "set aside before"
     """The object is taken out of quarantine."""
     ADDRESS = "address"
@@ -69,7 +69,7 @@ class Reason(_Open):
     UNREADABLE = "unreadable"
     """The wish could not be read."""
     GRACE_OVER = "grace is over"
-    """Addresses that were kept for a while may be released."""
+    """Addresses in their grace period may be released."""
 
 
 class Result(_Open):
@@ -77,12 +77,12 @@ class Result(_Open):
 
     SUCCEEDED = "succeeded"
     REPAIRED = "asserted again"
-    """What was made is as it was; the object had asked for nothing."""
+    """The check for drift succeeded; no client had asked for a run."""
     ENSURED = "ensured"
     RENEWED = "renewed"
     WRITTEN = "written"
     TOLD = "told"
-    """There was only an Event to write."""
+    """Only an Event was written."""
     REMOVED = "removed"
     DELETED = "deleted"
     RELEASED = "let go"
@@ -130,38 +130,38 @@ class Wish(Message):
 
     reason: Reason
     attempt: int = 0
-    """How many runs have failed in a row before this one."""
+    """The number of failed runs in a row before this one."""
     insist: bool = False
-    """The run before was cut off: run even if the object looks as if nothing were left to do."""
+    """The previous run was cut off: run even if the object looks finished."""
     changed: bool = False
     """The object, or one that it depends on, has changed."""
     verify: bool = False
-    """Compare what was made with what is wanted, even if the object asks for nothing."""
+    """Check for drift, even if no client asks for a run."""
     drift: bool = False
-    """Nobody has asked: a repair that others undo again and again is backed off."""
+    """No client has asked: repairs that others undo repeatedly are backed off."""
     overdue: bool = False
     """The object has been unfinished for a while."""
     reported: bool = False
-    """The failure that is retried was told in an Event."""
+    """An Event has reported the failure that is retried."""
 
     def __or__(self, newer: Wish) -> Wish:
-        """A wish for what either asks for, told with the newer one's reason."""
+        """Both wishes merged, with the newer one's reason."""
         flags = ("insist", "changed", "verify", "drift", "overdue", "reported")
         both: dict[str, Any] = {flag: getattr(self, flag) or getattr(newer, flag) for flag in flags}
         both["attempt"] = max(self.attempt, newer.attempt)
-        if newer.changed:  # what has failed before may succeed now
+        if newer.changed:  # what failed before may succeed now
             both |= {"attempt": newer.attempt, "reported": newer.reported}
         return newer.model_copy(update=both)
 
     @property
     def asked(self) -> bool:
-        """Whether the wish stands for what a client asks for: cut off, its run is made again in any case."""
+        """Whether a client asks for it: if its run is cut off, it is repeated in any case."""
         return self.insist or self.changed or self.overdue
 
     def insisting(self) -> Wish:
-        """The same after its run was cut off.
+        """The wish after its run was cut off.
 
-        Where nobody has asked, a comparison is made once more: it reports only what has changed.
+        A check for drift that no client asked for does not insist: repeated, it reports changes only.
         """
         only_compares = self.verify and not self.asked
         return self if only_compares else self.model_copy(update={"insist": True})
@@ -176,7 +176,7 @@ class Wish(Message):
 
     @classmethod
     def decoded(cls, data: bytes) -> Wish:
-        """The wish that `data` tells. One that nobody can read still asks for a run."""
+        """The wish in `data`; an unreadable one becomes a wish for a run."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
@@ -185,22 +185,22 @@ class Wish(Message):
 
 
 class StatusIntent(Message):
-    """The status that one object ought to show."""
+    """The status to write to one object."""
 
     uid: str
     patch: dict[str, Any]
-    """A merge patch of the status. An empty one only carries events, and is forgotten once they are told."""
+    """A merge patch of the status. An intent with an empty one is deleted once its events are written."""
     events: tuple[EventIntent, ...] = ()
     version: str = ""
-    """The version of the object that the report is about: while it is the newest, the report fits."""
+    """The resource version that the report is about: the report is valid while it is the newest."""
     conditions: tuple[str, ...] | None = None
-    """The types of the conditions that are the reporter's: of others, the patch repeats what it has found."""
+    """The types of the reporter's own conditions; the patch repeats others as they were found."""
     shown: bool = False
-    """The object shows the status already: only the events are to be told."""
+    """The object has the status already: only the events have to be written."""
     memo: dict[str, Any] = {}
-    """What the next run should know of this one. It is never written to the cluster."""
+    """State for the next run; never written to the cluster."""
     orphans: tuple[dict[str, Any], ...] = ()
-    """The last versions of former objects of this name, whose results are still to be removed."""
+    """The last versions of deleted objects of this name whose owned objects have to be removed."""
 
     def patch_of(self, status: Mapping[str, Any]) -> dict[str, Any]:
         """The patch for an object with this status: others may have written conditions meanwhile."""
@@ -213,7 +213,7 @@ class StatusIntent(Message):
 
 
 class EventIntent(Message):
-    """What a person who looks at the object should be told once."""
+    """An Event of an object, written once."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -221,7 +221,7 @@ class EventIntent(Message):
 
 
 class Read(Message):
-    """A message that a run looked at."""
+    """A message that a run read."""
 
     stream: str
     subject: str
@@ -230,21 +230,21 @@ class Read(Message):
 
 
 class Call(Message):
-    """A call at an outside door, and what came back."""
+    """A call to the outside, and its answer."""
 
     door: str
     request: Any
     answer: Any = None
     error: dict[str, Any] | None = None
-    """What it raised; the type CancelledError where a deadline cut it short."""
+    """The error it raised; CancelledError if a deadline ended it."""
     effect: bool = False
-    """Whether the call changes the world; such calls are what a replay compares."""
+    """Whether the call writes; a replay compares such calls."""
     at_once: int = 0
-    """Calls with the same number, other than 0, were made at once, and stand in the order they ended in."""
+    """Calls with the same number other than 0 ran concurrently; they are in the order of their ends."""
 
 
 class RunRecord(Message):
-    """The story of one run."""
+    """The journal record of one run."""
 
     pool: str
     key: str
@@ -266,7 +266,7 @@ class RunRecord(Message):
 
 
 class ReviewRecord(Message):
-    """What a webhook decided about an object that is to be created or updated."""
+    """A webhook's decision about an object that is created or updated."""
 
     webhook: str
     key: str
@@ -282,11 +282,11 @@ class ReviewRecord(Message):
     message: str = ""
     patch: list[dict[str, Any]] = []
     request: str = ""
-    """What the webhook was given, packed and without secrets. Empty if that was too large."""
+    """The request, compressed and without secrets; empty if it was too large."""
 
 
 class Announcement:
-    """A message of OBJECTS: one version of one object, or its end."""
+    """A message of OBJECTS: one version of one object, or its deletion."""
 
     __slots__ = ("_object", "stored")
 

@@ -26,7 +26,7 @@ from windowbox.telemetry import metrics, stalls, tracing
 logger = logging.getLogger(__name__)
 
 PROCESS = f"{socket.gethostname()}/{os.getpid()}"
-"""Who we are, in leases, journal and logs."""
+"""The name of this process in leases, journal and logs."""
 
 _QUARANTINE_SECONDS = 600.0
 _GRACE = 8.0
@@ -35,7 +35,7 @@ _AGAIN = 0.5
 
 @dataclass(frozen=True)
 class RequeueAfter:
-    """The object is to be looked at once more, after a while."""
+    """Reconcile the object again after so many seconds."""
 
     wish: Wish
     after: float
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass
 class Item:
-    """One object to be looked at, for as long as it is ours."""
+    """An item of the work queue that this process has fetched, and what its run has read and called."""
 
     key: str
     wish: Wish
@@ -63,24 +63,24 @@ class Item:
     calls: list[Call] = field(default_factory=list)
 
     def check(self) -> None:
-        """Stop here if the item may have been given to somebody else: we have been away for too long."""
+        """Raise Superseded if the item may have been redelivered to another process."""
         if not self.hold.held():
-            raise Superseded(f"{self.key}: taken away after {self.hold.limit:.0f} s without a sign of life")
+            raise Superseded(f"{self.key}: may be redelivered: not renewed for {self.hold.limit:.0f} s")
 
 
 class DeliveryHold:
-    """Whether what we fetched is still ours: true as long as the server hears of us in time."""
+    """Whether fetched items are still this process's: while the server gets its renewals in time."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.stalled = False
-        """It was lost because this process stood still, not because it was cut off."""
+        """It was lost because the event loop was blocked, not because the bus was unreachable."""
         self.busy = False
-        """Meanwhile this process was at work, not stopped or without a CPU."""
+        """Meanwhile this process used CPU time: it was neither stopped nor starved."""
         self._renewed = time.monotonic()
 
     def renew(self, at: float | None = None) -> None:
-        """The server has heard of us, just now or at the time given."""
+        """The server has got a renewal, now or at the time given."""
         self._renewed = time.monotonic() if at is None else at
 
     def held(self) -> bool:
@@ -89,10 +89,10 @@ class DeliveryHold:
 
 class Handler(Protocol):
     async def handle(self, item: Item) -> Outcome:
-        """Do what the object asks for. Safe to repeat, and to be stopped anywhere."""
+        """Reconcile the object. Idempotent; may be cancelled at any point."""
 
     async def quarantine(self, item: Item) -> None:
-        """Tell people that this object is left alone, since its runs took their process down."""
+        """Report that the object is in quarantine, because its runs crashed their process."""
 
 
 class Pool:
@@ -108,7 +108,7 @@ class Pool:
         ack_wait: float = 10.0,
         rank: Rank | None = None,
     ) -> None:
-        """With `rank`, one process is preferred: for runs of little CPU time."""
+        """With `rank`, one process gets items first: for runs of little CPU time."""
         self._bus = bus
         self._handler = handler
         self._ack_wait = ack_wait
@@ -121,32 +121,32 @@ class Pool:
         self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)
         self._superseded: set[str] = set()
-        self._woke, self._used = time.monotonic(), time.process_time()
-        # Every item shares one hold: either the process was alive in time for all of them, or for none.
+        self._renewed_at, self._used = time.monotonic(), time.process_time()
+        # All items share one hold: the process has renewed all of them in time, or none.
         self._hold = DeliveryHold(ack_wait * 0.8)
 
     @property
     def active(self) -> int:
-        """How many items are being worked on."""
+        """The number of items in flight."""
         return len(self._active)
 
     async def run(self) -> None:
-        """Work until cancelled; then finish what can be finished soon, and give back the rest."""
+        """Process items until cancelled; then wait a short time for runs in flight, and nak the others."""
         self._hold.renew()
-        keeper = asyncio.create_task(self._keep(), name=f"{self._pool}: keep items")
+        renewing = asyncio.create_task(self._renew(), name=f"{self._pool}: renew items")
         try:
-            # A server that comes back may have forgotten who holds what, and give our items to others.
+            # A restarted server may have lost pending acknowledgements, and redeliver our items to others.
             with self._bus.on_disconnect(self._abandon_items):
                 async for batch in self._pull.deliveries():
                     for delivery in batch:
                         self._begin(delivery)
         finally:
             await self._finish()
-            keeper.cancel()
+            renewing.cancel()
 
     def _begin(self, delivery: Delivery) -> None:
         if not self._hold.held():
-            # We have just been away, and who knows for how long this has waited for us.
+            # Renewals have just failed: this delivery may have waited for longer than its ack wait.
             self._pull.done()
             return
         task = asyncio.create_task(self._process(delivery), name=delivery.subject)
@@ -166,16 +166,16 @@ class Pool:
         try:
             await self._fulfil(key, delivery)
             await delivery.ack()
-            await self._look_once_more(key, delivery.sequence)
+            await self._requeue_if_wished(key, delivery.sequence)
         except Superseded as error:
             logger.warning("%s: %s", key, error)
-            self._note_superseded(key)
+            self._mark_superseded(key)
             await self._requeue_superseded()
         except TransientError as error:
             logger.warning("%s: not acknowledged, will be redelivered: %s", key, error)
 
-    async def _look_once_more(self, key: str, item: int) -> None:
-        """A wish made after our last look found the item still in the queue and was not queued: queue it."""
+    async def _requeue_if_wished(self, key: str, item: int) -> None:
+        """Enqueue the item again if a wish came in between the last read and the acknowledgement."""
         while True:
             try:
                 await self.queue.left(item)
@@ -183,18 +183,18 @@ class Pool:
                     await self.queue.enqueue(key)
                 return
             except TransientError as error:
-                # The item is settled, so nothing else would bring us back here.
+                # The item is acknowledged: it will not be redelivered.
                 logger.info("%s: again in %s s: %s", key, _AGAIN, error)
                 await asyncio.sleep(_AGAIN)
 
     async def _fulfil(self, key: str, delivery: Delivery) -> None:
-        """Run until no wish is left."""
+        """Run until the object has no wish."""
         cut_off = delivery.number > 1
         while wish := await self._wish(key):
             requested = Wish.decoded(wish.data)
             item = Item(
                 key=key,
-                # What comes again was cut off, perhaps after it had taken the client's wish off the object.
+                # The run before was cut off, perhaps after it had removed the operation annotation.
                 wish=requested.insisting() if cut_off else requested,
                 wish_sequence=wish.sequence,
                 delivery=delivery.number,
@@ -206,11 +206,10 @@ class Pool:
                 unfinished = await self._run(item, wish)
             if await self._bus.delete(streams.TRIGGERS, wish.sequence):
                 break
-            cut_off = unfinished  # what is to be done in any case, the next run does: it may replace the wish
+            cut_off = unfinished  # the wish has changed meanwhile: the next run has to insist as well
 
     async def _run_suspect(self, item: Item, wish: Stored) -> bool:
-        # An item that comes back may have taken its worker down: were several of them running, one could
-        # not tell which.
+        # A redelivered item may have crashed its worker. They run one at a time: a crash has one culprit.
         noted = self._starts.noted(item.key, item.wish_sequence, item.delivery, lambda: self._is_guilty(item))
         async with self._one_suspect, noted as may_start:
             if may_start:
@@ -219,25 +218,25 @@ class Pool:
             return False
 
     def _is_guilty(self, item: Item) -> bool:
-        """Whether the process stood still over this item until the item was lost."""
-        if item.hold.held() or not (item.hold.stalled or self._stood_still()):
+        """Whether this item blocked the event loop until its delivery expired."""
+        if item.hold.held() or not (item.hold.stalled or self._is_stalled()):
             return False
         culprit = stalls.culprit(within=4 * self._ack_wait)
         if culprit.startswith("work."):
             return culprit == subjects.item(self._pool, item.key)
-        # Nobody saw what it did. It may have been stopped, or got no CPU time, on a busy machine.
+        # Unknown. The process may have been stopped, or have got no CPU time, on a busy machine.
         return item.hold.busy or self._was_busy()
 
-    def _stood_still(self) -> bool:
-        """Whether the keeper has not been called for much longer than it sleeps."""
-        return time.monotonic() - self._woke > self._ack_wait * 0.6
+    def _is_stalled(self) -> bool:
+        """Whether the renewing task is overdue: the event loop is blocked, or the process was stopped."""
+        return time.monotonic() - self._renewed_at > self._ack_wait * 0.6
 
     def _was_busy(self) -> bool:
-        """Whether it has used much CPU time since then."""
+        """Whether the process has used much CPU time since the last renewal."""
         return time.process_time() - self._used > self._ack_wait * 0.5
 
     async def _run(self, item: Item, wish: Stored) -> bool:
-        """Whether the run is to be made again in any case, as if it had been cut off."""
+        """Run once, and write the record. Returns whether the run has to be repeated in any case."""
         started, clock = datetime.now(UTC), time.perf_counter()
         waited = max(0.0, self._bus.clock.rough() - instant(wish.time))
         metrics.bus_latency.labels(self._pool).observe(waited)
@@ -266,10 +265,10 @@ class Pool:
                 note=outcome.note,
                 trace=trace,
             )
-            await self._note(record)
+            await self._journal(record)
         return bool(outcome.requeue and outcome.requeue.wish.insist)
 
-    async def _note(self, record: RunRecord) -> None:
+    async def _journal(self, record: RunRecord) -> None:
         data = record.encoded()
         if len(data) + 4096 > self._bus.max_payload:
             data = record.model_copy(update={"calls": [], "calls_omitted": True}).encoded()
@@ -281,7 +280,7 @@ class Pool:
         except (Superseded, Unreachable):
             raise
         except Exception as error:
-            # A bug, or something nobody foresaw: this object has to wait, the others must not.
+            # A bug: this object backs off, the others go on.
             logger.exception("%s: run failed", item.key)
             attempt = item.wish.attempt + 1
             again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), backoff(attempt))
@@ -289,7 +288,7 @@ class Pool:
 
     async def _quarantine(self, item: Item) -> None:
         logger.error(
-            "%s: set aside: its runs ended their process, or held it up, %d times", item.key, crashcounts.MAX
+            "%s: in quarantine: its runs crashed or blocked their process %d times", item.key, crashcounts.MAX
         )
         metrics.quarantine.labels(self._pool).inc()
         await self._handler.quarantine(item)
@@ -298,11 +297,11 @@ class Pool:
     async def _wish(self, key: str) -> Stored | None:
         return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
 
-    async def _keep(self) -> None:
-        """Tell the server in time that we are still working on what we have."""
+    async def _renew(self) -> None:
+        """Renew all items in flight before their ack wait is over."""
         while True:
-            stalled, busy = self._stood_still(), self._was_busy()
-            self._woke, self._used = time.monotonic(), time.process_time()
+            stalled, busy = self._is_stalled(), self._was_busy()
+            self._renewed_at, self._used = time.monotonic(), time.process_time()
             if not self._hold.held():
                 self._hold.stalled, self._hold.busy = stalled, busy
                 self._abandon_items()
@@ -311,22 +310,22 @@ class Pool:
             for delivery in deliveries:
                 with contextlib.suppress(WindowboxError):
                     await delivery.in_progress()
-            if heard := await self._heard(deliveries, sent):
+            if heard := await self._confirmed(deliveries, sent):
                 self._hold.renew(heard)
                 await self._requeue_superseded()
                 await self._starts.take_back()
             await asyncio.sleep(_until_next(self._ack_wait / 5))
 
-    async def _heard(self, kept: list[Delivery], sent: float) -> float:
-        """When we said what we keep, or 0 if the server may not have heard it: it answers a later question.
+    async def _confirmed(self, kept: list[Delivery], sent: float) -> float:
+        """When the renewals were sent, or 0 if the server may not have got them: it answers a later request.
 
-        Of several servers, the one that leads the consumer has to hear it, and must not be cut off from the
-        others: what is stored, most of them have agreed on.
+        In a cluster, the leader of the consumer has to answer, and a stored message proves that it has
+        a quorum.
         """
         alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
         answered = self._bus.requests.answered
         if not kept and not self._bus.clustered and sent - answered < self._ack_wait / 5:
-            return answered  # what anybody in this process has asked will do
+            return answered  # any answered request of this process proves it
         try:
             if self._bus.clustered and kept:
                 await kept[-1].keep_for_sure(patience)
@@ -338,7 +337,7 @@ class Pool:
         return sent
 
     def _abandon_items(self) -> None:
-        """We were stopped, or cut off, for so long that others have our items: leave them alone."""
+        """Cancel all runs: their items have not been renewed in time, and are redelivered to others."""
         if self._active:
             lost = len(self._active)
             logger.warning(
@@ -348,11 +347,11 @@ class Pool:
         self._pull.restart()
         for task, delivery in self._active.items():
             task.cancel()
-            self._note_superseded(subjects.without(f"work.{self._pool}", delivery.subject))
+            self._mark_superseded(subjects.without(f"work.{self._pool}", delivery.subject))
 
-    def _note_superseded(self, key: str) -> None:
-        # What we did late may have undone what a newer run did: the object has to be looked at once more.
-        # Not so if we stood still over it: we did nothing, and would do the same again.
+    def _mark_superseded(self, key: str) -> None:
+        # A late write may have undone a newer run's: the object is reconciled once more.
+        # Not so if it blocked the event loop: it wrote nothing, and would block again.
         if stalls.culprit(within=4 * self._ack_wait) == subjects.item(self._pool, key):
             return
         metrics.superseded.labels(self._pool).inc()
@@ -375,7 +374,7 @@ class Pool:
         if left:
             await asyncio.wait(left, timeout=1)
         for task, delivery in left.items():
-            # Whoever is still at it keeps the item to the end, so that nobody else begins meanwhile.
+            # A run that has not ended yet keeps its item, so that no other process begins meanwhile.
             if task.done():
                 with contextlib.suppress(WindowboxError):
                     await delivery.nak()
@@ -389,5 +388,5 @@ def _until_next(interval: float) -> float:
 
 
 def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:
-    """Seconds to wait before attempt number `attempt`, counted from 1."""
+    """Exponential backoff: seconds to wait before attempt number `attempt`, counted from 1."""
     return float(min(longest, first * 2 ** min(attempt - 1, 40)))

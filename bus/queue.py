@@ -1,7 +1,7 @@
-"""The work queue: at most one item for each object, worked on by one process at a time.
+"""The work queue: at most one item for each object, processed by one process at a time.
 
-A wish (TRIGGERS) says that an object should be looked at; an item (WORK) says that it waits for a worker,
-or is in one's hands. The run that fulfils a wish removes it, so what stands in TRIGGERS is what is owed.
+A wish (TRIGGERS) asks for a reconcile of an object; an item (WORK) is its place in the queue, waiting or in
+flight. The run that fulfils a wish deletes it, so TRIGGERS holds all unfulfilled wishes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 _SCHEDULE = "Nats-Schedule"
 _OVERDUE = 5.0
-"""Seconds after its time until a schedule counts as forgotten by the server."""
+"""Seconds after which a due schedule counts as lost by the server."""
 _FEW = 100
-"""So many wishes are enqueued without a look whether their items are there: the server refuses a second."""
+"""Up to so many wishes are enqueued without asking for existing items: the server refuses duplicates."""
 _BEYOND = 1 << 30
 """More subjects than a stream has."""
 _LAG = 0.005
@@ -34,7 +34,7 @@ _RACES = 20
 
 
 class Depth(NamedTuple):
-    """How a pool's queue stands."""
+    """The length of a pool's queue."""
 
     waiting: int
     in_hand: int
@@ -44,19 +44,19 @@ class Depth(NamedTuple):
 
 @dataclass(frozen=True)
 class Queue:
-    """The sending side of one pool's queue."""
+    """The enqueueing side of one pool's queue."""
 
     bus: Bus
     pool: str
 
     async def wish(self, key: str, wish: Wish) -> None:
-        """Have the object reconciled, or requeued. The wish is fulfilled then, whatever dies.
+        """Request a reconcile. Once this returns, no crash loses the request.
 
-        A wish that is there already, even if it is just being fulfilled, becomes one for both: it may ask for
-        more, such as a comparison with what was made.
+        A pending wish for the object, even one in flight, is merged with it: it may ask for more, such as a
+        check for drift.
         """
         subject, both = subjects.wish(self.pool, key), wish
-        expected: int | None = 0  # most often there is none, so nobody looks first
+        expected: int | None = 0  # most objects have no pending wish, so publish without a read
         headers = {TRACE: tracing.current() or tracing.fresh()}
         for left in reversed(range(_RACES)):
             try:
@@ -65,27 +65,27 @@ class Queue:
             except WrongSequence:
                 last = await self.bus.last(streams.TRIGGERS, subject)
                 both = Wish.decoded(last.data) | wish if last else wish
-                # Rather lose a reason than wait for a server of a cluster that cannot make up its mind.
+                # Overwrite in the end: losing a reason is better than racing for ever.
                 expected = (last.sequence if last else 0) if left > 1 else None
         await self.enqueue(key)
 
     async def remind(self, key: str, wish: Wish) -> None:
-        """Like `wish`, but a wish that is there already stays: it may say more."""
+        """Like `wish`, but a pending wish stays as it is."""
         headers = {TRACE: tracing.current() or tracing.fresh()}
         with contextlib.suppress(WrongSequence):
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
     async def enqueue(self, key: str) -> None:
-        """Put the item into the queue, unless it waits there or is being worked on."""
+        """Add the object to the queue, unless it is waiting there or in flight."""
         with contextlib.suppress(Occupied):
             await self.bus.publish(subjects.item(self.pool, key), b"", repeat=True)
 
     async def left(self, item: int) -> None:
-        """Wait until an item that was settled is out of the queue, for the server that decides what gets in.
+        """Wait until an acknowledged item is removed from WORK.
 
-        A server alone takes it out before it answers. Of several, each takes it out in its own time, and
-        until then the one that leads refuses another item of the same object.
+        A single server removes it before it answers. In a cluster the stream's leader may remove it later,
+        and until then refuses another item of the same object.
         """
         if not self.bus.clustered:
             return
@@ -93,7 +93,7 @@ class Queue:
             if await self.bus.at(streams.WORK, item) is None:
                 return
             await asyncio.sleep(_LAG)
-        logger.warning("item %d of %s was acknowledged, but stays in the queue", item, self.pool)
+        logger.warning("item %d of %s was acknowledged, but is still in the queue", item, self.pool)
 
     async def schedule(self, key: str, wish: Wish, after: float, *, asked: bool = True) -> None:
         """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it.
@@ -117,7 +117,7 @@ class Queue:
         return _due(scheduled) if scheduled and Wish.decoded(scheduled.data).insist else None
 
     async def admit(self, due: consumers.Delivery) -> None:
-        """Turn a wish that has come due into one for now."""
+        """Turn a due requeue into a wish."""
         key = subjects.without(f"due.{self.pool}", due.subject)
         with tracing.span("due", due.headers.get(TRACE, "")):
             await self.wish(key, Wish.decoded(due.data))
@@ -125,7 +125,7 @@ class Queue:
         await self.bus.delete(streams.LATER, due.sequence)
 
     async def sweep(self, older_than: float) -> int:
-        """Put every wish older than so many seconds back into the queue, should its item have got lost."""
+        """Enqueue every wish older than so many seconds whose item was lost. Returns how many."""
         old = await self._older(await self.bus.now() - older_than)
         queued = await self._queued() if len(old) > _FEW else frozenset()
         lost = [key for key in old if key not in queued]
@@ -149,7 +149,7 @@ class Queue:
         ]
 
     async def _queued(self) -> Set[str]:
-        """The keys of all items: to ask for them is less than to have each of them refused."""
+        """The keys of all items: one request costs less than publishing duplicates."""
         everything, found = {"subjects_filter": subjects.item(self.pool, ">")}, set[str]()
         while True:
             info = await self.bus.api(f"STREAM.INFO.{streams.WORK}", everything | {"offset": len(found)})
@@ -159,10 +159,7 @@ class Queue:
                 return found
 
     async def _sweep_overdue(self, horizon: float) -> int:
-        """Make the wishes now whose time has come without the server's noticing.
-
-        A server whose store was rolled back to an older copy keeps schedules that it never fires.
-        """
+        """Enqueue overdue requeues. A server whose store was rolled back never fires some schedules."""
         found, scheduled = 0, subjects.later(self.pool, ">")
         none = {"subjects_filter": scheduled, "offset": _BEYOND}  # only how many there are
         if not (await self.bus.api(f"STREAM.INFO.{streams.LATER}", none)).get("total"):
@@ -177,7 +174,7 @@ class Queue:
         return found
 
     async def depth(self) -> Depth:
-        """How much waits, and for how long."""
+        """The number of items waiting and in flight, and the age of the oldest wish."""
         info = await self.bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{self.pool}")
         oldest = await self.bus.first(streams.TRIGGERS, subjects.wish(self.pool, ">"))
         age = await self.bus.now() - instant(oldest.time) if oldest else 0.0

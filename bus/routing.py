@@ -24,32 +24,32 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 256
 _AGAIN = 1.0
 _BIG = 1 << 16
-"""Bytes of an object after which a sweep lets others have the event loop."""
+"""After an object of so many bytes a sweep yields to the event loop."""
 _YOUNG = 20.0
-"""Seconds an unfinished object is left to those who are at work on it, before a sweep asks for it."""
+"""An object that changed less than so many seconds ago is not swept: a run may be in progress."""
 _LATELY = 300.0
-"""Seconds for which it is remembered that the bus did not know an object before a listing found it."""
+"""Seconds for which an object that a listing found, unknown to the bus before, is checked for drift."""
 
 
 class EventMapping(Protocol):
-    """What a pool has to say about the changes of its kinds."""
+    """Maps changed objects to the keys that a pool reconciles."""
 
     kinds: tuple[str, ...]
     """The first is the pool's own: the keys of its objects are the keys of the pool."""
 
     @property
     def owned(self) -> Collection[str]:
-        """Those of the kinds whose objects the pool makes: changes to these may have to be put right."""
+        """The kinds whose objects the pool makes: a change of one of these is drift."""
 
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         """The keys of the pool's objects that `change` concerns."""
 
     def unfinished(self, object: Object) -> bool:
-        """Whether the object, as it is, waits for something that we owe it."""
+        """Whether the object still needs a reconcile."""
 
 
 class PreviousVersion:
-    """The version before a change, fetched only by those who ask."""
+    """The version before a change, fetched on demand."""
 
     def __init__(self, bus: Bus, change: Announcement) -> None:
         self._bus = bus
@@ -66,7 +66,7 @@ class PreviousVersion:
 
 
 class Router:
-    """Turns what is announced into wishes of one pool. Any number of them share the work."""
+    """Turns announcements into wishes of one pool. Processes share the announcements."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class Router:
             tasks.create_task(run_due(self._bus, self._queue), name=f"{self._queue.pool}: dues")
 
     async def sweep(self, interval: float) -> None:
-        """Now and then look for what is owed and has got lost. For the holder of a lease; for ever."""
+        """Enqueue lost wishes and unfinished objects periodically; never returns. Needs a lease."""
         back, position = asyncio.Event(), 0
-        # A server that comes back may have another memory, in which the same sequences mean other messages.
+        # After a reconnect the stream may be another, with other messages at the same sequences.
         with self._bus.on_reconnect(back.set), self._rank.first():
             async with contextlib.aclosing(elections.sweeps(self._bus, interval, _YOUNG)) as sweeps:
                 async for age in sweeps:
@@ -110,7 +110,7 @@ class Router:
                     await self._rank.establish()
 
     async def _sweep(self, age: float, position: int) -> int:
-        """One sweep of wishes of this age, and of what was announced since `position`. Returns the next."""
+        """Sweep wishes older than `age` and objects announced after `position`. Returns the next one."""
         try:
             await self._queue.sweep(age)
             return await self._sweep_objects(position)
@@ -135,13 +135,13 @@ class Router:
             return False  # the mapping fails, too, and that is told
 
     async def _keys(self, change: Announcement) -> list[str]:
-        """The keys that `change` concerns. Where the mapping fails, the object's own key."""
+        """The keys to reconcile after `change`. If the mapping fails, the object's own key."""
         try:
             return await self._mapping.keys_for(change, PreviousVersion(self._bus, change))
         except TransientError:
             raise
         except Exception:
-            # Delivered again, it would fail again, and some thousands of them would stop the pool.
+            # A redelivery would fail again, and thousands of them would block the pool.
             logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
             metrics.unmapped.labels(self._queue.pool).inc()
             own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
@@ -152,25 +152,25 @@ class Router:
         return Reason.DRIFT if owned else Reason.EVENT
 
     async def _sweep_objects(self, position: int) -> int:
-        """Look at what was announced since `position`. Returns from where to look the next time."""
+        """Enqueue unfinished objects announced after `position`. Returns the next position."""
         end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
         if end < position:  # the stream is a new one
             position = 0
         if not await self._announced_since(position):
             return position
-        reached, owed = position, dict[str, _Owed]()
+        reached, unfinished = position, dict[str, _Unfinished]()
         async for stored in consumers.snapshot(
             self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
         ):
             change, reached = Announcement(stored), max(reached, stored.sequence)
-            before = owed.pop(stored.subject, None)
-            if reason := self._owed(change):
-                owed[stored.subject] = _Owed(reason, stored.sequence, int(stored.time) / 1e9)
+            before = unfinished.pop(stored.subject, None)
+            if reason := self._reason_to_sweep(change):
+                unfinished[stored.subject] = _Unfinished(reason, stored.sequence, int(stored.time) / 1e9)
             elif before and before.reason is Reason.DRIFT and not change.gone:
-                owed[stored.subject] = before
+                unfinished[stored.subject] = before
             if len(stored.data) > _BIG:
                 await asyncio.sleep(0)  # one such object takes milliseconds, and there may be hundreds
-        young = await self._ask_for(owed)
+        young = await self._enqueue_unfinished(unfinished)
         return min([reached, *(sequence - 1 for sequence in young)])
 
     async def _announced_since(self, position: int) -> bool:
@@ -179,27 +179,27 @@ class Router:
                 return True
         return False
 
-    def _owed(self, change: Announcement) -> Reason | None:
-        """Why somebody has to look at the object, if anybody has."""
+    def _reason_to_sweep(self, change: Announcement) -> Reason | None:
+        """The reason to reconcile the object, or None."""
         if change.gone or change.omitted:
             return None
         try:
             if self._mapping.unfinished(change.object()):
                 return Reason.SWEEP
         except Exception:
-            # Nobody can tell, so its run has to.
+            # Unknown, so its run decides.
             logger.exception("%s: sweep failed in pool %s", change.stored.subject, self._queue.pool)
             return Reason.SWEEP
-        # While the bus knew nothing of the object, what the object had made may have been deleted.
+        # The bus did not know the object, so a deletion of its owned objects may have been missed.
         own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
         unknown = change.operation == "LISTED" and not change.predecessor
         return Reason.DRIFT if own and unknown and self._mapping.owned else None
 
-    async def _ask_for(self, owed: dict[str, _Owed]) -> list[int]:
-        """Ask for what nobody is about to look at. Returns the sequences of what is too young to ask for."""
+    async def _enqueue_unfinished(self, unfinished: dict[str, _Unfinished]) -> list[int]:
+        """Enqueue these unless a requeue is scheduled. Returns the sequences of those that are too young."""
         now = await self._bus.now()
         young = []
-        for subject, one in owed.items():
+        for subject, one in unfinished.items():
             key = subjects.without("object", subject)
             if one.at > now - _YOUNG:
                 young.append(one.sequence)
@@ -210,15 +210,15 @@ class Router:
         return young
 
 
-class _Owed(NamedTuple):
+class _Unfinished(NamedTuple):
     reason: Reason
     sequence: int
     at: float
-    """When it was announced."""
+    """When the object was announced."""
 
 
 async def run_due(bus: Bus, queue: Queue) -> None:
-    """Let in what has come due, until cancelled."""
+    """Enqueue due requeues until cancelled."""
     await _each(Pull(bus, queue.due_consumer(), _AT_ONCE), queue.admit)
 
 
@@ -227,7 +227,7 @@ async def _each(
     act: Callable[[Delivery], Awaitable[None]],
     ignored: Callable[[Delivery], bool] = lambda _: False,
 ) -> None:
-    """`act` on every delivery, many at once. Transient failures are delivered again, others settled."""
+    """Call `act` for each delivery, many at once. Transient errors are redelivered, others logged."""
     running: set[asyncio.Task[None]] = set()
 
     async def one(delivery: Delivery) -> None:

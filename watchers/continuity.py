@@ -1,4 +1,4 @@
-"""Continuity: whether the bus lost anything during an interruption. If not, nothing is listed again."""
+"""Checks after an interruption whether OBJECTS lost messages. If not, no cluster is listed again."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 _AGAIN = 1.0
 
 Why = Literal["start", "lease", "lost", "superseded", "failed", "expired"]
-"""Why a kind is listed: it is new here; another process held its lease; the bus has lost objects; OBJECTS is
-not as we left it; the former try failed; the API server no longer knows where the watch stopped."""
+"""Why a kind is listed: it is new; another process held its lease; OBJECTS lost messages; another process
+published; the previous attempt failed; the watch expired."""
 
 
 class Witness(NamedTuple):
@@ -32,15 +32,15 @@ class Witness(NamedTuple):
 
 
 class Continuity:
-    """Checks, once per interruption and for all mirrors of the process, that OBJECTS has lost nothing.
+    """Checks, once per interruption and for all mirrors of the process, that OBJECTS lost no message.
 
-    The stream is a log: if it is the one that we know, and still holds the newest message that we know, it
-    holds all before. A stream made anew has another creation time. One that was rolled back to an older copy
-    ends before that message, or has another in its place.
+    The stream is a log: if it is the same stream, and still holds the newest known message, it holds all
+    before. A recreated stream has another creation time. A stream that was rolled back to an older copy ends
+    before that message, or has another in its place.
     """
 
     def __init__(self, bus: Bus, newest: Callable[[], Witness | None], lost: Callable[[], None]) -> None:
-        """`newest` tells the newest message that the mirrors know; `lost` makes them begin anew."""
+        """`newest` returns the newest message that the mirrors know; `lost` restarts them."""
         self._bus = bus
         self._newest = newest
         self._lost = lost
@@ -49,17 +49,17 @@ class Continuity:
         self._doubted = asyncio.Event()
         self._doubted.set()
         self.intact = asyncio.Event()
-        """Set while there is no doubt. Nothing is published before: it would hide what was lost."""
+        """Set once checked. Nothing is published before: a new message would hide a loss."""
 
     def doubt(self) -> None:
-        """Something has failed that a loss of the stream may have caused."""
+        """Check again: a loss of messages may have caused an error."""
         if self.intact.is_set():
             self.intact.clear()
             self._witness = self._newest()
         self._doubted.set()
 
     async def run(self) -> None:
-        """Check whenever there is doubt, for ever."""
+        """Check after each call of `doubt`; never returns."""
         with self._bus.on_disconnect(self.doubt), self._bus.on_reconnect(self.doubt):
             while True:
                 await self._doubted.wait()
@@ -68,14 +68,14 @@ class Continuity:
                     created = await self._creation()
                     intact = await self._is_intact(created)
                 except WindowboxError as error:
-                    logger.debug("it is not known yet whether the bus lost anything: %s", error)
+                    logger.debug("OBJECTS cannot be checked for lost messages yet: %s", error)
                     await asyncio.sleep(random.uniform(0.1, _AGAIN))
                     self._doubted.set()
                     continue
                 if self._doubted.is_set():
                     continue
                 if not intact:
-                    logger.warning("the bus has lost objects: all clusters are listed again")
+                    logger.warning("OBJECTS lost messages: all clusters are listed again")
                     self._lost()
                 self._created = created
                 self.intact.set()

@@ -46,18 +46,18 @@ _UNUSED = frozenset(
         "endpoints.kubernetes.io/last-change-trigger-time",
     }
 )
-"""Annotations that nobody here reads or writes."""
+"""Annotations that windowbox neither reads nor writes."""
 TOMBSTONE_SECONDS = 3600.0
-"""How long the end of an object is remembered on the bus."""
+"""Seconds for which the bus keeps the deletion of an object."""
 _LONGEST_PAUSE = 5.0
 
 
 Before = asyncio.Task[None] | None
-"""What was begun for the same object before."""
+"""The task that publishes the former change of the same object."""
 
 
 class Change(NamedTuple):
-    """What the bus is to learn of an object: a new version, or its end."""
+    """A change to publish: a new version of an object, or its deletion."""
 
     operation: Operation
     uid: str
@@ -67,7 +67,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Mirror:
-    """Puts every change of a kind on the bus, once, in order for each object."""
+    """Publishes each change of a kind once, in order for each object."""
 
     bus: Bus
     kube: Kube
@@ -77,9 +77,9 @@ class Mirror:
     permit: Permit = field(default_factory=Permit)
     page: int = 500
     listed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the bus knows everything that there is."""
+    """Set once all existing objects are on the bus."""
     why: Why = "start"
-    """Why it begins with a listing."""
+    """Why it lists first."""
 
     def __post_init__(self) -> None:
         self._known: KnownObjects = {}
@@ -87,19 +87,19 @@ class Mirror:
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
         self._told: Witness | None = None
-        """The message that says that all is listed."""
+        """The message that marks the end of the listing."""
         self._listing: Turn | None = None
         self._publishing: set[asyncio.Task[None]] = set()
-        """Those that have a turn."""
+        """Tasks that hold a slot of `shared.publishing`."""
         self._version = ""
         self._forgetting: asyncio.Task[None] | None = None
         self._refused = False
-        """Whether a listing showed objects for which there was no room at all."""
+        """Whether a listing had objects beyond the share of the cluster."""
         self._account = Account(self.shared.budget, self.cluster)
 
     @property
     def newest(self) -> Witness | None:
-        """The newest message of this kind that we know."""
+        """The newest known message of this kind."""
         told = self._told
         if not self._known:
             return told
@@ -116,7 +116,7 @@ class Mirror:
         self._failed = asyncio.get_running_loop().create_future()
         mirroring = asyncio.ensure_future(self._mirror())
         try:
-            # What could not be published is noticed at once, even if nothing else changes for a long time.
+            # A failed publish ends the mirror at once, even if no other change comes.
             await asyncio.wait([mirroring, self._failed], return_when=asyncio.FIRST_COMPLETED)
             (self._failed if self._failed.done() else mirroring).result()
         finally:
@@ -148,7 +148,7 @@ class Mirror:
                 self._version = await self._list("expired")
             except Unreachable as error:
                 if self.kube.stale:
-                    raise  # trying again as we are is no use
+                    raise  # a retry needs a new client
                 breaks = breaks + 1 if self._version == before else 1
                 pause = min(_LONGEST_PAUSE, 0.1 * 2**breaks) * random.uniform(0.7, 1.3)
                 logger.info("%s %s: %s; again in %.1f s", self.cluster, self.resource.id, error, pause)
@@ -156,7 +156,7 @@ class Mirror:
                 await asyncio.sleep(pause)
 
     async def _list(self, why: Why) -> str:
-        """Announce what has changed since the bus last heard of it. Returns where a watch may begin."""
+        """List, and announce what differs from the bus. Returns the resource version to watch from."""
         metrics.listings.labels(why).inc()
         logger.log(
             logging.DEBUG if why == "start" else logging.INFO,
@@ -173,22 +173,22 @@ class Mirror:
                 await self._enqueue(subject, Change("DELETED", known.uid, known.version))
         await self._flush()
         if self._refused:
-            raise self._exhausted()  # the next listing has the room of what was deleted
-        # Whoever reads the stream from its beginning knows here that nothing is missing.
+            raise self._exhausted()  # the next listing has the room of deleted objects
+        # Tells readers of the stream that the listing is complete.
         subject = subjects.listed(self.cluster, self.resource.id)
         self._told = Witness(await self._store(subject, b"", {}, None), subject, "", "")
         return version
 
     async def _announce_listing(self) -> tuple[set[str], str]:
-        """Announce what a listing shows. Returns its subjects, and where a watch may begin."""
+        """Announce listed objects. Returns their subjects, and the resource version to watch from."""
         listed: set[str] = set()
         more = version = ""
         count = 0
         while True:
             page = await self._page(more)
-            count += max(1, len(page.items))  # a server may go on with empty pages for ever
+            count += max(1, len(page.items))  # a server may send empty pages without end
             self._check_number(count)
-            # The first page's version: a watch from there misses nothing of what later pages may not show.
+            # A watch from the first page's version misses no change that later pages do not show.
             version = version or page.resource_version
             for raw in page.items:
                 listed.add(await self._announce("LISTED", raw))
@@ -197,7 +197,7 @@ class Mirror:
                 return listed, version
 
     async def _page(self, more: str) -> Page:
-        """The next page; from now on with fewer objects if these are too much at once."""
+        """The next page; smaller pages from now on if this one is too large."""
         while True:
             try:
                 return await self.kube.page(
@@ -245,14 +245,14 @@ class Mirror:
         return subject
 
     def _fits(self, body: bytes, former: int = 0) -> bool:
-        """Whether the bus takes the content of an object that has so many bytes there."""
+        """Whether the body fits into a message and into the share of the cluster."""
         return len(body) + 4096 <= self.bus.max_payload and self._account.has_room(len(body), former)
 
     def _exhausted(self) -> TooLarge:
         return TooLarge(f"{self.cluster} has far more than its share of the bus: see objects.share")
 
     async def _enqueue(self, subject: str, change: Change) -> None:
-        """Publish after what was begun for the object before, beside other objects."""
+        """Publish in a task: in order for one object, concurrently with others."""
         seen = time.perf_counter()
         await self._begin(subject, lambda before: self._publish(before, subject, change, seen))
 
@@ -266,7 +266,7 @@ class Mirror:
         task.add_done_callback(lambda done: self._ended(subject, done))
 
     async def _permitted(self) -> None:
-        """Wait for the permit. Meanwhile other mirrors have our turns: it may take as long as a lease."""
+        """Wait for the permit. Meanwhile give slots back to other mirrors: it may take as long as a lease."""
         if not self.permit.given:
             if self._listing:
                 self._listing.give_back()
@@ -311,7 +311,7 @@ class Mirror:
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)
 
     async def _store(self, subject: str, body: bytes, headers: Headers, predecessor: int | None) -> int:
-        """Publish as soon as we may, again and again while the bus is away or full. Returns the sequence."""
+        """Publish once permitted, and retry while the bus is unreachable or full. Returns the sequence."""
         attempts = 0
         while True:
             await self._permitted()
@@ -332,13 +332,13 @@ class Mirror:
         try:
             sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
         except WrongSequence as error:
-            # The answer to the attempt before may have been lost.
+            # The answer to the previous attempt may have been lost.
             last = await self.bus.last(streams.OBJECTS, subject) if again else None
             if last and last.headers.get(TRACE) == headers[TRACE]:
                 return last.sequence
-            # Somebody else is at work on this kind, or the bus has forgotten something.
+            # Another process publishes this kind, or the stream has lost messages.
             self.shared.doubt()
-            raise Superseded(f"{subject} is not as we left it") from error
+            raise Superseded(f"{subject} was changed by another process") from error
         assert sequence is not None  # no message id, so never a duplicate
         return sequence
 

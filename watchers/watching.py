@@ -1,4 +1,4 @@
-"""Which kinds of which clusters this process mirrors: one owner for each, by lease; others stand by."""
+"""Runs a mirror for each kind of each cluster: one process holds its lease, others stand by."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Pair = tuple[str, str]
 
 @dataclass
 class Watching:
-    """Mirrors all kinds of all clusters that this process is the owner of."""
+    """Mirrors all kinds of all clusters whose lease this process holds."""
 
     bus: Bus
     leases: Leases
@@ -52,15 +52,15 @@ class Watching:
     retention: Retention = streams.DEFAULT
     share: float = 1.0
     """The part of OBJECTS that one cluster may take."""
-    _doing: dict[Pair, str] = field(default_factory=dict)
+    _states: dict[Pair, str] = field(default_factory=dict)
     _running: dict[Pair, asyncio.Task[None]] = field(default_factory=dict)
     _mirrors: dict[Pair, Mirror] = field(default_factory=dict)
     _restarts: dict[Pair, asyncio.Event] = field(default_factory=dict)
-    """Set where a mirror is to begin anew."""
+    """Set to restart a mirror."""
     _left: dict[str, set[Pair]] = field(default_factory=dict)
-    """What is to be cleared away, by lease."""
-    _clearing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """By lease: one task for all that is cleared away once it is ours."""
+    """Kinds whose objects have to be purged, by lease."""
+    _purging: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """By lease: one task purges all kinds of `_left` while the lease is held."""
     _terms: dict[str, Term] = field(default_factory=dict)
     _holding: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -70,19 +70,19 @@ class Watching:
 
     @property
     def states(self) -> dict[str, str]:
-        """What is being done about each kind, in words, for `status`."""
-        return {f"{pair[0]}/{pair[1]}": self._state(pair, doing) for pair, doing in self._doing.items()}
+        """The state of each kind, for `windowbox status`."""
+        return {f"{pair[0]}/{pair[1]}": self._state(pair, doing) for pair, doing in self._states.items()}
 
     def _state(self, pair: Pair, doing: str) -> str:
         term = self._terms.get(_lease(*pair))
-        # What this version cannot watch is told by every process.
+        # Each process reports the kinds that this version cannot watch.
         return doing if (term and term.held.is_set()) or pair[1] not in RESOURCES else "standing by"
 
     async def run(self) -> None:
-        """Mirror for ever; take in clusters that join, drop those that leave."""
+        """Mirror until cancelled; follow clusters that join and leave."""
         changed = asyncio.Event()
         self.registry.on_change(changed.set)
-        self._clearing["leftovers"] = asyncio.create_task(self._find_leftovers(), name="watch leftovers")
+        self._purging["leftovers"] = asyncio.create_task(self._find_leftovers(), name="watch leftovers")
         always = [
             asyncio.create_task(self._continuity.run(), name="watch: continuity"),
             asyncio.create_task(self._shared.capacity.run(), name="watch: quota of OBJECTS"),
@@ -91,27 +91,27 @@ class Watching:
             while True:
                 changed.clear()
                 await self._follow(self._wanted())
-                tasks = [*self._running.values(), *self._clearing.values(), *self._holding.values()]
+                tasks = [*self._running.values(), *self._purging.values(), *self._holding.values()]
                 await _wait_first(changed, [*always, *tasks])
-                self._clearing = {what: task for what, task in self._clearing.items() if not task.done()}
+                self._purging = {what: task for what, task in self._purging.items() if not task.done()}
         finally:
-            await _all_cancelled([*always, *self._running.values(), *self._clearing.values()])
+            await _all_cancelled([*always, *self._running.values(), *self._purging.values()])
             await self._shared.aclose()
-            await _all_cancelled(self._holding.values())  # last: the next to hold them finds nobody at work
+            await _all_cancelled(self._holding.values())  # last: no mirror runs when the leases are released
 
     async def _follow(self, wanted: set[Pair]) -> None:
         gone = self._running.keys() - wanted
         await _all_cancelled([self._running.pop(pair) for pair in gone])
         for pair in gone:
-            self._doing.pop(pair, None)
-            self._clear(pair)
+            self._states.pop(pair, None)
+            self._schedule_purge(pair)
         needed = {_lease(*pair) for pair in wanted}
         for lease in needed - self._terms.keys():
             term = self._terms[lease] = Term(self._continuity.doubt)
             holding = self.leases.while_held(lease, term.hold, term.taken)
             self._holding[lease] = asyncio.create_task(holding, name=f"watch: hold {lease}")
         for pair in wanted - self._running.keys():
-            await self._spare(pair)
+            await self._stop_purging(pair)
             self._running[pair] = self._begin("watch", self._mirror_in_terms, pair)
         for lease in self._terms.keys() - needed:
             await _cancelled(self._holding.pop(lease))
@@ -127,29 +127,29 @@ class Watching:
         joined = {(member.id, kind) for member in awake for kind in member.kinds or self.kinds}
         for pair in sorted(joined):
             if pair[1] not in RESOURCES:
-                self._doing[pair] = "broken: this version knows no such kind"
+                self._states[pair] = "broken: this version knows no such kind"
         known = {(cluster, kind) for cluster, kind in joined if kind in RESOURCES}
         return {(RUNTIME, kind) for kind in self.kinds} | known
 
     async def _find_leftovers(self) -> None:
-        """Begin to clear away what clusters have left behind that left while nobody watched."""
+        """Purge objects of clusters that left while no watcher ran."""
         await self.registry.complete.wait()
         for cluster in sorted(self.registry.left):
             for kind in await purging.kinds_of(self.bus, cluster):
                 if cluster in self.registry.left and (cluster, kind) not in self._running:
-                    self._clear((cluster, kind))
+                    self._schedule_purge((cluster, kind))
 
-    def _clear(self, pair: Pair) -> None:
-        """Clear a kind away as soon as its lease is ours: then nobody can have begun to mirror it anew."""
+    def _schedule_purge(self, pair: Pair) -> None:
+        """Purge a kind once its lease is held: no other process can mirror it then."""
         lease = _lease(*pair)
         self._left.setdefault(lease, set()).add(pair)
-        self._begin_to_clear(lease)
+        self._begin_to_purge(lease)
 
-    def _begin_to_clear(self, lease: str) -> None:
-        if lease not in self._clearing or self._clearing[lease].done():
-            self._clearing[lease] = asyncio.create_task(self._clear_all(lease), name=f"watch: clear {lease}")
+    def _begin_to_purge(self, lease: str) -> None:
+        if lease not in self._purging or self._purging[lease].done():
+            self._purging[lease] = asyncio.create_task(self._purge_left(lease), name=f"watch: clear {lease}")
 
-    async def _clear_all(self, lease: str) -> None:
+    async def _purge_left(self, lease: str) -> None:
         left = self._left[lease]
         while left:
             await self.leases.once(lease, lambda: self._purge(left))
@@ -158,23 +158,23 @@ class Watching:
         while left:
             cluster = min(left)[0]
             pairs = {pair for pair in left if pair[0] == cluster}
-            # Most often another has done it already, hours ago.
+            # Most often another process has purged it already.
             while there := {kind for _, kind in pairs} & await purging.kinds_of(self.bus, cluster):
                 async with asyncio.TaskGroup() as group:
                     for kind in there:
                         group.create_task(purging.purge(self.bus, cluster, kind))
             left -= pairs
 
-    async def _spare(self, pair: Pair) -> None:
-        """Do not clear it away any more: what is left is compared with what there is now."""
+    async def _stop_purging(self, pair: Pair) -> None:
+        """Stop purging a kind that is mirrored again: a listing compares what is left of it."""
         lease = _lease(*pair)
         if pair in (left := self._left.get(lease, set())):
-            await _cancelled(self._clearing[lease])
+            await _cancelled(self._purging[lease])
             left.discard(pair)
-            self._begin_to_clear(lease)
+            self._begin_to_purge(lease)
 
     def _newest(self) -> Witness | None:
-        """The newest message that any mirror knows."""
+        """The newest message known to any mirror."""
         return max(filter(None, (mirror.newest for mirror in self._mirrors.values())), default=None)
 
     def _restart_all(self) -> None:
@@ -182,14 +182,14 @@ class Watching:
             restart.set()
 
     async def _mirror_in_terms(self, cluster: str, kind: str) -> None:
-        """Mirror one kind while its lease is ours, for ever.
+        """Mirror one kind whenever its lease is held; never returns.
 
-        The mirror is kept for a while when the lease is lost: if it comes back, nothing has to be listed.
+        A mirror outlives a lost lease for a while: if the lease is acquired again, it needs no listing.
         """
         pair, term = (cluster, kind), self._terms[_lease(cluster, kind)]
         why: Why = "start"
         while True:
-            self._doing[pair] = "standing by"
+            self._states[pair] = "standing by"
             await term.held.wait()
             restart = self._restarts[pair] = asyncio.Event()
             try:
@@ -199,7 +199,7 @@ class Watching:
                 del self._restarts[pair]
 
     async def _mirror(self, pair: Pair, term: Term, restart: asyncio.Event, why: Why) -> None:
-        """Mirror one kind for ever, beginning anew whenever the bus or the API has forgotten something."""
+        """Mirror one kind; list again after each error, and after a loss of messages. Never returns."""
         cluster, kind = pair
         resource, failures, began = self._resource(cluster, kind), 0, time.monotonic()
         while True:
@@ -215,7 +215,7 @@ class Watching:
                 failures, why = 0, "lost"
                 continue
             except Missing:
-                self._doing[pair] = "waiting for its CustomResourceDefinition"
+                self._states[pair] = "waiting for its CustomResourceDefinition"
                 await definitions.established(kube, cluster, resource)
             except Superseded as error:
                 logger.info("%s; reading OBJECTS again", error)
@@ -223,9 +223,9 @@ class Watching:
             except WindowboxError as error:
                 away, why = isinstance(error, TransientError), "failed"
                 logger.warning("%s %s: %s", cluster, kind, error)
-                self._doing[pair] = f"broken: {error}"
+                self._states[pair] = f"broken: {error}"
             failures = 0 if listed.is_set() else failures + 1
-            # The API server of a cluster that has just been woken up may be a moment behind.
+            # The API server of a cluster that has just been woken up may still be starting.
             soon = away and time.monotonic() - began < _YOUNG
             longest = _PAUSE_OF_YOUNG if soon else _LONGEST_PAUSE
             await asyncio.sleep(min(longest, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.7, 1))
@@ -235,7 +235,7 @@ class Watching:
         return RESOURCES[kind]._replace(within=member.namespace if member else "")
 
     async def _run(self, pair: Pair, mirror: Mirror) -> None:
-        self._doing[pair], self._mirrors[pair] = "listing", mirror
+        self._states[pair], self._mirrors[pair] = "listing", mirror
         listed = asyncio.create_task(self._note_listed(pair, mirror))
         try:
             await mirror.run()
@@ -245,14 +245,14 @@ class Watching:
 
     async def _note_listed(self, pair: Pair, mirror: Mirror) -> None:
         await mirror.listed.wait()
-        self._doing[pair] = "watching"
+        self._states[pair] = "watching"
 
 
 def _lease(cluster: str, kind: str) -> str:
     """The lease of a kind of the runtime cluster, or of a part of all other clusters.
 
-    A lease is renewed every second, and every process gets the event: a hundred clusters with one for
-    each of their kinds would cost more than all that happens in them.
+    Every process gets an event for each change of a lease: a lease for each kind of a hundred clusters would
+    cost more than all of their changes.
     """
     if cluster == RUNTIME:
         return f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
@@ -260,7 +260,7 @@ def _lease(cluster: str, kind: str) -> str:
 
 
 async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> None:
-    """Do `act` until it ends, or until `stop` is set."""
+    """Run `act` until it ends, or until `stop` is set."""
     acting = asyncio.ensure_future(act())
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -273,7 +273,7 @@ async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> Non
 
 
 async def _wait_first(changed: asyncio.Event, tasks: object) -> None:
-    """Wait for a change; a task that ends meanwhile has failed in a way nobody foresaw."""
+    """Wait for a change; raise the error of a task that ends meanwhile."""
     waiting = asyncio.ensure_future(changed.wait())
     try:
         done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[misc]

@@ -205,13 +205,13 @@ async def test_who_is_just_told_to_wait_is_woken_all_the_same(
 
 def _held_at_its_end(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Runs get no further than what they had to say, until the event is set."""
-    go_on, note = asyncio.Event(), parts.pool._note
+    go_on, note = asyncio.Event(), parts.pool._journal
 
     async def held(record: RunRecord) -> None:
         await go_on.wait()
         await note(record)
 
-    monkeypatch.setattr(parts.pool, "_note", held)
+    monkeypatch.setattr(parts.pool, "_journal", held)
     return go_on
 
 
