@@ -55,11 +55,9 @@ class Credit:
         self.late = max(0, self.late - (kept + dropped - early))
         self._in_hand += kept
 
-    def refuse(self, late: bool, count: int | None) -> None:
-        """So many of a request will not come any more; None for all of its kind."""
-        if count is None:
-            self.early, self.late = (self.early, 0) if late else (0, self.late)
-        elif late:
+    def refuse(self, late: bool, count: int) -> None:
+        """So many of a request will not come any more."""
+        if late:
             self.late, self.early = _less(self.late, self.early, count)
         else:
             self.early, self.late = _less(self.early, self.late, count)

@@ -11,7 +11,7 @@ import orjson
 from nats.aio.msg import Msg
 
 from bus import answers, consumers
-from bus.connection import Bus, translated
+from bus.connection import Bus, Headers, translated
 from bus.consumers import Consumer, Delivery, Inbox
 from bus.credit import Credit
 from windowbox.errors import WindowboxError
@@ -107,7 +107,7 @@ class Pull:
             **({} if rank is None else {"group": consumers.GROUP, "priority": rank}),
         }
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.consumer.stream}.{self.consumer.name}"
-        reply = f"{self._inbox.subject}.{_EARLY if rank != _LAST else _LATE}"
+        reply = f"{self._inbox.subject}.{_EARLY if rank != _LAST else _LATE}-{count}"
         with translated(subject):
             await self._bus.client.publish(subject, orjson.dumps(request), reply=reply)
 
@@ -123,9 +123,16 @@ class Pull:
             case "100":
                 return True
             case "408" | "409" if "Consumer" not in headers.get("Description", ""):
-                left = headers.get("Nats-Pending-Messages")
-                late = message.subject.endswith(f".{_LATE}")
-                self._credit.refuse(late, None if left is None else int(left))
+                self._credit.refuse(*refused(message.subject, headers))
                 return True
             case _:
                 return False
+
+
+def refused(inbox: str, headers: Headers) -> tuple[bool, int]:
+    """Whether a late request has ended, and how many of its messages will not come.
+
+    A request that was never accepted is refused without a number: all that it asked for.
+    """
+    kind, _, asked = inbox.rpartition(".")[2].partition("-")
+    return kind == _LATE, int(headers.get("Nats-Pending-Messages", asked))

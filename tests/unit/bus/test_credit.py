@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from bus.credit import Credit
+from bus.pull import refused
 
 
 def asked(credit: Credit) -> tuple[int, int]:
@@ -70,9 +73,32 @@ def test_what_a_request_no_longer_brings_is_asked_for_anew() -> None:
     asked(credit)
     taken(credit, 20)
     credit.refuse(late=False, count=12)
-    credit.refuse(late=True, count=None)
+    credit.refuse(late=True, count=32)
     credit.done(20)
     assert asked(credit) == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("inbox", "headers", "expected"),
+    [
+        pytest.param("_INBOX.a.early-64", {"Nats-Pending-Messages": "12"}, (False, 12), id="expired in part"),
+        pytest.param("_INBOX.a.late-32", {"Nats-Pending-Messages": "32"}, (True, 32), id="expired"),
+        pytest.param("_INBOX.a.early-16", {}, (False, 16), id="never accepted"),
+    ],
+)
+def test_what_a_refusal_ends(inbox: str, headers: dict[str, str], expected: tuple[bool, int]) -> None:
+    assert refused(inbox, headers) == expected
+
+
+def test_a_request_that_is_refused_leaves_others_of_its_kind() -> None:
+    credit = Credit(64)
+    asked(credit)
+    taken(credit, 40)
+    credit.done(40)
+    assert asked(credit) == (40, 0)
+    credit.refuse(*refused("_INBOX.a.early-40", {}))  # there are too many requests
+    assert credit.asked == 24
+    assert asked(credit) == (40, 0)
 
 
 def test_forged_messages_take_no_room() -> None:
