@@ -7,43 +7,68 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support import servers
+from windowbox.models.webhooksettings import PrometheusSettings
 from windowbox.sandbox import binaries, controlplane, files, kubeconfigs, processes
 from windowbox.sandbox.children import Child
 
 PROGRAM = "provider-local"
 _WEBHOOKS = ("controlplane", "shoot", "networkpolicy", "node", "prometheus", "rollout-speedup")
+"""Their paths are their names."""
 
 
 @contextlib.contextmanager
 def provider(folder: Path, kubeconfig: Path, release: str, backups: Path) -> Iterator[None]:
     """All kinds are served but DNSRecords: it looks for their name server at port 53 of a fixed name.
 
-    Its Leases are in the namespace `release`, its buckets in `backups`. Its webhooks are off.
+    Its heartbeat is in the namespace `release`, its buckets in `backups`. Its webhooks are off.
     """
+    arguments = [
+        f"--heartbeat-namespace={release}",
+        "--disable-controllers=dnsrecord",
+        f"--disable-webhooks={','.join(_WEBHOOKS)}",
+        f"--backupbucket-local-dir={backups}",
+        f"--backupbucket-container-mount-path={backups}",
+    ]
+    with _running(folder, kubeconfig, arguments):
+        yield
+
+
+@contextlib.contextmanager
+def webhooks(folder: Path, kubeconfig: Path, settings: PrometheusSettings) -> Iterator[str]:
+    """Its webhooks alone; gives their URL, to which the name of each is added."""
+    labels = ",".join(f"{name}={value}" for name, value in settings.external_labels.items())
+    arguments = [
+        "--heartbeat-namespace=default",
+        "--controllers=heartbeat",
+        f"--prometheus-remote-write-url={','.join(settings.remote_write_urls)}",
+        f"--prometheus-external-labels={labels}",
+    ]
+    with _running(folder, kubeconfig, arguments) as port:
+        yield f"https://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def _running(folder: Path, kubeconfig: Path, arguments: list[str]) -> Iterator[int]:
     folder.mkdir(parents=True, exist_ok=True)
     inline = folder / "kubeconfig"
     files.write_private(inline, kubeconfigs.inline(kubeconfig))
-    health, webhooks = f"127.0.0.1:{processes.free_port()}", processes.free_port()
+    health, port = f"127.0.0.1:{processes.free_port()}", processes.free_port()
     command = [
         str(binaries.find(PROGRAM)),
         f"--kubeconfig={inline}",
         # Where it waits for the Lease of a former process, it does so for 15 s.
         "--leader-election=false",
-        f"--heartbeat-namespace={release}",
         "--gardener-version=v1.150.0",
         f"--health-bind-address={health}",
         "--metrics-bind-address=0",
-        "--disable-controllers=dnsrecord",
-        f"--disable-webhooks={','.join(_WEBHOOKS)}",
         "--webhook-config-mode=url",
-        f"--webhook-config-url=127.0.0.1:{webhooks}",
+        f"--webhook-config-url=127.0.0.1:{port}",
         "--webhook-config-server-host=127.0.0.1",
-        f"--webhook-config-server-port={webhooks}",
+        f"--webhook-config-server-port={port}",
         f"--webhook-config-cert-dir={folder / 'certificates'}",
-        f"--backupbucket-local-dir={backups}",
-        f"--backupbucket-container-mount-path={backups}",
+        *arguments,
     ]
     ready = f"http://{health}/readyz"
     child = Child(PROGRAM, command, ready=lambda: controlplane.healthy(ready), env={"KUBECONFIG": ""})
     with servers.running(child, folder):
-        yield
+        yield port
