@@ -22,6 +22,8 @@ PUBLIC = "public"
 
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
 _PROGRAMS = {"exec", "auth-provider", "tokenFile"}
+_OTHER_USERS = {"as", "as-uid", "as-groups", "as-user-extra"}
+"""Whom to impersonate: the library would leave it out, and act with rights that are not meant."""
 _MOST = 1 << 16
 _MOST_PARTS = 4_000
 _PARTS = b"[{,:\n"
@@ -31,13 +33,18 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-
 
 
 def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
-    """The parsed kubeconfig. Malformed if it is none, or would run programs or read files."""
+    """The parsed kubeconfig. Malformed if it is none, would run programs or read files, or impersonates."""
     content = parsed(kubeconfig, what)
     for path, key in _keys(content, ""):
         if key in _PROGRAMS or key in _FILES:
             raise Malformed(
                 f"{what}: {path} is not allowed in a kubeconfig from a Secret; "
                 "give certificates and tokens inline"
+            )
+        if key in _OTHER_USERS:
+            raise Malformed(
+                f"{what}: {path} is not supported in a kubeconfig from a Secret; "
+                "give credentials of the user who is to be impersonated"
             )
     return content
 

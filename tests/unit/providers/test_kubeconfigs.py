@@ -35,6 +35,10 @@ def of_user(**user: object) -> bytes:
         pytest.param(of_user(tokenFile="token"), "tokenFile is not allowed", id="K-1-token-file"),
         pytest.param(of_user(**{"client-key": "key"}), "client-key is not allowed", id="K-1-key-file"),
         pytest.param(
+            of_user(**{"as": "eve"}), r"users\[0\].user.as is not supported", id="K-1-impersonation"
+        ),
+        pytest.param(of_user(**{"as-groups": ["a"]}), "as-groups is not supported", id="K-1-other-groups"),
+        pytest.param(
             of_user(**{"client-certificate": "x"}), "client-certificate is not", id="K-1-certificate-file"
         ),
     ],
