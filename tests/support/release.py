@@ -182,6 +182,9 @@ def service_address(world: NodeWorld, number: int) -> str:
 
 
 def balancers(world: NodeWorld) -> str:
-    """A prefix for load balancers: the last Pods' addresses of the node, which this host routes to it."""
+    """A prefix for load balancers: of the last Pods' addresses of the node, which this host routes to it.
+
+    Not the very last: the node knows one of them as the broadcast address.
+    """
     network = world.nodes[0].plan.pods_v4
-    return str(list(network.subnets(new_prefix=29))[-1])
+    return str(list(network.subnets(new_prefix=29))[-2])

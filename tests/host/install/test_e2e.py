@@ -11,7 +11,14 @@ from tests.e2e.client import Space
 from tests.e2e.witness import Witness, witnessing
 from tests.host.install import namingpods
 from tests.host.install.namingpods import PodWorld
-from tests.host.traffic import test_changes, test_ports, test_sources, test_status
+from tests.host.traffic import (
+    test_changes,
+    test_policies,
+    test_ports,
+    test_sources,
+    test_status,
+    test_zero_drop,
+)
 from tests.host.traffic.world import World
 from tests.support.release import Release
 from windowbox.sandbox import zoneserver
@@ -33,20 +40,30 @@ CASES = (
     test_zones.test_every_type_is_served,
     test_zones.test_of_two_records_with_one_name_either_may_go,
     test_changes.test_a_port_without_node_port_is_refused_and_the_others_served,
+    test_changes.test_a_service_without_selector_leads_where_its_slices_say,
     test_changes.test_an_address_waits_for_a_service_that_changed_its_type,
     test_changes.test_the_finalizer_comes_and_goes_with_the_type,
+    test_changes.test_type_and_ports_can_be_changed,
+    test_policies.test_without_endpoints_nobody_is_kept_waiting,
     test_ports.test_a_service_has_hundreds_of_ports,
     test_ports.test_large_datagrams_pass_both_ways,
     test_ports.test_all_nodes_and_their_pods_get_connections,
     test_ports.test_tcp_and_udp_share_a_port_number,
     test_sources.test_a_connection_on_which_nobody_speaks_is_closed,
+    test_sources.test_affinity_can_be_switched_off_and_on,
     test_sources.test_no_more_connections_than_asked_for,
+    test_sources.test_pods_are_told_of_the_client_by_the_proxy_protocol,
     test_status.test_a_wiped_status_comes_back,
     test_status.test_of_a_healthy_service_two_events_tell,
     test_status.test_the_status_shows_address_mode_and_ports,
+    test_zero_drop.test_connections_of_a_port_that_goes_are_finished,
+    test_zero_drop.test_ports_come_and_go,
 )
 for _case in CASES:
     globals()[_case.__name__] = _case
+
+
+pods = test_changes.pods
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +91,9 @@ def shoot_space(installed: Release, witness: Witness) -> Space:
 
 @pytest.fixture(scope="module")
 def traffic(installed: Release) -> Iterator[World]:
-    """An echo server on the one node, and load balancers on the same."""
+    """Echo servers on the one node, and load balancers on the same."""
     node = installed.node
-    node.deploy_echo("echo", replicas=1, tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
-    yield World(node, v6_clients="")
+    host = str(node.nodes[0].plan.v4 - 10)  # where the bridge of the nodes has it
+    node.deploy_echo("echo", replicas=3, tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
+    yield World(node, v6_clients="", client=host)
     node.remove_echo("echo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -113,16 +114,21 @@ def test_a_second_family_can_come_and_go(traffic: World) -> None:
 @pytest.mark.parametrize(
     ("version", "header"),
     [
-        pytest.param("v1", b"PROXY TCP4 127.9.5.1 ", id="v1"),
-        pytest.param("v2", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\x09\x05\x01", id="v2"),
+        pytest.param("v1", lambda client: b"PROXY TCP4 %s " % client.encode(), id="v1"),
+        pytest.param(
+            "v2",
+            lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client),
+            id="v2",
+        ),
     ],
 )
 def test_pods_are_told_of_the_client_by_the_proxy_protocol(
-    traffic: World, version: str, header: bytes
+    traffic: World, version: str, header: Callable[[str], bytes]
 ) -> None:
     with traffic.service(annotated={"proxy_protocol": version}) as service:
-        answer = echoclient.until(partial(clients.tcp, service.address, 80, b"hello", source="127.9.5.1"))
-        assert answer.said.startswith(header)
+        asking = partial(clients.tcp, service.address, 80, b"hello", source=traffic.client)
+        answer = echoclient.until(asking)
+        assert answer.said.startswith(header(traffic.client))
         assert answer.said.endswith(b"hello")
         # The header was for the Pods alone: those who answer health checks did not take offence.
         assert {clients.tcp(service.address, 80).node for _ in range(30)} == set(traffic.pods().values())

@@ -77,6 +77,8 @@ class World:
     nodes: NodeWorld
     v6_clients: str
     """A prefix for IPv6 clients; see `source`."""
+    client: str = "127.9.5.1"
+    """An IPv4 address of this host from which load balancers are reached."""
 
     @property
     def api(self) -> ApiServer:
