@@ -16,7 +16,7 @@ from tests.support import helm, servers
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox import rbac, settings
+from windowbox import imagevector, rbac, settings
 from windowbox.chart import secrets
 from windowbox.chart.generated import CHART
 from windowbox.sandbox import binaries
@@ -252,6 +252,20 @@ def test_what_gardenlet_injects_reaches_the_processes(tmp_path: Path) -> None:
     assert {
         one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WINDOWBOX_METRICS"
     } == {"0.0.0.0:18080"}
+
+
+@rule("IV-1")
+def test_images_are_overwritten_as_in_gardeners_chart(tmp_path: Path) -> None:
+    name, ref = "cloud-controller-manager-local", "registry.example/ccm:1"
+    manifests = rendered(imageVectorOverwrite={"images": [{"name": name, "ref": ref}]})
+    file = _settings(manifests, tmp_path)["work-all"].images.overwrite
+    pod = of_kind(manifests, "Deployment")["windowbox-work-all"]["spec"]["template"]["spec"]
+    sources = {one["name"]: one.get("configMap", {}).get("name") for one in pod["volumes"]}
+    mounts = {one["mountPath"]: sources[one["name"]] for one in pod["containers"][0]["volumeMounts"]}
+    assert file
+    content = of_kind(manifests, "ConfigMap")[mounts[str(file.parent)]]["data"][file.name]
+    (tmp_path / file.name).write_text(content)
+    assert imagevector.load(tmp_path / file.name).image(name) == ref
 
 
 def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
