@@ -6,7 +6,6 @@ Its resource manager applies what they have rendered. Pods are made, but nobody 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,41 +13,24 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support import installing, servers, standins
-from tests.support.installing import CLASSES, DONE, GARDEN, KINDS, MANIFESTS, PROGRAM, SYSTEM_CLASS
+from tests.conformance import gardens
+from tests.support import installing
+from tests.support.installing import CLASSES, DONE, GARDEN, MANIFESTS, SYSTEM_CLASS
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
-from windowbox.errors import Conflict, Missing, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     DEPLOYMENTS,
-    DNSRECORDS,
     MANAGED_RESOURCES,
-    PODS,
     SECRETS,
     Resource,
 )
-from windowbox.sandbox import resourcemanager
 
-RESOURCES = {
-    kind: Resource(group, version, plural, kind, namespaced=False)
-    for group, version, plural, kind, *_ in KINDS
-}
-STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
-PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-ALL_PODS = PODS._replace(selector="")
 INSTALLATION = "provider-local-4f7xk"
 EXTENSION = f"extension-{INSTALLATION}"
-PRIVILEGED = {"security.gardener.cloud/pod-security-enforce": "privileged"}
-SEED: dict[str, Any] = {
-    "provider": {"type": "local", "region": "local", "zones": ["0"]},
-    "networks": {"pods": "10.1.0.0/16", "services": "10.2.0.0/16", "nodes": "172.18.0.0/16"},
-    "settings": {"scheduling": {"visible": True}},
-    "ingress": {"domain": "ingress.local.seed.local.gardener.cloud", "controller": {"kind": "nginx"}},
-}
 PATIENCE = 180.0
 
 
@@ -59,26 +41,12 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The garden, its runtime cluster and the seed, with a resource manager.
-
-    A cluster of its own: roles that are installed into it have the names of those that other tests need.
-    """
-    programs = ("etcd", "kube-apiserver", "kube-controller-manager", PROGRAM, resourcemanager.PROGRAM)
-    if reason := servers.missing(*programs):
-        pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("garden")
-    with servers.control_plane(folder, controllers=True) as plane:
-        standins.define(plane.api, KINDS)
-        garden = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}}
-        plane.api.apply("/api/v1/namespaces/garden", garden)
-        child = resourcemanager.child(folder, plane.kubeconfig, plane.kubeconfig, "*", namespaces=("garden",))
-        with servers.running(child, folder):
-            yield plane
+    yield from gardens.cluster(tmp_path_factory.mktemp("garden"))
 
 
 @pytest_asyncio.fixture
 async def api(cluster: ControlPlane) -> AsyncIterator[Kube]:
-    async with kube.from_file(cluster.kubeconfig) as opened, running(_in_place_of_kubelets(opened)):
+    async with kube.from_file(cluster.kubeconfig) as opened, running(gardens.in_place_of_kubelets(opened)):
         yield opened
 
 
@@ -90,11 +58,15 @@ async def installer(cluster: ControlPlane, charts: Path, who: str) -> asyncio.su
 
 @rule("WP-30", "WP-37")
 async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path, api: Kube) -> None:
-    await api.create(PRIORITIES, "", {"metadata": {"name": SYSTEM_CLASS}, "value": 1000})
-    await _create(api, "Seed", "local", SEED, status={"clusterIdentity": "local"})
+    await api.create(gardens.PRIORITIES, "", {"metadata": {"name": SYSTEM_CLASS}, "value": 1000})
+    await gardens.create(api, "Seed", "local", gardens.SEED, status={"clusterIdentity": "local"})
     refs = {"registrationRef": {"name": "provider-local"}, "deploymentRef": {"name": "provider-local"}}
-    await _create(
-        api, "ControllerInstallation", INSTALLATION, {**refs, "seedRef": {"name": "local"}}, PRIVILEGED
+    await gardens.create(
+        api,
+        "ControllerInstallation",
+        INSTALLATION,
+        {**refs, "seedRef": {"name": "local"}},
+        gardens.PRIVILEGED,
     )
     await _gardenlet(cluster, charts)
     found = await eventually(lambda: _healthy(api, INSTALLATION), PATIENCE)
@@ -121,27 +93,10 @@ async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path,
 @rule("WP-31")
 async def test_gardener_operator_installs_windowbox(cluster: ControlPlane, charts: Path, api: Kube) -> None:
     for name in CLASSES:
-        await api.create(PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
+        await api.create(gardens.PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
     head, status = GARDEN["metadata"], {"lastOperation": DONE}
-    await _create(api, "Garden", head["name"], {}, head["annotations"], status)
-    spec = {
-        "type": "local",
-        "class": "garden",
-        "name": "api.local.gardener.cloud",
-        "recordType": "A",
-        "values": ["192.0.2.1"],
-        "secretRef": {"name": "dns", "namespace": "garden"},
-    }
-    await api.create(
-        DNSRECORDS,
-        "garden",
-        {
-            "apiVersion": "extensions.gardener.cloud/v1alpha1",
-            "kind": "DNSRecord",
-            "metadata": {"name": "garden"},
-            "spec": spec,
-        },
-    )
+    await gardens.create(api, "Garden", head["name"], {}, head["annotations"], status)
+    await gardens.need_extension(api)
     process = await installer(cluster, charts, "operator")
     try:
         installed = await eventually(lambda: _installed(api), PATIENCE)
@@ -158,7 +113,7 @@ async def test_gardener_operator_installs_windowbox(cluster: ControlPlane, chart
     assert _variables(admission)["GARDEN_KUBECONFIG"].endswith("/kubeconfig")
     pods = [admission, *runtime.values()]
     assert {one.spec["template"]["spec"]["priorityClassName"] for one in pods} == {*CLASSES}
-    registration = await api.get(RESOURCES["ControllerRegistration"], "", "provider-local")
+    registration = await api.get(gardens.RESOURCES["ControllerRegistration"], "", "provider-local")
     classes = [one.get("clusterCompatibility", []) for one in registration.spec["resources"]]
     assert not any("garden" in one for one in classes)
 
@@ -169,23 +124,6 @@ async def _gardenlet(cluster: ControlPlane, charts: Path) -> None:
     assert process.returncode == 0, complaint
 
 
-async def _create(
-    api: Kube,
-    kind: str,
-    name: str,
-    spec: dict[str, Any],
-    annotations: dict[str, str] | None = None,
-    status: dict[str, Any] | None = None,
-) -> None:
-    resource = RESOURCES[kind]
-    head = {"apiVersion": f"{resource.group}/{resource.version}", "kind": kind}
-    await api.create(
-        resource, "", {**head, "metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
-    )
-    if status:
-        await api.merge(resource, "", name, {"status": status}, part="status")
-
-
 async def _healthy(api: Kube, name: str) -> Object | None:
     """The ManagedResource, once all that it names is applied and works."""
     found = await api.get(MANAGED_RESOURCES, "garden", name)
@@ -194,7 +132,7 @@ async def _healthy(api: Kube, name: str) -> Object | None:
 
 
 async def _installed(api: Kube) -> dict[str, Any] | None:
-    found = await api.find(RESOURCES["Extension"], "", "provider-local")
+    found = await api.find(gardens.RESOURCES["Extension"], "", "provider-local")
     conditions = {one["type"]: one for one in found.status.get("conditions", [])} if found else {}
     said: dict[str, Any] | None = conditions.get("Installed")
     return said if said and said["status"] == "True" else None
@@ -208,26 +146,3 @@ async def _named(api: Kube, resource: Resource, namespace: str) -> dict[str, Obj
 def _variables(deployment: Object) -> dict[str, str]:
     [container] = deployment.spec["template"]["spec"]["containers"]
     return {one["name"]: one.get("value", "") for one in container["env"]}
-
-
-async def _in_place_of_kubelets(api: Kube) -> None:
-    """Pods become ready, and StatefulSets, for which no controller runs."""
-    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    while True:
-        for pod in [Object(one) for one in (await api.page(ALL_PODS)).items]:
-            if pod.status.get("phase") == "Pending":
-                await _status(api, ALL_PODS, pod, ready)
-        for one in [Object(raw) for raw in (await api.page(STATEFUL_SETS)).items]:
-            count, generation = one.spec["replicas"], one.metadata["generation"]
-            if one.status.get("observedGeneration") != generation:
-                counts = dict.fromkeys(
-                    ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), count
-                )
-                await _status(api, STATEFUL_SETS, one, {**counts, "observedGeneration": generation})
-        # Those that nobody tells of: an event of the API for each kind would be more than is shown here.
-        await asyncio.sleep(0.3)
-
-
-async def _status(api: Kube, resource: Resource, one: Object, status: dict[str, Any]) -> None:
-    with contextlib.suppress(Missing, Conflict, TransientError):
-        await api.merge(resource, one.namespace, one.name, {"status": status}, part="status")

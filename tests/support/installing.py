@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
 from windowbox.chart.generated import CHART
 from windowbox.release import building
-from windowbox.sandbox import binaries
+from windowbox.sandbox import binaries, gotool
+from windowbox.sandbox.progress import Progress
+from windowbox.shipped import MODULES
 
 PROGRAM = "gardener-installer"
 MANIFESTS = CHART.parents[1] / "gardener"
@@ -42,6 +47,12 @@ DONE = {
     "lastUpdateTime": "2026-01-01T00:00:00Z",
 }
 """The last operation of a Garden that is there."""
+_GARDENERS_CHARTS = {
+    "extension": "provider-local",
+    "runtime": "admission-local/charts/runtime",
+    "application": "admission-local/charts/application",
+}
+"""By the end of their references in Gardener's Extension, the folders of their sources."""
 
 
 def bring_charts(folder: Path) -> Path:
@@ -54,3 +65,25 @@ def bring_charts(folder: Path) -> Path:
 def command(who: str, kubeconfig: Path, charts: Path, manifest: Path) -> list[str]:
     """Creates what the manifest holds, and runs the controllers of `gardenlet` or `operator`."""
     return [str(binaries.find(PROGRAM)), who, str(kubeconfig), str(charts), str(manifest)]
+
+
+def bring_gardeners_charts(folder: Path) -> Path:
+    """Those of Gardener's own extension, by the names in its Extension; gives the file with that Extension.
+
+    They are in Gardener's sources, which are those that its programs here are built from.
+    """
+    sources = _sources()
+    for name, path in _GARDENERS_CHARTS.items():
+        with tarfile.open(folder / f"{name}-v0.0.0.tgz", "w:gz") as archive:
+            archive.add(sources / "charts" / "gardener" / path, arcname=name)
+    return sources / "dev-setup/extensions/provider-local/components/extension/extension.yaml"
+
+
+def _sources() -> Path:
+    go = gotool.find("Gardener", Progress(print, live=False))
+    done = subprocess.run(
+        [go, "mod", "download", "-json", "github.com/gardener/gardener"],
+        cwd=MODULES / "gardener", capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Path(json.loads(done.stdout)["Dir"])

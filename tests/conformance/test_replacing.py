@@ -1,0 +1,247 @@
+"""Gardener's own provider-local is replaced by windowbox and comes back, by the commands of docs/install.md.
+
+Gardener's controllers of version 1.150 install both, from Gardener's charts and from ours. Pods are made, but
+nobody runs them; tests/api/takeover has objects that the programs serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from tests.conformance import gardens
+from tests.support import installing, worldwithnodes
+from tests.support.installing import CLASSES, DONE, GARDEN, MANIFESTS, SYSTEM_CLASS
+from tests.support.running import eventually, running
+from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
+from windowbox.models.objects import Object
+from windowbox.models.refs import DEPLOYMENTS, HEARTBEATS, MANAGED_RESOURCES, NAMESPACES, SECRETS, SERVICES
+from windowbox.release.building import ROOT
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+INSTALLATION = "provider-local-7kxqz"
+NAMESPACE = f"extension-{INSTALLATION}"
+RUNTIME, RUNTIME_NAMESPACE = "extension-provider-local-garden", "runtime-extension-provider-local"
+KEPT = (NAMESPACES, SERVICES, SECRETS, HEARTBEATS._replace(named="", selector=""), MANAGED_RESOURCES)
+OF_GARDENER = {
+    (NAMESPACE, "gardener-extension-provider-local"),
+    (RUNTIME_NAMESPACE, "gardener-extension-provider-local-runtime"),
+    ("garden", "gardener-extension-admission-local"),
+}
+LEASES = (
+    (NAMESPACE, "gardener-extension-heartbeat"),
+    (NAMESPACE, "provider-local-leader-election"),
+    ("garden", "gardener-extension-admission-local"),
+)
+"""Those of the Go programs."""
+PATIENCE = 240.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    yield from gardens.cluster(tmp_path_factory.mktemp("garden"))
+
+
+@pytest_asyncio.fixture
+async def api(cluster: ControlPlane) -> AsyncIterator[Kube]:
+    async with kube.from_file(cluster.kubeconfig) as opened, running(gardens.in_place_of_kubelets(opened)):
+        yield opened
+
+
+class Landscape:
+    """A garden with gardener-operator, whose cluster is a seed, too."""
+
+    def __init__(self, cluster: ControlPlane, api: Kube, folder: Path) -> None:
+        self.kubeconfig, self.api, self._charts = cluster.kubeconfig, api, folder
+        self._nothing = folder / "nothing.yaml"
+        self._nothing.write_text("")
+
+    async def walk(self, *commands: str) -> None:
+        """Do what the page says."""
+        for command in commands:
+            words = command.replace("INSTALLATION", INSTALLATION).replace("NAMESPACE", NAMESPACE).split()
+            words = [str(ROOT / one) if one.startswith("deploy/") else one for one in words]
+            await asyncio.to_thread(worldwithnodes.kubectl, self.kubeconfig, *words[1:], patience=PATIENCE)
+
+    async def gardenlet(self) -> None:
+        """gardenlet looks at all ControllerInstallations."""
+        command = installing.command("gardenlet", self.kubeconfig, self._charts, self._nothing)
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        complaint = (await process.communicate())[1].decode()
+        assert process.returncode == 0, complaint
+
+    async def secrets(self, name: str) -> Any:
+        return (await self.api.get(MANAGED_RESOURCES, "garden", name)).spec["secretRefs"]
+
+    async def installed(self) -> bool:
+        """Whether gardener-operator has installed the Extension."""
+        found = await self.api.find(gardens.RESOURCES["Extension"], "", "provider-local")
+        conditions = found.status.get("conditions", []) if found else []
+        return any((one["type"], one["status"]) == ("Installed", "True") for one in conditions)
+
+    async def until_another(self, name: str, before: Any) -> None:
+        """Until the ManagedResource names another Secret, as the page has its reader wait."""
+
+        async def named() -> bool:
+            return bool(await self.secrets(name) != before)
+
+        await eventually(named, PATIENCE)
+
+    async def until_healthy(self) -> None:
+        async def healthy() -> bool:
+            found = await self.api.get(MANAGED_RESOURCES, "garden", INSTALLATION)
+            said = {one["type"]: one["status"] for one in found.status.get("conditions", [])}
+            return (
+                found.status.get("observedGeneration") == found.generation
+                and said.get("ResourcesApplied") == said.get("ResourcesHealthy") == "True"
+            )
+
+        await eventually(healthy, PATIENCE)
+
+    async def deployments(self) -> Mapping[tuple[str, str], int]:
+        """How many Pods each is to have."""
+        found = [Object(one) for one in (await self.api.page(DEPLOYMENTS)).items]
+        return {(one.namespace, one.name): one.spec["replicas"] for one in found}
+
+    async def identities(self) -> Mapping[tuple[str, str, str], str]:
+        """The uids of what both programs have, or Gardener has for either."""
+        places, found = ("", "garden", NAMESPACE, RUNTIME_NAMESPACE), {}
+        for resource in (*KEPT, *gardens.RESOURCES.values()):
+            everyone = resource._replace(selector="", named="", within="")
+            for one in [Object(raw) for raw in (await self.api.page(everyone, limit=5000)).items]:
+                # Each rendering has a Secret of its own.
+                if one.namespace in places and not one.name.startswith("managedresource-"):
+                    found[resource.kind, one.namespace, one.name] = one.uid
+        return found
+
+
+def commands() -> dict[str, list[str]]:
+    """The commands of the page by their step: 1 to 4, and those of the rollback."""
+    page = (ROOT / "docs" / "install.md").read_text()
+    text = page.partition("### Migration")[2].partition("## Troubleshooting")[0]
+    steps = re.split(r"^(?:([1-5])\. |\*\*(Rollback))", text, flags=re.MULTILINE)
+    found = {}
+    for i in range(1, len(steps) - 2, 3):
+        found[steps[i] or steps[i + 1]] = re.findall(r"^ *\$ (kubectl .*)$", steps[i + 2], re.MULTILINE)
+    return found
+
+
+@pytest_asyncio.fixture
+async def landscape(cluster: ControlPlane, api: Kube, tmp_path: Path) -> AsyncIterator[Landscape]:
+    """Gardener's own provider-local is installed."""
+    charts = installing.bring_charts(tmp_path)
+    made = Landscape(cluster, api, charts)
+    for name in (*CLASSES, SYSTEM_CLASS):
+        await api.create(gardens.PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
+    head = GARDEN["metadata"]
+    await gardens.create(api, "Garden", head["name"], {}, head["annotations"], {"lastOperation": DONE})
+    await gardens.create(api, "Seed", "local", gardens.SEED, status={"clusterIdentity": "local"})
+    await gardens.need_extension(api)
+    command = installing.command("operator", cluster.kubeconfig, charts, gardeners(tmp_path))
+    with (tmp_path / "operator.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*command, stderr=log)
+    try:
+        await eventually(made.installed, PATIENCE)
+        refs = {"registrationRef": {"name": "provider-local"}, "deploymentRef": {"name": "provider-local"}}
+        spec = {**refs, "seedRef": {"name": "local"}}
+        await gardens.create(api, "ControllerInstallation", INSTALLATION, spec, gardens.PRIVILEGED)
+        await made.gardenlet()
+        await made.until_healthy()
+        for place, name in LEASES:
+            await api.create(
+                HEARTBEATS, place, {"metadata": {"name": name}, "spec": {"holderIdentity": "go"}}
+            )
+        yield made
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def gardeners(folder: Path) -> Path:
+    """Gardener's own Extension, with the values of its local set-up."""
+    extension = yaml.safe_load(installing.bring_gardeners_charts(folder).read_text())
+    ours = yaml.safe_load((MANIFESTS / "extension.yaml").read_text())
+    deployment = extension["spec"]["deployment"]
+    images = [{"name": "cloud-controller-manager-local", "ref": "local-skaffold/ccm"}]
+    deployment["extension"]["values"] = {"logLevel": "debug", "imageVectorOverwrite": {"images": images}}
+    for part, values in (("extension", "runtimeClusterValues"), ("admission", "values")):
+        deployment[part][values] = {"logLevel": "debug"}
+    extension["metadata"] = ours["metadata"]
+    extension["spec"]["resources"] = ours["spec"]["resources"]
+    file = folder / "gardeners.yaml"
+    file.write_text(yaml.safe_dump(extension))
+    return file
+
+
+async def test_the_page_leads_from_gardeners_provider_to_windowbox_and_back(
+    landscape: Landscape, tmp_path: Path
+) -> None:
+    steps, before = commands(), await landscape.identities()
+    assert (await landscape.deployments()).keys() == OF_GARDENER
+    await landscape.walk(*steps["1"])
+    await replace(landscape, steps, steps["2"], steps["3"])
+    found = await landscape.deployments()
+    assert not OF_GARDENER & found.keys()
+    for place in ((NAMESPACE, "provider-local-windowbox-work-all"), ("garden", "windowbox-admission")):
+        assert found[place] > 0
+    after = await landscape.identities()
+    assert {name: after.get(name) for name in before} == before
+
+    stopped = [one for one in steps["2"] if "scale" not in one] + steps["Rollback"][:2]
+    back = [steps["3"][0].replace("deploy/gardener/extension.yaml", str(gardeners(tmp_path)))]
+    await replace(landscape, steps, stopped, back)
+    assert (await landscape.deployments()).keys() == OF_GARDENER
+    again = await landscape.identities()
+    assert {name: again.get(name) for name in before} == before
+
+
+async def replace(
+    landscape: Landscape, steps: dict[str, list[str]], stopping: list[str], putting: list[str]
+) -> None:
+    """Steps 2 to 4. Nothing that is stopped runs again, and nothing runs beside it."""
+    await landscape.walk(*stopping)
+    stopped = await landscape.deployments()
+    assert {count for (place, _), count in stopped.items() if place != "garden"} == {0}
+    seed, runtime = [await landscape.secrets(name) for name in (INSTALLATION, RUNTIME)]
+    await landscape.walk(*putting)
+    await landscape.until_another(RUNTIME, runtime)
+    assert of_extension(await landscape.deployments()) == of_extension(stopped)
+    await landscape.walk(*steps["4"][:1])
+    # gardenlet would look when the ControllerDeployment changes, as it looks at all once in a while.
+    await installed_anew(landscape, seed)
+    assert in_seed(await landscape.deployments()) == in_seed(stopped)
+    await landscape.walk(*steps["4"][1:])
+    await landscape.until_healthy()
+    await eventually(lambda: all_gone(landscape, in_seed(stopped)), PATIENCE)
+
+
+async def installed_anew(landscape: Landscape, before: Any) -> None:
+    """Until gardenlet has rendered the chart of the other program."""
+
+    async def rendered() -> bool:
+        await landscape.gardenlet()
+        return bool(await landscape.secrets(INSTALLATION) != before)
+
+    await eventually(rendered, PATIENCE)
+
+
+async def all_gone(landscape: Landscape, stopped: Mapping[tuple[str, str], int]) -> bool:
+    return not stopped.keys() & (await landscape.deployments()).keys()
+
+
+def of_extension(found: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
+    return {place: count for place, count in found.items() if place[0] in (NAMESPACE, RUNTIME_NAMESPACE)}
+
+
+def in_seed(found: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
+    return {place: count for place, count in found.items() if place[0] == NAMESPACE}
