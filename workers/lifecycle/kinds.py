@@ -1,4 +1,4 @@
-"""What a kind brings to the life cycle that all extension kinds share."""
+"""What is specific to one extension kind: its Kind and its Actuator."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Need(Enum):
 
     NEVER = auto()
     OPTIONAL = auto()
-    """In namespaces of Shoots they do."""
+    """Objects in namespaces of Shoots do."""
     REQUIRED = auto()
-    """Without knowing their Shoot nothing can be done."""
+    """Nothing is done before their Shoot is known."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,26 @@ class Kind:
     finalizer: str
     descriptions: Descriptions
     classes: frozenset[str]
-    """Those it can serve; which it does serve is a setting."""
+    """The classes that it supports; the setting `work.classes` chooses from them."""
     deadline: float
     """Seconds for one run, and for waiting for one thing."""
     types: frozenset[str] = frozenset({"local"})
     shoot: Need = Need.REQUIRED
     stops_on_failed_shoot: bool = True
-    """Nothing is done while the Shoot has failed."""
+    """No run while the Shoot has failed."""
     migrates: bool = True
-    """It can be handed over to another seed, and taken over from one."""
+    """It takes part in control plane migration: migrate and restore."""
     migrates_only_with_finalizer: bool = False
-    """Of what was never held on to, nothing is handed over, nor is that said."""
+    """An object without our finalizer is not migrated, and nothing is reported."""
     deletes_without_shoot: bool = False
-    """A deletion does not wait for a Cluster that is gone: it needs nothing from it."""
+    """A deletion does not need the Cluster."""
     strips_all_finalizers: bool = True
-    """Handed over, an object loses the finalizers of all, not only ours."""
+    """A migration removes the finalizers of others, too."""
     resync: float | None = None
-    """Seconds after a success until everything is looked at again."""
+    """Seconds from a success to the next reconcile."""
 
     def without_unknown_operation(self, object: Object) -> Object:
-        """The object without a wish that this kind does not know."""
+        """The object without an operation annotation that this kind does not support."""
         if self.migrates or object.annotations.get(OPERATION) not in ("migrate", "restore"):
             return object
         annotations = {name: value for name, value in object.annotations.items() if name != OPERATION}
@@ -75,13 +75,13 @@ class Run:
     """None outside shoot namespaces."""
     recorder: Recorder
     drift: bool = False
-    """Nobody has asked for it: what has changed by itself is put right."""
+    """A repair of drift that no client has asked for."""
     dues: list[float] = field(default_factory=list)
-    """Seconds after which everything is to be looked at again: an actuator adds what it knows of."""
+    """Seconds until the next reconcile, as actuators append them; the least is used."""
 
 
 def shoot_of(run: Run) -> ShootFacts:
-    """The Shoot of a kind that does nothing without one."""
+    """The Shoot of the run; TransientError if it is not known yet."""
     shoot = run.shoot or ShootFacts()
     if not (run.object.deleting and shoot.technical_id):  # under a wrong one nothing was ever made
         shoots.check_technical_id(shoot, run.ref.namespace)
@@ -89,10 +89,10 @@ def shoot_of(run: Run) -> ShootFacts:
 
 
 class Actuator(ABC):
-    """Makes the world what one object asks for. Everything here is safe to repeat.
+    """Creates, updates and deletes what one object asks for. All methods are idempotent.
 
-    `reconcile` and `restore` return what they have to add to the status. What others have to bring about
-    is not waited for: `Waiting` is raised, and an event of what the object owns starts the next run.
+    `reconcile` and `restore` return fields to add to the status. A method does not block on other
+    controllers: it raises `Waiting`, and an event of an owned object requeues.
     """
 
     @abstractmethod
@@ -105,17 +105,17 @@ class Actuator(ABC):
         return await self.reconcile(run)
 
     async def migrate(self, run: Run) -> None:  # noqa: B027
-        """Let go of the object without taking away what the next seed goes on with."""
+        """Hand the object over to another seed: keep everything that the seed goes on using."""
 
     async def force_delete(self, run: Run) -> None:
-        """Like `delete`, but what cannot be removed is left behind."""
+        """Like `delete`, but objects that cannot be removed are left behind."""
         await self.delete(run)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
-        """Remove what was made for an object that is gone already: `run.object` is its last version.
+        """Remove what was made for an object that is gone: `run.object` is its last version.
 
-        Another object has its name now, if `successor` is given. What that asks for stays: for most kinds
-        everything, since their results bear the name of the object or of its Shoot.
+        `successor` is a new object of the same name. What it asks for stays: for most kinds everything,
+        because their owned objects are named after the object or its Shoot.
         """
         if successor is None:
             await self.delete(run)

@@ -1,4 +1,4 @@
-"""Which operation an object needs, its finalizer and annotation in one patch: rules O-1 to O-6, N-1, N-2."""
+"""The operation annotation `gardener.cloud/operation` and the finalizer: rules O-1 to O-6, N-1, N-2."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 
 Patch = dict[str, Any]
-"""A JSON merge patch: None takes a field away, lists are replaced as a whole."""
+"""A JSON merge patch: None removes a field, lists are replaced as a whole."""
 
 
 class Operation(StrEnum):
-    """What a run is called in `lastOperation.type`."""
+    """The values of `lastOperation.type`."""
 
     CREATE = "Create"
     RECONCILE = "Reconcile"
@@ -26,9 +26,9 @@ class Flow(Enum):
     """What a run does."""
 
     SKIP = auto()
-    """Nothing: the object is no longer ours, or was migrated away."""
+    """Nothing: our finalizer is not on a deleted object, or the object was migrated."""
     WAIT = auto()
-    """Nothing yet: the client is still putting the saved state back."""
+    """Nothing yet: the client is still restoring the saved state."""
     RECONCILE = auto()
     DELETE = auto()
     MIGRATE = auto()
@@ -36,14 +36,14 @@ class Flow(Enum):
 
 
 _REPEATED = (Operation.CREATE, Operation.MIGRATE, Operation.RESTORE)
-"""These go on under their own name until they succeed, all others as Reconcile."""
+"""A retry keeps one of these types until it succeeds; all others become Reconcile."""
 
 _ANNOTATIONS = {Flow.MIGRATE: "migrate", Flow.RESTORE: "restore"}
-"""The annotation stays while these run, so that a crash in between finds it again."""
+"""The annotation stays during these, so that it survives a crash."""
 
 
 def operation(obj: Object) -> Operation:
-    """The operation that `obj` asks for. The first of the contract's cases that fits wins."""
+    """The operation that `obj` asks for: the first matching case of the contract."""
     annotation = obj.annotations.get(OPERATION)
     last = obj.last_operation
     if annotation == "migrate":
@@ -60,7 +60,7 @@ def operation(obj: Object) -> Operation:
 
 
 def flow(obj: Object, finalizer: str, *, migrates: bool = True) -> Flow:
-    """What to do with `obj`, of which we hold on with `finalizer`."""
+    """What to do with `obj`; `finalizer` is ours."""
     if obj.annotations.get(OPERATION) == "wait-for-state":
         return Flow.WAIT
     if not migrates:
@@ -80,11 +80,10 @@ def flow(obj: Object, finalizer: str, *, migrates: bool = True) -> Flow:
 
 
 def begin_patch(obj: Object, finalizer: str, flow: Flow) -> Patch | None:
-    """What to write before acting, or None: hold on to the object, and take the wish off it.
+    """The patch before acting, or None: add the finalizer, and remove the annotation `reconcile`.
 
-    Both in one patch, and only onto the very version that was read: a list of finalizers replaces the
-    one that is there, and the wish that is taken off must be the one that was understood. With
-    `Flow.SKIP`, the patch of an object that is left alone otherwise.
+    One patch for both, and only for the resource version that was read: it replaces the list of finalizers,
+    and must not remove a newer annotation. With `Flow.SKIP` it removes the annotation only.
     """
     change: Patch = {}
     if flow in (Flow.RECONCILE, Flow.RESTORE) and finalizer not in obj.finalizers:
@@ -97,9 +96,9 @@ def begin_patch(obj: Object, finalizer: str, flow: Flow) -> Patch | None:
 def finish_patch(
     obj: Object, finalizer: str, flow: Flow, *, strips_all_finalizers: bool = True
 ) -> Patch | None:
-    """What to write after everything has succeeded and was reported, or None. `obj`: the newest version.
+    """The patch after the success was reported, or None. `obj`: the newest version.
 
-    With `strips_all_finalizers`, an object that is handed over loses the finalizers of others too.
+    With `strips_all_finalizers`, a migration removes the finalizers of others, too.
     """
     match flow:
         case Flow.DELETE if finalizer in obj.finalizers:
@@ -117,7 +116,7 @@ def _migrate_or_restore_patch(
     left = [] if strips_all_finalizers else [other for other in obj.finalizers if other != finalizer]
     if flow is Flow.MIGRATE and list(obj.finalizers) != left:
         change["finalizers"] = left or None
-    # Another word than the one we served is a new wish of the client, and stays.
+    # Another value than the one that was served is a new request, and stays.
     if obj.annotations.get(OPERATION) == _ANNOTATIONS[flow]:
         change["annotations"] = {OPERATION: None}
     # Onto the version that was read: an operation that a client has asked for since must stay.
@@ -125,5 +124,5 @@ def _migrate_or_restore_patch(
 
 
 def _locked(obj: Object, change: Patch) -> Patch:
-    # The uid tells our object from a later one of the same name, the version tells what we have read.
+    # The uid excludes a later object of the same name; the resource version excludes concurrent writes.
     return {"metadata": {"uid": obj.uid, "resourceVersion": obj.resource_version, **change}}

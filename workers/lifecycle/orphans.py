@@ -1,9 +1,9 @@
-"""Orphans: objects that are gone although no Delete run has completed. What was made for them is removed.
+"""Orphans: objects that are gone although no Delete run has completed. Their owned objects are removed.
 
-The API server's DELETE may read an object before our finalizer is on it and remove it afterwards, finalizer
-and all (kubernetes/kubernetes#77988). The bus then announces an end without a deletionTimestamp, while a run
-has acted already. The object's last version is kept beside its report until a run has cleaned up. The last
-user of something shared is kept likewise, deleted or not.
+The API server's DELETE may read an object before our finalizer is on it, and delete it in spite of it
+(kubernetes/kubernetes#77988). The bus then announces a deletion without a deletionTimestamp, while a run has
+acted already. The object's last version is kept beside its report until a run has cleaned up. The last user
+of a shared object is kept likewise, deleted or not.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ logger = logging.getLogger(__name__)
 
 _MAKING = (Operation.CREATE, Operation.RECONCILE, Operation.RESTORE)
 _MAX_ATTEMPTS = 18
-"""After these, some twenty minutes, what cannot be removed is left behind."""
+"""After so many attempts, some twenty minutes, objects that cannot be removed are left behind."""
 
 
 def is_orphan(last: Object, finalizer: str, reported: StatusIntent | None) -> bool:
-    """Whether an object may have left something behind that was like `last` when it was seen last."""
+    """Whether owned objects of an object may be left; `last` is its last version."""
     if last.deleting:
-        return False  # only a Delete run, or a person who insisted, takes the finalizer off
+        return False  # only a Delete run, or a person, removes the finalizer
     report = reported.patch.get("lastOperation", {}) if reported and reported.uid == last.uid else {}
     if (report.get("type"), report.get("state")) == (Operation.MIGRATE, "Succeeded"):
-        return False  # handed over: what was made for it is another seed's now
+        return False  # migrated: another seed uses its owned objects
     if finalizer in last.finalizers:
         return True
-    # The watch may have missed the version that had it: then it has not seen what was reported, either.
+    # The watch may have missed the version with the finalizer, and the one with the report.
     if reported is None or reported.uid != last.uid:
         return False
     unseen = str(last.last_operation.get("lastUpdateTime", "")) < str(report.get("lastUpdateTime", ""))
@@ -47,7 +47,7 @@ def is_orphan(last: Object, finalizer: str, reported: StatusIntent | None) -> bo
 
 
 class OrphanCleanup:
-    """Cleans up after the orphans of one name, before anything else is done for that name."""
+    """Cleans up after the orphans of one name, before its next run."""
 
     def __init__(self, kind: Kind, actuator: Actuator, scope: Scope, world: World) -> None:
         self._kind = kind
@@ -58,7 +58,7 @@ class OrphanCleanup:
     async def run(
         self, ref: ObjectRef, wish: Wish, recorder: Recorder, reported: StatusIntent, sequence: int
     ) -> int:
-        """Remove what `reported.orphans` have left. Returns the sequence that the next report must expect."""
+        """Clean up after `reported.orphans`. Returns the sequence that the next report has to expect."""
         live = await self._world.live(ref, recorder)
         successor = (
             live
@@ -70,22 +70,22 @@ class OrphanCleanup:
             shoot, _ = await self._world.shoot(ref, recorder, required=self._kind.shoot is Need.REQUIRED)
         for orphan in map(Object, reported.orphans):
             if live and live.uid == orphan.uid:
-                continue  # the bus was mistaken
+                continue  # it exists: the bus was behind
             run = Run(ref, orphan, shoot, recorder)
             try:
                 await self._clean_up(run, successor)
                 if not orphan.deleting:
                     metrics.orphans.labels(self._kind.pool).inc()
             except (TransientError, PermanentError) as error:
-                # A new object of the name must not wait for what a person has to correct in the old one.
+                # A new object of the name does not wait for a person to correct the old one.
                 final = isinstance(error, PermanentError) and successor
                 if not final and wish.attempt < _MAX_ATTEMPTS:
                     raise TransientError(f"cleaning up after the former {ref}: {error}") from error
-                logger.error("%s: left behind by an object that is gone: %s", ref, error)
+                logger.error("%s: cleanup after a deleted object failed for good: %s", ref, error)
         return await self._world.forget_orphans(ref, reported, sequence, recorder)
 
     async def _clean_up(self, run: Run, successor: Object | None) -> None:
-        logger.info("%s (uid %s) is gone; cleaning up what it may have left", run.ref, run.object.uid)
+        logger.info("%s (uid %s) is gone without a Delete run; cleaning up", run.ref, run.object.uid)
         try:
             async with asyncio.timeout(self._kind.deadline):
                 await self._actuator.clean_up(run, successor)

@@ -10,22 +10,22 @@ from windowbox.models.objects import Object
 
 SHOOT_CLASS = frozenset({"shoot"})
 REQUESTS = frozenset({"reconcile", "migrate", "restore"})
-"""Values of the operation annotation that ask for a run; all others are somebody else's."""
+"""Values of the operation annotation that trigger a run; all others belong to other controllers."""
 
 
 class EventType(Enum):
-    """How a version of an object came to our notice."""
+    """The event type of an announcement."""
 
     ADDED = auto()
     LISTED = auto()
-    """Found in a listing after a gap. What changed is unknown, so it is judged as if it were new."""
+    """Found by a listing after a gap. The change is unknown, so it counts as new."""
     MODIFIED = auto()
     DELETED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which objects of a kind are ours, and whether they say themselves when to run."""
+    """Which objects of a kind are served, and whether the operation annotation counts."""
 
     types: frozenset[str]
     classes: frozenset[str]
@@ -45,13 +45,13 @@ def responsible(obj: Object, scope: Scope) -> bool:
 def triggers(event: EventType, old: Object | None, new: Object, scope: Scope) -> bool:
     """Whether the change from `old` to `new` starts a run.
 
-    `old` matters only where `needs_old` says so. Where it does and is forgotten, the answer is yes:
-    one run too many does no harm, one too few does.
+    `old` matters only if `needs_old`. If it is needed and unknown, the answer is yes: a needless run does no
+    harm, a missing one does.
     """
     if not responsible(new, scope):
         return False
     if event is EventType.MODIFIED and old is not None and old.uid != new.uid:
-        event = EventType.ADDED  # the name was given to another object while nobody looked
+        event = EventType.ADDED  # another object has the name now
     if scope.ignore_operation_annotation:
         return event is not EventType.MODIFIED or old is None or old.generation != new.generation
     match event:
@@ -66,23 +66,22 @@ def triggers(event: EventType, old: Object | None, new: Object, scope: Scope) ->
 
 
 def needs_old(event: EventType, new: Object, scope: Scope) -> bool:
-    """Whether `triggers` wants to compare `new` with its predecessor."""
+    """Whether `triggers` compares `new` with its predecessor."""
     if event is not EventType.MODIFIED or not responsible(new, scope):
         return False
     return scope.ignore_operation_annotation or (new.deleting and not _requests_operation(new))
 
 
 def wants_run(obj: Object) -> bool:
-    """Whether `obj`, as it is, has something left to do: the rule for objects seen for the first time."""
+    """Whether `obj` needs a run, judged without its predecessor."""
     return _requests_operation(obj) or obj.deleting or obj.last_operation.get("state") != "Succeeded"
 
 
 def overdue(obj: Object) -> bool:
-    """Whether the client asked later than we last reported, so that it still waits for an answer.
+    """Whether the client's timestamp is later than the last report: it still waits for one.
 
-    This is the client's own test, and a little more. It finds wishes that were taken off the object (the
-    annotation) by somebody who then died. A timestamp that nobody can read is not overdue: no run would ever
-    cure it.
+    This is the client's own test, and a little more. It finds requests whose annotation was removed by a
+    process that then crashed. A malformed timestamp is not overdue: no run would correct it.
     """
     if obj.annotations.get(OPERATION) == "wait-for-state":
         return False
@@ -92,13 +91,13 @@ def overdue(obj: Object) -> bool:
     answered = instant(obj.last_operation.get("lastUpdateTime"))
     if answered is None or requested_at.replace(microsecond=0) > answered:
         return True
-    # Within one second the times do not tell what was first; that the spec is a later one does.
+    # Times have a resolution of one second: within it, the generation decides.
     unseen = obj.status.get("observedGeneration") != obj.generation
     return unseen and requested_at.replace(microsecond=0) == answered
 
 
 def only_annotated(obj: Object) -> bool:
-    """Whether nothing but the operation annotation asks for a reconcile: without it, nobody would know."""
+    """Whether the operation annotation alone asks for a reconcile: removing it would lose the request."""
     annotated = obj.annotations.get(OPERATION) == "reconcile"
     return (
         annotated and not obj.deleting and obj.last_operation.get("state") == "Succeeded" and not overdue(obj)
@@ -106,7 +105,7 @@ def only_annotated(obj: Object) -> bool:
 
 
 def asked(obj: Object) -> bool:
-    """Whether a client asks for a run, or still waits for the answer of one."""
+    """Whether a client asks for a run, or still waits for the report of one."""
     return OPERATION in obj.annotations or overdue(obj)
 
 

@@ -1,4 +1,4 @@
-"""Reports of runs about their object, and the previous report."""
+"""The reports of a run: status intents, checked against the previous report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.recorder import Recorder
 
 @dataclass
 class Reporter:
-    """What this run says about the object, each time expecting that nobody else has reported since."""
+    """Publishes the reports of one run. Each expects that no other process has reported since."""
 
     world: World
     ref: ObjectRef
@@ -25,13 +25,13 @@ class Reporter:
     object: Object
     sequence: int
     conditions: frozenset[str] = frozenset()
-    """The types of the conditions that runs have reported so far. Others write others."""
+    """The types of the conditions that runs have reported so far; other controllers write others."""
     has_reported: bool = False
     asked: bool = False
-    """Whether a client has asked for this run: it gets an answer, even if it is the one it got before."""
+    """Whether a client has asked for this run: it gets a report, even an unchanged one."""
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
-        version, patch = self.object.resource_version, self._not_before_the_last(patch)
+        version, patch = self.object.resource_version, self._in_order(patch)
         events = (event,) if event else ()
         self.conditions |= _changed_conditions(self.object, patch)
         intent = StatusIntent(
@@ -45,7 +45,7 @@ class Reporter:
         async def act() -> None:
             self.sequence = await self.world.report(self.ref, intent, self.sequence)
 
-        # What is said is the effect, not about which version it was.
+        # A replay compares the report without the version.
         await self.recorder.call(
             "report",
             intent.model_dump(exclude={"version", "conditions"}, exclude_defaults=True),
@@ -54,10 +54,10 @@ class Reporter:
         )
         self.has_reported = True
 
-    def _not_before_the_last(self, patch: Patch) -> Patch:
-        """The patch, with a time that is not before the report it builds on.
+    def _in_order(self, patch: Patch) -> Patch:
+        """The patch with a time that is not before the previous report's.
 
-        That one may come from a machine whose clock is ahead of ours: reports go by their order on the bus.
+        That one may come from a machine whose clock is ahead: the order on the bus counts.
         """
         last, ours = reported_at(self.object.status), reported_at(patch)
         if last is None or ours is None or ours >= last:
@@ -66,18 +66,18 @@ class Reporter:
 
 
 def _changed_conditions(object: Object, patch: Patch) -> frozenset[str]:
-    """The types of those conditions in the patch that are not as the object has them."""
+    """The types of the conditions in the patch that differ from the object's."""
     known = mappings(object.status.get("conditions"))
     return frozenset(str(one.get("type")) for one in patch.get("conditions") or [] if one not in known)
 
 
 def conditions_of(reported: StatusIntent | None, object: Object) -> frozenset[str]:
-    """The types of the conditions that former runs have reported of this object."""
+    """The types of the conditions that former runs have reported for this object."""
     return frozenset(reported.conditions or () if reported and reported.uid == object.uid else ())
 
 
 def with_report(found: Object, reported: StatusIntent | None) -> Object:
-    """The object as it will be once the last report about it is written."""
+    """The object as it will be once the last report is written."""
     if reported is None or reported.uid != found.uid:
         return found
     if overtaken(reported.patch, found.status):
@@ -87,7 +87,7 @@ def with_report(found: Object, reported: StatusIntent | None) -> Object:
 
 
 def same_failure(object: Object, patch: Patch) -> bool:
-    """Whether the object tells of this very failure already: then nobody learns anything from a write."""
+    """Whether the status already shows this failure: then nothing is reported."""
     last_error, new_error = object.status.get("lastError") or {}, patch["lastError"]
     return (
         object.last_operation.get("state") == "Error"
@@ -99,5 +99,5 @@ def same_failure(object: Object, patch: Patch) -> bool:
 
 
 def adds_status(error: WindowboxError, object: Object) -> bool:
-    """Whether an error comes with something that the object's status does not have."""
+    """Whether the error carries status fields that the object does not have."""
     return bool(statuses.merge(object.status, error.status) != object.status)

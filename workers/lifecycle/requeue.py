@@ -1,4 +1,4 @@
-"""When an object is reconciled again after a run that did not succeed."""
+"""The requeue after a run that did not succeed: when, and with which wish."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ def retry(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
 
 
 def insist(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
-    """Retry even if the object looks as if nothing were left to do: the run may have been cut off."""
+    """Retry even if the object looks finished: the run may have been cut off."""
     again = Wish(reason=Reason.RETRY, attempt=wish.attempt + 1, insist=True)
     return RequeueAfter(again, delay(wish, error, jitter))
 
 
 def same_wish(wish: Wish, error: WindowboxError, jitter: float) -> RequeueAfter:
-    """Once more for the same reason: a check of drift does not become what a client has asked for."""
+    """Retry with the same wish: a check for drift does not become a client's request."""
     again = wish.model_copy(update={"attempt": wish.attempt + 1, "insist": False})
     return RequeueAfter(again, delay(wish, error, jitter))
 
 
 def as_request(wish: Wish) -> Outcome:
-    """Once more at once, as the run that a client has asked for: that one is made again if it is cut off."""
+    """Requeue at once as a client's request: such a run is repeated if it is cut off."""
     return Outcome(
         Result.WAITING, RequeueAfter(wish | Wish(reason=Reason.EVENT), 0), "a client asks for a run"
     )
 
 
 def delay(wish: Wish, error: WindowboxError, jitter: float) -> float:
-    """Seconds of back-off."""
+    """Seconds of backoff."""
     backoff = statuses.retry_delay(wish.attempt, jitter)
     if isinstance(error, TransientError):
         return error.retry_after if error.retry_after is not None else backoff
     if isinstance(error, Forbidden):
-        return backoff  # after a series of failures, an API server that comes back may say so once
-    # What a person has to correct is not corrected in milliseconds.
+        return backoff  # a starting API server may answer so for a moment
+    # A person has to correct the object: retry later.
     return min(_LONGEST, max(backoff, _FIRST_RETRY_OF_MALFORMED * 2.0 ** min(wish.attempt, 6)))

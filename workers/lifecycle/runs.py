@@ -38,16 +38,16 @@ from workers.recorder import ChangeTracker, Recorder
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS = 1.0
-"""A run that takes longer announces that it is processing; a shorter one has only its end to tell."""
+"""A run that takes longer reports Processing; a shorter one reports only its end."""
 
 _CONFLICTS = 4
 _REQUEUE_AFTER = 30.0
-"""Seconds after which what is waited for is looked at, should nobody have told that it is there."""
+"""Seconds until a waiting object is reconciled again, if no event requeues it."""
 _UNWRITTEN_AFTER = timedelta(seconds=5)
 
 
 class LifeCycle:
-    """The way of all extension kinds, for one kind."""
+    """Reconciles the objects of one extension kind: what all kinds have in common."""
 
     def __init__(self, kind: Kind, actuator: Actuator, scope: predicates.Scope, world: World) -> None:
         self.kind = kind
@@ -58,7 +58,7 @@ class LifeCycle:
         self._orphans = OrphanCleanup(kind, actuator, scope, world)
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Reconcile the object as it is now, whatever the wish once meant."""
+        """Reconcile the object as it is now, whatever the wish was made for."""
         try:
             reported, sequence = await self._world.reported(ref, recorder)
             if reported and reported.orphans:
@@ -73,11 +73,11 @@ class LifeCycle:
                 await self._remind(ref, reported, recorder)
             return outcome
         except TransientError as error:
-            # The API is away. Delivered again, the item would look like one that takes its worker down.
+            # The API is unreachable. A redelivered item would count as one that crashed its worker.
             return Outcome(Result.WAITING, requeue.insist(wish, error, self._world.jitter()), str(error))
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Report that the object is left alone, since its runs took their process down."""
+        """Report that the object is in quarantine, because its runs crashed their process."""
         found = await recorder.read(ref)
         if found is None:
             return
@@ -97,7 +97,7 @@ class LifeCycle:
     async def _decide_on_newest(
         self, run: Run, wish: Wish, reporter: Reporter, reported: StatusIntent | None
     ) -> Outcome:
-        """Decide on what the bus has; where the API has something newer, decide on that."""
+        """Decide on the version on the bus; after a conflict, on the API server's."""
         live = False
         for _ in range(_CONFLICTS):
             try:
@@ -111,7 +111,7 @@ class LifeCycle:
         raise TransientError(f"{run.ref}: changed by others again and again")
 
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
-        """Have a report written that should long be there: its worker may have died before it could ask."""
+        """Requeue a status that is overdue: the worker may have crashed before it enqueued the patch."""
         reported_at = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
         if reported_at and await clock.now(recorder) - reported_at > _UNWRITTEN_AFTER:
             await self._world.remind(ref, recorder)
@@ -125,7 +125,7 @@ class LifeCycle:
             return Outcome(Result.WAITING_FOR_STATE)
         shoot, blocked = await self._shoot(run.ref, run.recorder)
         if blocked is Blocked.FAILED:
-            # Its owner's retry asks anew for all that was asked, but knows nothing of what has drifted.
+            # The owner's retry repeats requests of clients, but not checks for drift.
             again = (
                 requeue.same_wish(wish, PermanentError(blocked), self._world.jitter()) if wish.drift else None
             )
@@ -139,10 +139,10 @@ class LifeCycle:
         if flow is Flow.MIGRATE and self.kind.migrates_only_with_finalizer and not has_finalizer:
             return Outcome(Result.NOTHING_TO_DO)
         if seconds := await self._backed_off(run, wish):
-            note = "somebody changes it back again and again; two programs want it to be different"
+            note = "backed off: another program reverts the repairs again and again"
             return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), seconds), note)
         if predicates.only_annotated(object) and not wish.asked:
-            return requeue.as_request(wish)  # cut off with the annotation taken off, this run would lose it
+            return requeue.as_request(wish)  # the annotation is removed first: a crash must not lose it
         if not self._needs_run(object, wish):
             if wish.verify and flow is Flow.RECONCILE:
                 _require_live(live, run)
@@ -162,15 +162,15 @@ class LifeCycle:
         return outcome
 
     async def _vanished(self, run: Run) -> bool:
-        """Whether the object that this run has put the finalizer on is gone in spite of it.
+        """Whether the object was deleted although this run has added the finalizer.
 
-        If the bus tells of its end only later, the mapping finds our report.
+        If the deletion comes to the bus only later, the mapping finds our report.
         """
         found = await run.recorder.read(run.ref)
         return self.kind.finalizer in run.object.finalizers and (found is None or found.uid != run.object.uid)
 
     async def _backed_off(self, run: Run, wish: Wish) -> float:
-        """Seconds to leave the object alone, if what we do is undone over and over. Clients never wait."""
+        """Seconds of backoff, if another program undoes our repairs again and again."""
         requested = run.object.deleting or predicates.asked(run.object)
         if not wish.drift or wish.insist or wish.changed or requested:
             return 0.0
@@ -191,7 +191,7 @@ class LifeCycle:
         return wish.changed or object.status.get("observedGeneration") != object.generation
 
     async def _begin(self, run: Run, flow: Flow, live: bool) -> Run | None:
-        """Hold on to the object and take the wish off it. None if it is gone."""
+        """Add the finalizer and remove the operation annotation. None if the object is gone."""
         patch = operations.begin_patch(run.object, self.kind.finalizer, flow)
         if patch is None:
             if flow is not Flow.SKIP:
@@ -226,13 +226,13 @@ class LifeCycle:
         return Outcome(Result.SUCCEEDED, again, str(operation))
 
     def _resync(self, run: Run, flow: Flow) -> RequeueAfter | None:
-        """When to look again after a success: after the kind's own time, or what the actuator has told."""
+        """The requeue after a success: the kind's resync, or the actuator's `dues`."""
         if self.kind.resync and flow is Flow.RECONCILE:
             run.dues.append(self.kind.resync)
         return RequeueAfter(Wish(reason=Reason.DRIFT), min(run.dues)) if run.dues else None
 
     async def _actuate(self, run: Run, flow: Flow, wish: Wish) -> Status:
-        """Have the actuator act, within the deadline. Returns what it adds to the status."""
+        """Call the actuator, within the deadline. Returns what it adds to the status."""
         tracker = ChangeTracker(run.recorder)
         run = dataclasses.replace(run, recorder=tracker)
         try:
@@ -298,7 +298,7 @@ class LifeCycle:
         wish: Wish,
         reporter: Reporter,
     ) -> Outcome:
-        """Say what is waited for, once. An event starts the next run; should it get lost, time does."""
+        """Report once what is waited for. An event requeues the object, or else a timer."""
         now, phrases = await clock.now(run.recorder), self.kind.descriptions.of(flow)
         patch = statuses.waiting(operation, phrases, str(waiting), now)
         last, new = run.object.last_operation, patch["lastOperation"]
@@ -308,12 +308,12 @@ class LifeCycle:
         error = TransientError(text, retry_after=_REQUEUE_AFTER, codes=waiting.codes)
         error.status = waiting.status
         failed = statuses.failed(operation, phrases, error, run.object.generation, now)
-        # What has become an error stays one until the words change, or the client asks anew.
+        # An error stays one until its text changes, or a client requests a run.
         stays = same_failure(run.object, failed) and not reporter.asked
         if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
             return await self._fail(run, flow, operation, error, wish, reporter)
         if reporter.asked or not unchanged or adds_status(waiting, run.object):
-            if since and not reporter.asked:  # what else is told, such as a condition, is no progress
+            if since and not reporter.asked:  # a changed condition alone is no progress
                 new["lastUpdateTime"] = spelled(since)
             await reporter.report({**patch, **waiting.status})
         again = Wish(reason=Reason.DRIFT if wish.drift else Reason.RETRY)
@@ -343,7 +343,7 @@ class LifeCycle:
         return Outcome(Result.ERROR, requeue.retry(wish, error, self._world.jitter()), str(error))
 
     async def _finish(self, run: Run, flow: Flow) -> None:
-        """Let go of the object, now that everything is done and durably reported."""
+        """Remove the finalizer, and the annotation of a migration or restore, after the report."""
         object = run.object
         for _ in range(_CONFLICTS):
             patch = operations.finish_patch(
@@ -359,17 +359,17 @@ class LifeCycle:
             except (Conflict, Refused) as error:
                 live = await self._world.live(run.ref, run.recorder)
                 if live is None or live.uid != object.uid:
-                    return  # the name was given to another object
+                    return  # another object has the name now
                 if isinstance(error, Refused):
                     raise
                 object = live
         raise TransientError(f"{run.ref}: changed by others again and again")
 
     async def _repair(self, run: Run, wish: Wish, reporter: Reporter) -> Outcome:
-        """Put right what has drifted in the world. Only what the object shows of it is reported."""
+        """Repair drift. Only changes of the object's status are reported."""
         unseen = run.object.status.get("observedGeneration") != run.object.generation
         if wish.drift and unseen:
-            return Outcome(Result.NOTHING_TO_DO)  # until the client says that it means what it wrote
+            return Outcome(Result.NOTHING_TO_DO)  # until a client requests a run for the new spec
         try:
             extra = await self._actuate(dataclasses.replace(run, drift=True), Flow.RECONCILE, wish)
         except Waiting as waiting:
@@ -391,9 +391,9 @@ class LifeCycle:
 
 
 def _require_live(live: bool, run: Run) -> None:
-    """See to it that nobody acts on what the bus remembers without the API having agreed.
+    """Raise Conflict unless the object was read from the API server.
 
-    Where no patch carries the version that was read, a bus that was rolled back would have old specs done.
+    Without a patch that carries the version that was read, a bus that was rolled back would apply old specs.
     """
     if not live:
-        raise Conflict(f"{run.ref}: to be read from the API first")
+        raise Conflict(f"{run.ref}: has to be read from the API server first")

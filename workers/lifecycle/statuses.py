@@ -16,7 +16,7 @@ from workers.lifecycle.operations import Flow, Operation, Patch
 Conditions = list[dict[str, Any]]
 
 _SKEW = timedelta(minutes=5)
-"""How far the clocks of client and worker may be apart before we stop believing the client's."""
+"""The largest clock skew of a client whose timestamp is used."""
 _LONGEST, _END = 2000, 500
 """Characters of a description that quotes values of its object, and of its end."""
 
@@ -69,12 +69,12 @@ def descriptions_for(kind: str) -> Descriptions:
 
 
 def processing(operation: Operation, phrases: OperationTexts, now: datetime) -> Patch:
-    """A run has begun. An old error stays to be seen, and so does the generation it belongs to."""
+    """The status of a run in progress. It keeps the last error and its generation."""
     return {"lastOperation": _last_operation(operation, "Processing", 1, phrases.processing, now)}
 
 
 def waiting(operation: Operation, phrases: OperationTexts, what: str, now: datetime) -> Patch:
-    """All that is ours has been done, and others are at it."""
+    """The status of a run that waits for other controllers."""
     description = _cut(f"{phrases.processing.rstrip('.')}: {what}")
     return {
         "lastOperation": _last_operation(operation, "Processing", 50, description, now),
@@ -95,7 +95,7 @@ def failed(
 ) -> Patch:
     headline = getattr(error, "headline", "") or phrases.error
     description = _cut(_capitalized(f"{headline}: {text(error)}"))
-    # None takes away the codes of the error before this one, which a merge would otherwise keep.
+    # None removes the codes of the previous error, which a merge patch would keep.
     last_error = {
         "description": description,
         "codes": errors.codes(error) or None,
@@ -109,32 +109,32 @@ def failed(
 
 
 def report_time(obj: Object, now: datetime) -> datetime:
-    """The time to report for a run on `obj`: now, but never earlier than the client asked.
+    """The time to report for a run on `obj`: now, but not earlier than the client's timestamp.
 
-    A client whose clock is a little ahead of ours would otherwise take our answer for an old one.
+    Otherwise a client whose clock is ahead would take the report for an older one.
     """
     requested_at = instant(obj.annotations.get(TIMESTAMP))
     return requested_at if requested_at is not None and now < requested_at <= now + _SKEW else now
 
 
 def text(error: BaseException) -> str:
-    """What to tell of an error: its words, or its name if it has none; of several, each in turn."""
+    """The text of an error, or its class name if it has none; of a group, all of them."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(text(member) for member in error.exceptions)
     return str(error) or type(error).__name__
 
 
 def _cut(description: str) -> str:
-    """A description of bounded length. The middle goes: a value stands there, the remedy is at the end."""
+    """A description of bounded length, without its middle: the remedy is at the end."""
     if len(description) <= _LONGEST:
         return description
     return f"{description[: _LONGEST - _END]} … {description[-_END:]}"
 
 
 def retry_delay(attempt: int, jitter: float = 0.0) -> float:
-    """Seconds to wait after the failure number `attempt`, counted from 0; `jitter`, of 0…1, adds a tenth.
+    """Backoff in seconds after failure number `attempt`, counted from 0; `jitter`, 0…1, adds a tenth.
 
-    Doubling from 5 ms to 1000 s, for ever: nobody gives up.
+    Exponential, from 5 ms to 1000 s, without a last attempt.
     """
     return backoff(attempt + 1) * (1 + jitter / 10)
 
@@ -154,7 +154,7 @@ def merge(target: object, patch: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is to be said of one aspect, without the times, which follow from what was said before."""
+    """A condition without its times, which depend on the previous one."""
 
     type: str
     status: str
@@ -164,7 +164,7 @@ class Condition:
 
 
 def with_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, now: datetime) -> Conditions:
-    """`conditions` with the one that `said` is about renewed in its place, or added at the end."""
+    """`conditions` with `new` in the place of the one of its type, or at the end."""
     before = [dict(condition) for condition in conditions]
     for place, old in enumerate(before):
         if old.get("type") == new.type:
@@ -182,10 +182,7 @@ _NOT_CREATED = Condition("Created", "False", "Error", "Error on initial record c
 def created_condition(
     conditions: Iterable[Mapping[str, Any]], flow: Flow, succeeded: bool, now: datetime
 ) -> Conditions:
-    """`conditions` after a run, with `Created` telling whether the record has ever existed.
-
-    It goes from False to True, and never back.
-    """
+    """`conditions` after a run. `Created`, whether the record ever existed, stays True."""
     found = list(conditions)
     if flow not in (Flow.RECONCILE, Flow.RESTORE):
         return [dict(condition) for condition in found]
@@ -197,7 +194,7 @@ def created_condition(
 
 
 def never_created(conditions: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether there is nothing to delete, because the record never came to exist."""
+    """Whether the record was never created, so that there is nothing to delete."""
     created = _find(conditions, "Created")
     return created is not None and created.get("status") == "False"
 
@@ -235,5 +232,5 @@ def _last_operation(
 
 
 def _capitalized(sentence: str) -> str:
-    # Only what is one byte in UTF-8: "ß" would become two letters.
+    # ASCII only: "ß" would become two letters.
     return sentence[:1].upper() + sentence[1:] if sentence[:1].isascii() else sentence
