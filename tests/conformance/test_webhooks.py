@@ -7,26 +7,36 @@ import copy
 import dataclasses
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 
+from bus.connection import connected
 from tests.support import providerlocal, servers, standins
+from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
 from tests.support.admissionexamples import DRIVER, Example, examples
+from tests.support.natsserver import ensured
 from tests.support.reviews import changed, mutated
+from tests.support.roles import RoleServer
+from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from webhooks import answering
 from webhooks.answering import Answer
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
 from windowbox.errors import Refused
-from windowbox.models.refs import CLUSTERS
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, SECRETS
 from windowbox.sandbox.apiserver import ApiServer
 
 NEITHER = ("/dnsconfig", "/calico-self-hosted-shoot", "/webhooks/")
 """Of former versions, of self-hosted Shoots, and of a garden."""
 IMAGES = {DRIVER: f"{DRIVER}:v0.0.0"}
 """As the program has it built in."""
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 VARIANTS = 25
 ALWAYS_CRASHES = "WA-27"
 """A Node without capacity."""
@@ -39,15 +49,24 @@ def asked() -> list[Example]:
 
 
 @pytest.fixture(scope="module")
-def theirs(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def defined(plane: ControlPlane) -> Iterator[None]:
+    """The kinds that the program looks for."""
     if reason := servers.missing(providerlocal.PROGRAM):
         pytest.skip(reason)
     standins.define(plane.api)
+    yield
+    standins.remove(plane.api)
+
+
+@pytest.fixture(scope="module")
+def theirs(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [configured] = [one.context.settings for one in asked() if one.fields.get("settings")]
     folder = tmp_path_factory.mktemp("webhooks")
     with providerlocal.webhooks(folder, plane.kubeconfig, configured.prometheus) as url:
         yield url
-    standins.remove(plane.api)
+    # Nobody answers the API server any more.
+    with contextlib.suppress(Refused):
+        plane.api.request("DELETE", f"{_CONFIGURATIONS}/gardener-extension-provider-local").close()
 
 
 @pytest.mark.parametrize("example", [pytest.param(one, id=one.name) for one in asked()])
@@ -134,3 +153,33 @@ def _apply(api: ApiServer, found: dict[str, Any]) -> None:
     with contextlib.suppress(Refused):
         api.request("DELETE", CLUSTERS.path("", name)).close()
     api.apply(CLUSTERS.path("", name), body)
+
+
+@rule("WF-60", "WF-63")
+async def test_authorities_stay_when_one_program_takes_the_place_of_the_other(
+    plane: ControlPlane, roles: RoleServer, defined: None, tmp_path: Path
+) -> None:
+    async with connected(roles.access("operator")) as bus:
+        await ensured(bus)
+    async with kube.from_file(plane.kubeconfig) as api:
+        seed = Seed(api)
+        await seed.clear()
+        shoot = await seed.shoot("shoot--hooks--takeover")
+        with providerlocal.webhooks(tmp_path / "first", plane.kubeconfig, namespace=NAMESPACE):
+            await seed.asked(shoot)
+            left = await _authorities(api)
+        async with admitted(settings_for(plane, roles)):
+            await seed.asked(shoot)
+            assert await _authorities(api) == left
+        with providerlocal.webhooks(tmp_path / "second", plane.kubeconfig, namespace=NAMESPACE):
+            await seed.asked(shoot)
+            assert await _authorities(api) == left
+        await seed.clear()
+
+
+async def _authorities(api: Kube) -> dict[str, str]:
+    """The uids of the Secrets that hold authorities, by name."""
+    page = await api.page(SECRETS._replace(selector="name=ca-provider-local-webhook"), namespace=NAMESPACE)
+    found = [Object(raw) for raw in page.items]
+    assert found
+    return {one.name: one.uid for one in found}

@@ -34,14 +34,21 @@ def provider(folder: Path, kubeconfig: Path, release: str, backups: Path) -> Ite
 
 
 @contextlib.contextmanager
-def webhooks(folder: Path, kubeconfig: Path, settings: PrometheusSettings) -> Iterator[str]:
-    """Its webhooks alone; gives their URL, to which the name of each is added."""
+def webhooks(
+    folder: Path, kubeconfig: Path, settings: PrometheusSettings | None = None, namespace: str = ""
+) -> Iterator[str]:
+    """Its webhooks alone; gives their URL, to which the name of each is added.
+
+    The API server asks them; with a namespace, their certificates are in Secrets there.
+    """
+    settings = settings or PrometheusSettings(remote_write_urls=(), external_labels={})
     labels = ",".join(f"{name}={value}" for name, value in settings.external_labels.items())
     arguments = [
         "--heartbeat-namespace=default",
         "--controllers=heartbeat",
-        f"--prometheus-remote-write-url={','.join(settings.remote_write_urls)}",
-        f"--prometheus-external-labels={labels}",
+        f"--webhook-config-namespace={namespace}",
+        *(f"--prometheus-remote-write-url={url}" for url in settings.remote_write_urls),
+        *([f"--prometheus-external-labels={labels}"] if labels else []),
     ]
     with _running(folder, kubeconfig, arguments) as port:
         yield f"https://127.0.0.1:{port}"
