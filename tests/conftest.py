@@ -23,7 +23,12 @@ _EXAMPLES = 100 if "CI" in os.environ else 30
 hypothesis.settings.register_profile("windowbox", deadline=None, max_examples=_EXAMPLES)
 hypothesis.settings.load_profile("windowbox")
 
-pytest_plugins = ("tests.support.garbage", "tests.support.scheduling", "tests.support.skips")
+pytest_plugins = (
+    "tests.support.garbage",
+    "tests.support.scheduling",
+    "tests.support.skips",
+    "tests.support.tempfiles",
+)
 
 
 @pytest.fixture
