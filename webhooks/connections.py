@@ -22,6 +22,10 @@ class Crowded(Exception):
     """There is no room for another large body."""
 
 
+class BrokenOff(Exception):
+    """The caller has gone before the end of its body."""
+
+
 class Connections:
     """Makes a protocol for each connection.
 
@@ -75,7 +79,7 @@ class Bodies:
         """The body; None if it is beyond the limit. Crowded if too many are held already."""
         parts, size, counted = [], 0, 0
         try:
-            async for part in request.content.iter_any():
+            while part := await _more(request):
                 parts.append(part)
                 size += len(part)
                 more = max(size - _FREE, 0) - counted
@@ -88,3 +92,11 @@ class Bodies:
             yield None if size > self._limit else b"".join(parts)
         finally:
             self._held -= counted
+
+
+async def _more(request: web.Request) -> bytes:
+    """The next bytes of the body; none at its end."""
+    try:
+        return await request.content.readany()
+    except ConnectionError as error:
+        raise BrokenOff from error

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer, Asked
-from webhooks.connections import Bodies, Connections, Crowded
+from webhooks.connections import Bodies, BrokenOff, Connections, Crowded
 from webhooks.review import Context, Found, Lookup, Review
 from webhooks.webhook import Webhook
 from windowbox.errors import Malformed
@@ -128,6 +128,8 @@ class Server:
                 response = web.Response(body=answered, content_type="application/json")
             except TimeoutError:
                 response = _failed(webhook, 504, "the webhook could not answer in time")
+            except BrokenOff:
+                response = _failed(webhook, 400, "the request ends before its body")  # nobody reads it
             except Crowded:
                 response = _failed(webhook, 429, "the webhook has too many large requests")
                 response.headers["Retry-After"] = "1"  # API servers ask again until their time is over

@@ -202,6 +202,19 @@ async def test_requests_without_a_body_take_no_place(caller: Caller) -> None:
     assert (status, response(body)["allowed"]) == (200, True)
 
 
+async def test_callers_that_break_off_are_not_logged_as_errors(
+    caller: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    await caller.begin("/node", size=100, seconds=5)
+    while not caller.server._connections._busy:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # nothing tells that the server reads
+    caller.begun.pop().transport.abort()
+    while caller.server._connections._busy:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
+    assert caplog.text == ""
+
+
 async def test_late_answers_leave_the_failure_policy_to_the_api_server(caller: Caller) -> None:
     ignored = await caller.begin("/node", size=100, seconds=1)
     refused = await caller.begin("/shoot", size=100, seconds=1)
