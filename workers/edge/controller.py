@@ -32,16 +32,16 @@ from workers.loadbalancer.ipam.store import AddressStore
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
-"""Seconds that a new term waits for listings, before load balancers of clusters without one are removed."""
+"""Seconds to wait for listings, before load balancers of clusters without a listing are removed."""
 _LINGERING = 60.0
-"""Seconds at most between two looks at addresses that are removed when their connections have ended.
+"""The longest pause between two checks of addresses that are removed once their connections have ended.
 
-The first looks follow soon: most connections end within seconds of their Service."""
+The first checks follow soon: most connections end within seconds of their Service."""
 
 
 @dataclass(frozen=True)
 class EdgeParts:
-    """What an edge controller works with. It outlives each term of the lease."""
+    """The dependencies of an edge controller. They outlive each term of the lease."""
 
     bus: Bus
     registry: Registry
@@ -63,7 +63,7 @@ class EdgeTerms:
         self._controller: EdgeController | None = None
 
     def describe(self) -> dict[str, object]:
-        """What `windowbox status` shows of the edge."""
+        """The state of the edge for `windowbox status`."""
         controller = self._controller
         return {
             "owned": controller.edges.names if controller else [],
@@ -71,7 +71,7 @@ class EdgeTerms:
         }
 
     async def run(self) -> None:
-        """One term, until cancelled. Envoy goes on without us."""
+        """One term, until cancelled. Envoy keeps serving afterwards."""
         parts = self._parts
         beside_us = await until_reached(parts.attachment.beside_us)
         try:
@@ -117,7 +117,7 @@ class EdgeController:
         return await status.answer(query, self.edges.running, self.reporter.served, self._parts.store.usage())
 
     async def run(self) -> None:
-        """Reconcile after each change, for ever."""
+        """Reconcile after each change; never returns."""
         for name, task in {**self._desired.tasks, "machines": self._machines.run}.items():
             self._group.create_task(task(), name=f"edge: {name}")
         await until_reached(self.edges.resume)
@@ -143,7 +143,7 @@ class EdgeController:
                     await self._changed.wait()
 
     async def _synced(self) -> None:
-        """Wait until all that may be served already is known: what is not listed yet must not be removed."""
+        """Wait until all Services and nodes are listed: those of unlisted Services are not to be removed."""
         await self._desired.complete()
         await self._parts.states.bucket.complete.wait()
         await self._parts.store.synced.wait()
@@ -155,7 +155,7 @@ class EdgeController:
                     await self._changed.wait()
 
     def _served_clusters(self) -> set[str]:
-        """The clusters that have load balancers already, as far as is known."""
+        """The known clusters with load balancers."""
         store = self._parts.store
         if not store.is_complete():
             return self._desired.clusters()
@@ -163,9 +163,9 @@ class EdgeController:
         return states | {holder.cluster for _, holder in store.holders()}
 
     async def _reconcile(self) -> None:
-        """Have Envoy serve what is desired, and report it."""
+        """Write the desired load balancers to Envoy, and report them."""
         if self._parts.store.is_complete() or self.reporter.served:
-            await self.edges.wait_processed()  # changes that come meanwhile are written together
+            await self.edges.wait_processed()  # batches changes
             self.reporter.serve(self._desired.load_balancers())
             retry = frozenset(self.reporter.retrying)
             written = await self.edges.write(self.reporter.served, retry)
@@ -178,5 +178,5 @@ class EdgeController:
                 self.reporter.observe(edge, load_balancers)
             await self.edges.remove_unused_addresses()
             metrics.load_balancers.set(len(self.reporter.served))
-        # Otherwise it is not known which address is whose: what is served stays as it is.
+        # Without the complete address store the load balancers stay as they are.
         await self.edges.route(self._machines.routes(self._desired.backends()))

@@ -1,6 +1,6 @@
-"""Health checks of nodes: their kube-proxies are asked here, once for each node.
+"""Health checks of nodes: one for each node's kube-proxy. Envoy gets no endpoints of unhealthy nodes.
 
-Envoy would check each port of each Service by itself: docs/decisions/0018-node-health-is-checked-once.md.
+Envoy itself would check each port of each Service: docs/decisions/0018-node-health-is-checked-once.md.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from windowbox.clients import kubeproxy
 
 _INTERVAL = 3.0
 _SOON = 0.5
-"""Seconds until the next health check of a node that failed the last."""
+"""Seconds until the next health check of a node after a failed one."""
 _MOST_PER_SECOND = 1700
-"""Health checks of healthy nodes: up to 5,100 nodes are asked every three seconds, more of them less often. A
-check costs 0.07 ms of CPU: 1,700 a second are an eighth of a core."""
+"""Health checks of healthy nodes: up to 5,100 nodes are checked every three seconds, more nodes less often.
+A check costs 0.07 ms of CPU: 1,700 a second are an eighth of a core."""
 _MOST_SUSPECTS_PER_SECOND = 100
-"""So many suspects of each cluster as well: up to 50 are asked twice a second."""
+"""The same for suspects of each cluster: up to 50 are checked twice a second."""
 _AT_ONCE, _AT_ONCE_OF_CLUSTER = 512, 128
-"""Health checks that are under way. Each takes a descriptor, for up to a second where nobody answers. No
-cluster takes the places of others."""
+"""Concurrent health checks. Each takes a descriptor, for up to a second if the node does not answer. No
+cluster takes all of them."""
 _FAILURES = 2
-"""So often in a row a node has to fail that was well."""
+"""A healthy node becomes unhealthy after so many failures in a row."""
 
 
 class Health(NamedTuple):
@@ -39,16 +39,16 @@ HEALTHY = Health(healthy=True)
 
 
 def initial(*, only_new: bool) -> Health:
-    """What to think of a node that was never asked.
+    """The health of a node before its first check.
 
-    Where others are known to serve, it has to answer before it gets traffic. Where all are new, it may be
-    that only we are, and they have served all the time.
+    A new node among known ones gets traffic after a successful check. If all nodes are new, this process may
+    have just started, and they may serve: they count as healthy.
     """
     return HEALTHY if only_new else Health(healthy=False)
 
 
 def next_state(before: Health, *, answered: bool) -> Health:
-    """The health after one more check."""
+    """The health after a check."""
     if answered:
         return HEALTHY
     failures = before.failures + 1
@@ -56,23 +56,23 @@ def next_state(before: Health, *, answered: bool) -> Health:
 
 
 class Cluster:
-    """What the nodes of one cluster share."""
+    """State that the nodes of one cluster share."""
 
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(_AT_ONCE_OF_CLUSTER)
         self.suspects: set[str] = set()
-        """Those that failed the last time, or have not answered yet."""
+        """Nodes whose last check failed, or that were not checked yet."""
 
 
 def pause(nodes: int, suspects: int, *, suspect: bool) -> float:
-    """Seconds until the next check of a node. A suspect does not wait for the many that are healthy."""
+    """Seconds until the next check of a node; healthy nodes do not delay suspects."""
     if suspect:
         return max(_SOON, suspects / _MOST_SUSPECTS_PER_SECOND)
     return max(_INTERVAL, nodes / _MOST_PER_SECOND)
 
 
 class NodeHealth:
-    """Keeps asking the nodes that it is told to follow."""
+    """Checks the followed nodes periodically."""
 
     def __init__(self, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
         self._group = group
@@ -82,10 +82,10 @@ class NodeHealth:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._clusters: dict[str, Cluster] = {}
         self._cluster_of: dict[str, Cluster] = {}
-        """By address; the first, should several have it."""
+        """By address; the first cluster that has it."""
 
     def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
-        """Ask the nodes at these addresses, by cluster, from now on, and no others."""
+        """Check the nodes at these addresses, by cluster, and no others."""
         wanted = {address for addresses in clusters.values() for address in addresses}
         for address in self._probing.keys() - wanted:
             self._probing.pop(address).cancel()
@@ -98,17 +98,17 @@ class NodeHealth:
             for address in sorted(new):
                 self._health[address] = health
                 self._cluster_of[address] = self._clusters[name]
-                self._note(address)
+                self._update_suspects(address)
                 probing = self._group.create_task(self._probe(address), name=f"edge: health of {address}")
                 self._probing[address] = probing
 
     def unhealthy(self, address: str) -> bool:
-        """Whether the node gets no traffic."""
+        """Whether the node is unhealthy, so that it gets no traffic."""
         return not self._health.get(address, HEALTHY).healthy
 
     async def _probe(self, address: str) -> None:
         cluster = self._cluster_of[address]
-        if address not in cluster.suspects:  # thousands that are new are not asked all at once
+        if address not in cluster.suspects:  # spread the first checks of many new nodes
             await asyncio.sleep(random.uniform(0, len(self._probing) / _MOST_PER_SECOND))
         while True:
             async with cluster.room, self._room:
@@ -120,17 +120,17 @@ class NodeHealth:
     def _record(self, address: str, *, answered: bool) -> None:
         before = self._health[address]
         now = self._health[address] = next_state(before, answered=answered)
-        self._note(address)
+        self._update_suspects(address)
         if now.healthy != before.healthy:
             self._changed()
 
-    def _note(self, address: str) -> None:
+    def _update_suspects(self, address: str) -> None:
         suspects = self._cluster_of[address].suspects
         (suspects.discard if self._health[address] == HEALTHY else suspects.add)(address)
 
     def _pause(self, address: str) -> float:
         suspects = self._cluster_of[address].suspects
         suspect = address in suspects
-        # The next answer decides whether one that is still healthy keeps its traffic.
+        # A suspect that is still healthy is checked soon: that check decides.
         counted = 0 if self._health[address].healthy else len(suspects)
         return pause(len(self._probing), counted, suspect=suspect) * random.uniform(0.9, 1.1)

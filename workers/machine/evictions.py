@@ -1,4 +1,4 @@
-"""Drain of a node, one short step at a time: cordon, then evict Pods as PodDisruptionBudgets allow."""
+"""Drain of a node in short steps: cordon, then evict Pods as PodDisruptionBudgets allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.owned.targets import TargetCluster
 
 _ALL_PODS = PODS._replace(selector="")
 _MOST = 500
-"""Pods that are looked at in one step; those beyond have their turn in a later one."""
+"""Pods of one step; later steps take the others."""
 _PAGES = 40
 _AT_ONCE = 50
 """Evictions in one step, so that a run stays short."""
@@ -30,20 +30,20 @@ class Evictions:
     run: MachineRun
     node: Object
     leaves: bool = True
-    """Whether the node goes: it says so."""
+    """Whether the node is deleted afterwards: its condition Terminating says so."""
     cordons: bool = True
-    """Whether no more Pods are to come to it."""
+    """Whether to cordon the node."""
 
     async def step(self, chosen: Mode, *, evicting: bool) -> list[str]:
-        """Go one step on. Returns, in words, what is left to be waited for."""
-        # First no more Pods, then a look at those that are there.
+        """One step. Returns what the drain waits for, as text; empty when it is complete."""
+        # Cordon before listing: no Pod is added afterwards.
         if self.cordons and not self.node.spec.get("unschedulable"):
             await self.shoot.strategic_merge(NODES, "", self.node.name, {"spec": {"unschedulable": True}})
         step = drain.step(drain.candidates(await self._pods()), chosen, evicting=evicting)
         if step.done:
             return []
         if self.leaves:
-            await self._tell_node()
+            await self._set_terminating()
         blocked = []
         for pod in step.evict[:_AT_ONCE]:
             if (why := await self._evict(pod)) is not None:
@@ -55,7 +55,7 @@ class Evictions:
         return [*blocked[:_SHOWN], waited]
 
     async def detach(self) -> None:
-        """Free the volumes of a node that was emptied by force: its kubelet may not do it any more."""
+        """Delete the VolumeAttachments of a node after a forced drain: its kubelet may not work."""
 
         async def act() -> list[str]:
             api = await self.shoot.connection.api()
@@ -63,7 +63,7 @@ class Evictions:
             more = ""
             for _ in range(_PAGES):
                 page = await api.page(VOLUME_ATTACHMENTS, limit=_MOST, more=more)
-                found += [one.name for one in map(Object, page.items) if self._is_here(one)]
+                found += [one.name for one in map(Object, page.items) if self._is_on_node(one)]
                 if not (more := page.more):
                     break
             return found
@@ -71,11 +71,11 @@ class Evictions:
         for name in await self.run.recorder.call("attachments", self.node.name, act):
             await self.shoot.remove(VOLUME_ATTACHMENTS, "", name)
 
-    def _is_here(self, attachment: Object) -> bool:
+    def _is_on_node(self, attachment: Object) -> bool:
         return attachment.spec.get("nodeName") == self.node.name and not attachment.deleting
 
     async def _pods(self) -> list[Object]:
-        """The Pods on the node, as far as a drain looks at them."""
+        """The Pods on the node that a drain considers."""
 
         async def act() -> list[dict[str, Any]]:
             api = await self.shoot.connection.api()
@@ -84,17 +84,17 @@ class Evictions:
             more = ""
             for _ in range(_PAGES):
                 page = await api.page(_ALL_PODS, limit=_MOST, fields=fields, more=more)
-                # Those that have ended are many on some nodes, and none of ours.
+                # Some nodes have many Pods that have ended; a drain ignores them.
                 found += drain.candidates([Object(raw) for raw in page.items])
                 more = page.more
                 if not more or len(found) >= _MOST:
                     return list(map(_reduced, found))
-            raise TransientError(f"node {self.node.name} has too many Pods to be looked at")
+            raise TransientError(f"node {self.node.name} has too many Pods to be drained")
 
         return [Object(raw) for raw in await self.run.recorder.call("pods", self.node.name, act)]
 
-    async def _tell_node(self) -> None:
-        """Say on the node why it is emptied."""
+    async def _set_terminating(self) -> None:
+        """Set the condition Terminating on the node."""
         conditions: Sequence[Any] = self.node.status.get("conditions") or ()
         if any(one.get("type") == "Terminating" for one in conditions if isinstance(one, dict)):
             return
@@ -111,7 +111,7 @@ class Evictions:
         await self.shoot.strategic_merge(NODES, "", self.node.name, patch, part="status")
 
     async def _evict(self, pod: Object) -> str | None:
-        """Why the Pod may not leave; None if it does."""
+        """Evict the Pod. Returns why the API server refuses, or None."""
 
         async def act() -> str | None:
             api = await self.shoot.connection.api()
@@ -122,7 +122,7 @@ class Evictions:
             except (Missing, Conflict):
                 return None
             except PermanentError as error:
-                return str(error).partition(": ")[2] or str(error)  # the others may leave
+                return str(error).partition(": ")[2] or str(error)  # other Pods may be evicted
             return None
 
         request = f"{pod.namespace}/{pod.name}"
@@ -131,7 +131,7 @@ class Evictions:
 
 
 def _reduced(pod: Object) -> dict[str, Any]:
-    """What a drain looks at; the rest may be large, or secret."""
+    """The fields that a drain uses; others may be large, or secret."""
     claims = [one for one in mappings(pod.spec.get("volumes")) if one.get("persistentVolumeClaim")]
     kept = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
     metadata = {name: pod.metadata[name] for name in kept if name in pod.metadata}

@@ -31,13 +31,13 @@ from workers.recorder import Recorder
 
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
 _UNSEEN = 10.0
-"""Seconds after which a Pod that was made, and that the bus does not know, is made once more."""
+"""Seconds after which a Pod that the bus does not know is created once more."""
 _LONGEST = 180.0
 
 
 @dataclass(frozen=True)
 class MachineRuns:
-    """What becomes of Machines. Safe to repeat, and to be stopped anywhere."""
+    """Reconciles Machines. Idempotent; may be cancelled at any point."""
 
     bus: Bus
     targets: TargetClusters
@@ -63,7 +63,7 @@ class MachineRuns:
             return _again(wish, error, Result.WAITING)
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Tell people that the Machine is left alone."""
+        """Report that the Machine is in quarantine."""
         found = await recorder.read(ref) if ref.kind == MACHINES.id else None
         if found is None:
             return
@@ -90,7 +90,7 @@ class MachineRuns:
             own = self.targets.own_cluster(run.run)
             held = machinekeys.FINALIZER in found.finalizers
             if held and run.phase != Phase.TERMINATING and await are_leaving(own, ref.namespace):
-                # The object goes, and what was made for it stays, for another seed.
+                # Control plane migration: the object is deleted, its Pod stays for another seed.
                 await deletion.let_go(run, own)
                 return Outcome(Result.RELEASED, note="its Worker is being migrated: the machine stays")
             return await self._end(run)
@@ -106,7 +106,7 @@ class MachineRuns:
             return await self._failed(run, error)
 
     async def _gone(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
-        """A Machine that is gone has left nothing, unless somebody took its finalizer off."""
+        """Remove the Pods of a deleted Machine: there are some only if a person removed its finalizer."""
 
         async def act() -> list[tuple[str, ...]]:
             return [tuple(pod) for pod in self.views.pods_named(names.pod(ref.name))]
@@ -133,7 +133,7 @@ class MachineRuns:
         return await Joining(self.targets, self.settings, self.views).run(run, shoot, pod)
 
     async def _pod(self, run: MachineRun) -> Object | None:
-        """The Machine's Pod, as the bus knows it. Those of other clusters may claim to be it."""
+        """The Machine's Pod on the bus. Pods of other clusters may have its labels."""
 
         async def act() -> list[tuple[str, ...]]:
             return [tuple(pod) for pod in self.views.pods_named(names.pod(run.ref.name))]
@@ -150,10 +150,10 @@ class MachineRuns:
             _, credentials = await self._creation.place(run)
             return pods.get(await self.providers.of(run, credentials))
         except (TransientError, PermanentError, Waiting):
-            return next(iter(pods.values()))  # its node may join while the provider cluster is away
+            return next(iter(pods.values()))  # its node may join while the provider cluster is unreachable
 
     async def _replaced(self, run: MachineRun, pod: Object | None) -> Outcome | None:
-        """See to it that a machine that has not joined has a Pod. Returns what to wait for, if not."""
+        """Replace a missing or ended Pod of a machine that has not joined. The outcome waits for it."""
         if pod is not None and pod.status.get("phase") in ("Failed", "Succeeded") and not pod.deleting:
             await tell_reason(run, reasons.reason(reasons.Facts(pod)))
             plan = await self._creation.plan(run)
@@ -168,11 +168,11 @@ class MachineRuns:
         waiting = Waiting("waiting for the Pod to be seen", retry_after=max(_UNSEEN - for_seconds, 0.0) + 1.0)
         deadline = specs.timeouts(run.machine, self.settings).creation
         if (run.now - statuses.created(run.machine)).total_seconds() > deadline:
-            return None  # it is too late for that
+            return None  # the creation timeout is over
         return _again(run.wish, waiting, Result.WAITING)
 
     async def _available(self, run: MachineRun, pod: Object | None) -> Outcome:
-        """A machine that joins no Shoot is there when its Pod runs."""
+        """A machine that joins no Shoot is Available when its Pod runs."""
         if run.phase != Phase.PENDING or pod is None:
             return Outcome(Result.NOTHING_TO_DO)
         if pod.status.get("phase") != "Running":
@@ -194,7 +194,7 @@ class MachineRuns:
             return _again(run.wish, error, Result.FAILED)
 
     async def _failed(self, run: MachineRun, error: TransientError | PermanentError) -> Outcome:
-        """Say why the machine cannot be made. One that has been made keeps its phase."""
+        """Report why the machine cannot be created. An existing one keeps its phase."""
         if run.phase in _TO_BE_MADE:
             timeout = specs.timeouts(run.machine, self.settings).creation
             late = (run.now - statuses.created(run.machine)).total_seconds() > timeout
@@ -216,8 +216,7 @@ def _deletion_text(error: WindowboxError) -> str:
 
 
 def _again(wish: Wish, error: WindowboxError, result: Result) -> Outcome:
-    """The same once more, after a while: soon where somebody wrote at the same time, late where a person has
-    to correct something, of which an event tells."""
+    """Requeue with backoff: soon after a conflict, late after an error that a person has to correct."""
     attempt = wish.attempt + 1
     first = 0.05 if isinstance(error, Conflict) else 5.0 if isinstance(error, PermanentError) else 0.5
     after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)

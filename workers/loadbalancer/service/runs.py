@@ -26,11 +26,11 @@ from workers.recorder import Recorder
 
 _RETRY = Wish(reason=Reason.RETRY, insist=True)
 _REBUILDING = 20.0
-"""Seconds after which a report says that allocations are still being restored."""
+"""Seconds after which a report says that allocations are still being rebuilt."""
 _LONGEST = 300.0
-"""Seconds until the next attempt after many have failed."""
+"""The longest backoff."""
 _RECHECK = 60.0
-"""Seconds after which a Service that waits for an address asks again, should no event have requeued it."""
+"""Seconds until a Service without an address is reconciled again, if no event requeues it."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +45,30 @@ class Seen:
 
     @property
     def remembered(self) -> Object:
-        """The Service with the status that was reported last, should it not show that yet."""
+        """The Service with the last reported status, even if that is not written yet."""
         last = self.reported.patch if self.reported and self.memo else {}
         return statuses.remembered(self.object, last)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses that its status shows, or will once our report is written."""
+        """The addresses in its status, or in the last report if that is not written yet."""
         return statuses.addresses(self.object) or self.said
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The addresses that we have reported: others in its status may be written by its owner."""
+        """The reported addresses; its owner may have written others into the status."""
         return statuses.addresses(
             Object({"status": self.reported.patch if self.reported and self.memo else {}})
         )
 
     @property
     def memo(self) -> dict[str, Any]:
-        """What the last run has noted for this one, if it was about this very Service."""
+        """The state that the last run of this Service has left for this one."""
         return self.reported.memo if self.reported and self.reported.uid == self.object.uid else {}
 
 
 class ServiceRuns:
-    """Reconciles Services. Safe to repeat, and to be stopped anywhere."""
+    """Reconciles Services. Idempotent; may be cancelled at any point."""
 
     def __init__(self, world: ServiceWorld, addresses: Addresses, settings: LoadBalancerSettings) -> None:
         self._world = world
@@ -83,7 +83,7 @@ class ServiceRuns:
             return _again(Result.WAITING, wish, error, first=0.1)
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Tell people that the Service is left alone, since its runs took their process down."""
+        """Report that the Service is in quarantine, because its runs crashed their process."""
         found = await recorder.read(ref)
         if found is None:
             return
@@ -103,19 +103,19 @@ class ServiceRuns:
             if self._is_ours(found):
                 return await self._ensure(seen, wish, recorder)
             if (left := await self._addresses.leftovers(ref, found.uid, recorder)) is not None:
-                # It was a load balancer a moment ago: a run was cut off, or two changes came as one.
+                # It was a load balancer until now: a run was cut off, or two changes came as one.
                 return await self._clean_up(seen, recorder, left)
         except Missing:
-            return Outcome(Result.GONE)  # the bus will tell us
+            return Outcome(Result.GONE)  # its deletion comes over the bus
         except PermanentError as error:
             failed = eventmessages.sync_failed("ensure" if self._is_ours(found) else "delete", str(error))
             await self._report(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
-            # An API server that has just come back may say for a moment that we are not allowed to.
+            # A starting API server may answer Forbidden for a moment.
             first, longest = (0.1, 20.0) if isinstance(error, Forbidden) else (5.0, _LONGEST)
             return _again(Result.FAILED, wish, error, first, longest)
         await self._addresses.release_expired(ref, seen.now, recorder)
         if reported and seen.memo.get("gone") and not wish.changed:
-            # Its last status was written long since, and no event tells when such a Service goes.
+            # Its last status is written, and no event tells when such a Service is deleted.
             await self._world.forget(ref, reported.uid, recorder)
         return Outcome(Result.NOT_OURS)
 
@@ -149,7 +149,7 @@ class ServiceRuns:
         answer = await self._addresses.allocate(request, recorder)
         if answer.note:
             if answer.reason == REBUILDING and (seen.addresses or wish.reason != Reason.RETRY):
-                # All is known in a moment, and the Service requeued: only a lasting state is reported.
+                # The rebuilt store requeues the Service: only a lasting state is reported.
                 return Outcome(Result.WAITING, RequeueAfter(_RETRY, _REBUILDING), answer.note)
             outcome = await self._report_waiting(seen, demand, answer.note, recorder)
             return Outcome(outcome.result, RequeueAfter(_RETRY, _RECHECK), answer.note)
@@ -163,7 +163,7 @@ class ServiceRuns:
         return await self._report_state(seen, demand, answer, state, recorder)
 
     async def _ensure_finalizer(self, seen: Seen, recorder: Recorder) -> str:
-        """Add our finalizer before anything exists outside. Returns the resource version that has it."""
+        """Add our finalizer before an address is allocated. Returns the resource version that has it."""
         held = await self._addresses.version(seen.ref, seen.object.uid, recorder)
         if selection.has_finalizer(seen.object):
             return held or seen.object.resource_version
@@ -173,7 +173,7 @@ class ServiceRuns:
 
     async def _await_edge(self, seen: Seen, demand: Demand, wish: Wish, recorder: Recorder) -> Outcome:
         if not wish.overdue:
-            return Outcome(Result.WAITING_FOR_EDGE)  # which will wish for us
+            return Outcome(Result.WAITING_FOR_EDGE)  # which requeues the Service
         note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
         return await self._report_waiting(seen, demand, note, recorder)
 
@@ -189,7 +189,7 @@ class ServiceRuns:
             state.lacking,
             state.unreached,
         )
-        # A Service drained before it ever served shows no address yet.
+        # A Service that was drained before it served shows no address yet.
         status = statuses.waiting if demand.drained and not seen.addresses else statuses.patch
         patch = status(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         refused = [event.note for event in eventmessages.refused(demand.refusals)]
@@ -217,7 +217,7 @@ class ServiceRuns:
         )
 
     async def _report_waiting(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
-        """Report why there is no load balancer yet. The status that was written before stays."""
+        """Report why there is no load balancer yet. The status keeps its addresses."""
         standing = Standing(demand, {}, {}, waiting=True, backends=False, note=note)
         patch = statuses.waiting(seen.remembered, standing, seen.now, conditions=self._settings.conditions)
         events = [eventmessages.ensuring(), *eventmessages.refused(demand.refusals)]
@@ -233,13 +233,13 @@ class ServiceRuns:
     async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
         """Remove finalizer, status and addresses. If `ours` is given, its status may show those of others."""
         if await self._world.edge(seen.ref, recorder) is not None:
-            return Outcome(Result.WAITING_FOR_RELEASE)  # which will wish for us
+            return Outcome(Result.WAITING_FOR_RELEASE)  # the edge requeues the Service
         had = await self._addresses.version(seen.ref, seen.object.uid, recorder)
         await self._world.remove_finalizer(seen.ref, recorder)
         events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
         if seen.object.deleting:
             await self._addresses.release(seen.ref, recorder)
-            # Held on to by others, it must not show an address that the next Service may get.
+            # While finalizers of others keep it, it must not show an address that another Service may get.
             patch = statuses.emptied(seen.object) if selection.held_by_others(seen.object) else {}
             await self._report(seen, patch, {"gone": True}, events, recorder)
             return Outcome(Result.DELETED)
@@ -255,7 +255,7 @@ class ServiceRuns:
 
     async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, recorder: Recorder) -> Outcome:
         if not await self._world.gone(ref, recorder):
-            return Outcome(Result.NOT_ON_THE_BUS)  # whoever mirrors the cluster will bring it
+            return Outcome(Result.NOT_ON_THE_BUS)  # the mirror announces it
         if await self._world.edge(ref, recorder) is not None:
             return Outcome(Result.WAITING_FOR_RELEASE)
         await self._addresses.release(ref, recorder)
@@ -294,9 +294,9 @@ class ServiceRuns:
 
 
 def _unusable(seen: Seen, demand: Demand, state: EdgeState | None) -> tuple[str, ...]:
-    """The addresses that it is to exchange, because other processes hold its ports there.
+    """The addresses to replace, because other processes hold its ports there.
 
-    Not those that were asked for, or that its status shows: clients may know them.
+    Requested addresses and those in its status stay: clients may use them.
     """
     if state is None or state.uid != demand.uid or len(state.occupied) >= MOST_OCCUPIED:
         return ()
@@ -310,7 +310,7 @@ def _events(
     before: dict[str, Any], memo: dict[str, Any], demand: Demand, state: EdgeState
 ) -> list[EventIntent]:
     """The Events for a Service, given the last report."""
-    # Refusals change nothing that Envoy does.
+    # Refusals do not change Envoy's configuration.
     refused = eventmessages.refused(demand.refusals)
     new_events = [event for event in refused if event.note not in before.get("refused", ())]
     if demand.drained:
