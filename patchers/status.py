@@ -1,4 +1,4 @@
-"""Writes the status that was reported, and nothing else."""
+"""Writes reported status to the API. The only writer of status."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StatusPatcher:
             return Outcome(Result.REFUSED, self._retry(item, error).requeue, str(error))
 
     async def _write_report(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
-        """Write the status, and tell the events."""
+        """Write the status and the Events."""
         kube = await self._clusters.get(ref.cluster)
         await self._limiter.wait()
         item.check()
@@ -81,9 +81,9 @@ class StatusPatcher:
         return Outcome(Result.WRITTEN, note=state)
 
     async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> Result | None:
-        """Write it. Returns why it is not to be written any more, if it is not."""
+        """Write the status. Returns a result if it is obsolete, otherwise None."""
         if intent.version:
-            # The API compares no uid where a status is patched, but it does compare the version.
+            # A patch of a status does not compare the uid, but it does compare the resource version.
             with contextlib.suppress(Conflict):
                 await self._patch(kube, ref, intent.patch, intent.version)
                 return None
@@ -91,7 +91,7 @@ class StatusPatcher:
         if found.uid != intent.uid:
             return Result.REPLACED
         if overtaken(intent.patch, found.status):
-            return Result.OVERTAKEN  # the bus may forget what it said last
+            return Result.OVERTAKEN  # the bus may have lost newer reports
         await self._patch(kube, ref, intent.patch_of(found.status), found.resource_version)
         return None
 
@@ -108,7 +108,7 @@ class StatusPatcher:
 
 
 class RateLimiter:
-    """At most so many a second, evenly; 0 means any number."""
+    """Limits a rate to so many per second, evenly; 0: no limit."""
 
     def __init__(self, rate: float) -> None:
         self._step = 1 / rate if rate else 0.0

@@ -117,7 +117,7 @@ class Server:
     def _handler(
         self, webhook: Webhook, *, last: bool = False
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """`last`: the connection is closed after the answer. Those that are kept may be to a dead process."""
+        """With `last` the connection is closed after the answer: a kept one may lead to a dead process."""
 
         async def handle(request: web.Request) -> web.Response:
             started = time.perf_counter()
@@ -132,7 +132,7 @@ class Server:
                 response = _failed(webhook, 400, "the request ends before its body")  # nobody reads it
             except Crowded:
                 response = _failed(webhook, 429, "the webhook has too many large requests")
-                response.headers["Retry-After"] = "1"  # API servers ask again until their time is over
+                response.headers["Retry-After"] = "1"  # API servers retry until their timeout
             if self._closing or last:
                 response.force_close()
             return response
@@ -164,7 +164,7 @@ class Server:
         return answer.encoded(review.uid, asked.version)
 
     async def _apart(self, webhook: Webhook, size: int, act: Callable[..., T], *arguments: Any) -> T:
-        """Do it here, or in the target's thread if the request is big."""
+        """Call `act` here, or in the target's thread if the request is big."""
         if size < webhook.big:
             return act(*arguments)
         side = self._sides[webhook.registration.target]
@@ -173,9 +173,9 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def listening(self, certificates: Certificates) -> AsyncIterator[str]:
-        """Listen where the settings say; yields the bound address.
+        """Listen at `webhooks.address`; yields the bound address.
 
-        At the end, requests under way are answered, and callers asked to connect elsewhere.
+        At the end, requests in flight are answered, and connections closed.
         """
         host, _, port = self._given.settings.address.rpartition(":")
         if not host or not port.isdecimal():
@@ -183,7 +183,7 @@ class Server:
         runner = web.AppRunner(
             self.application,
             access_log=None,
-            auto_decompress=False,  # no API server compresses, and little can become a lot
+            auto_decompress=False,  # API servers do not compress; a small body could expand without bound
             keepalive_timeout=_KEPT,
             shutdown_timeout=_PATIENCE,
         )
@@ -209,7 +209,7 @@ class Server:
             yield f"{host}:{server.sockets[0].getsockname()[1]}"
         finally:
             self._closing = True
-            if runner.server.connections:  # somebody asks, and may be about to connect again
+            if runner.server.connections:  # callers may be about to connect again
                 await asyncio.sleep(_GRACE)
                 server.close()
                 await asyncio.sleep(_GRACE)
@@ -220,7 +220,7 @@ class Server:
 
 
 def _refusal(request: web.Request) -> Answer:
-    """Why a request cannot be taken."""
+    """The answer to an unreadable request."""
     if request.content_type != "application/json":
         shown = request.content_type[:100]
         return answering.refused(400, f"contentType={shown}, expected application/json")
@@ -230,7 +230,7 @@ def _refusal(request: web.Request) -> Answer:
 def _begun(
     webhook: Webhook, body: bytes, given: Context
 ) -> tuple[Asked | tuple[Answer, str, str], Lookup | None, Answer | None]:
-    """What is asked, what has to be looked up first, and the decision if that is nothing."""
+    """The parsed review, the object to look up first, and the decision if there is none."""
     asked = answering.read(webhook, body)
     if not isinstance(asked, Asked):
         return asked, None, None
@@ -247,7 +247,7 @@ def _failed(webhook: Webhook, status: int, why: str) -> web.Response:
 
 
 def _patience(request: web.Request) -> float:
-    """Within how many seconds the caller wants an answer: API servers say it in the URL."""
+    """The caller's timeout in seconds, less a margin: API servers pass it in the URL."""
     asked = request.query.get("timeout", "")
     seconds = int(asked[:-1]) if asked.endswith("s") and asked[:-1].isdecimal() and len(asked) < 4 else 0
     return (min(seconds, 30) or _PATIENCE) - _MARGIN

@@ -20,7 +20,7 @@ from workers.owned.targets import TargetCluster, TargetClusters, concurrently
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER = 10.0
-"""Seconds until the second and last attempt to take a mark off."""
+"""Seconds until the second and last attempt to remove a mark."""
 
 DESCRIPTIONS = Descriptions(
     reconcile=OperationTexts(
@@ -57,7 +57,7 @@ KIND = Kind(
 
 
 class InfrastructureActuator(Actuator):
-    """Makes and removes the namespace of a Shoot's machines, and what keeps them apart from others."""
+    """Creates and deletes the namespace of a Shoot's machines, its address pools and NetworkPolicies."""
 
     def __init__(self, targets: TargetClusters, settings: InfrastructureSettings) -> None:
         self._targets = targets
@@ -72,7 +72,7 @@ class InfrastructureActuator(Actuator):
             uid = await self._ensure_namespace(run, target, namespace)
             pools = wanted.pools(shoot.technical_id, found, namespace, uid)
             rules = policies(namespace, self._settings, self_hosted=shoot.self_hosted)
-            # They do not depend on one another.
+            # Pools and policies do not depend on one another.
             await concurrently(
                 *(target.ensure(IP_POOLS, pool) for pool in pools),
                 *(target.ensure(NETWORK_POLICIES, rule) for rule in rules),
@@ -85,9 +85,9 @@ class InfrastructureActuator(Actuator):
         async with self._provider(run) as target:
             found = await target.live(NAMESPACES, "", namespace)
             if found and not wanted.is_ours(found, run.object):
-                return  # somebody else's, in which we have never made anything
+                return  # it has another owner
             if found:
-                # Its address pools go with it. Nobody waits for that but the next Shoot of the same name.
+                # The garbage collector deletes its address pools. Only the next Shoot of the name waits for it.
                 if not found.deleting:
                     await target.remove(NAMESPACES, "", namespace)
                 return
@@ -103,33 +103,33 @@ class InfrastructureActuator(Actuator):
             logger.warning("%s: objects that cannot be deleted are left behind: %s", run.ref, error)
 
     async def migrate(self, run: Run) -> None:
-        """Take the mark off: until the next seed sets its own, the namespace is nobody's, and has to stay."""
+        """Remove the mark: the namespace has no owner until the next seed sets its own, and has to stay."""
         namespace = ownerindex.infrastructure_namespace(shoot_of(run).technical_id)
         try:
             async with self._provider(run) as target:
-                await _take_mark_off(run, target, namespace)
+                await _remove_mark(run, target, namespace)
         except (Superseded, Waiting):
             raise
         except WindowboxError as error:
             if isinstance(error, TransientError) and not _failed_to_migrate(run.object):
                 raise TransientError(str(error), retry_after=_RETRY_AFTER, codes=error.codes) from error
-            # Nobody can be kept from moving. Without Pods in it the namespace may then have to be made again.
+            # A migration must not fail for this. A namespace without Pods may then have to be recreated.
             logger.warning("%s: the mark stays at namespace %s: %s", run.ref, namespace, error)
 
     async def _ensure_namespace(self, run: Run, target: TargetCluster, name: str) -> str:
-        """The namespace, which must not be anybody else's. Returns its uid."""
+        """Create or update the namespace, unless it has another owner. Returns its uid."""
         namespace = wanted.namespace(name)
         found = await target.cached(NAMESPACES, "", name)
         if found and not wanted.made_before(run.object):
-            # That of a former Shoot may be going, and the bus not have heard of it yet.
+            # The namespace of a former Shoot may be terminating, and the bus behind.
             found = await target.live(NAMESPACES, "", name)
         if found is None:
-            # Only a creation tells for sure that nobody else was faster.
+            # Only a creation excludes a race.
             if uid := await target.create_if_absent(NAMESPACES, namespace):
                 return uid
             found = await target.live(NAMESPACES, "", name)
         if found is None:
-            raise Conflict(f"namespace {name} has gone this very moment")
+            raise Conflict(f"namespace {name} was deleted meanwhile")
         if not found.deleting:
             wanted.check_ownership(found, run.object)
         return await target.update(NAMESPACES, found, namespace)
@@ -138,7 +138,7 @@ class InfrastructureActuator(Actuator):
         return self._targets.provider(run, *specs.provider_secret(run.object))
 
 
-async def _take_mark_off(run: Run, target: TargetCluster, namespace: str) -> None:
+async def _remove_mark(run: Run, target: TargetCluster, namespace: str) -> None:
     found = await target.live(NAMESPACES, "", namespace)
     if found is None or marks.ANNOTATION not in found.annotations:
         return
