@@ -1,4 +1,4 @@
-"""What to report while running, on success and on failure. Rules S-5, U-1 to U-4, B-1 and D-1."""
+"""lastOperation and lastError, while running, on success and failure. Rules S-5, U-1 to U-4, B-1 and D-1."""
 
 from __future__ import annotations
 

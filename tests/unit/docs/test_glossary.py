@@ -15,7 +15,8 @@ STANDARD = frozenset(
     {
         "reconcile", "requeue", "work queue", "health check", "endpoint", "listener", "allocation", "lease",
         "drift", "finalizer", "predicate", "mapping", "drain", "cordon", "eviction", "rolling update",
-        "surge", "replicas", "bootstrap token", "orphan", "backoff",
+        "surge", "replicas", "bootstrap token", "orphan", "backoff", "operation annotation", "lastOperation",
+        "lastError",
     }
 )  # fmt: skip
 PACKAGES = ("bus", "watchers", "workers", "patchers", "webhooks", "windowbox")
