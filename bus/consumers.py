@@ -19,7 +19,7 @@ from windowbox.errors import WindowboxError
 logger = logging.getLogger(__name__)
 
 _LAG = 0.1
-"""Seconds between two looks whether a server that is behind the others has caught up."""
+"""Seconds between checks whether a lagging server has caught up."""
 _CONSUMER_NOT_FOUND = 10014
 _CONSUMER_EXISTS = 10148
 GROUP = "all"
@@ -27,7 +27,7 @@ GROUP = "all"
 
 
 class Delivery:
-    """A message that a durable consumer handed to us; it is ours until it is settled or its time is up."""
+    """A message of a durable consumer, to be acknowledged before its ack wait is over."""
 
     __slots__ = ("_bus", "_message", "data", "headers", "number", "sequence", "subject")
 
@@ -49,19 +49,19 @@ class Delivery:
         return Stored(self.subject, self.sequence, "", self.headers, self.data)
 
     async def ack(self) -> None:
-        """Settle, and know that the server knows."""
+        """Acknowledge, and wait for the server's confirmation."""
         await self._bus.ask(f"ack {self.subject}", self._message.reply, b"+ACK", repeat=True)
 
     async def settle(self) -> None:
-        """Settle without waiting: should this be lost, the message comes again."""
+        """Acknowledge without a confirmation: if it is lost, the message is redelivered."""
         await self._say(b"+ACK")
 
     async def in_progress(self) -> None:
-        """Still working on it."""
+        """Reset the ack wait."""
         await self._say(b"+WPI")
 
     async def keep_for_sure(self, timeout: float) -> None:
-        """Still working on it, and on all that was kept before; and know that the server knows."""
+        """Reset the ack wait, and wait for the server's confirmation."""
         await self._bus.ask(f"keep {self.subject}", self._message.reply, b"+WPI", timeout)
 
     async def nak(self, delay: float = 0.0) -> None:
@@ -73,7 +73,7 @@ class Delivery:
 
 
 class Consumer(NamedTuple):
-    """A durable consumer: the server remembers how far those who share it have come."""
+    """A durable consumer, shared by processes: the server keeps its position."""
 
     stream: str
     name: str
@@ -83,7 +83,7 @@ class Consumer(NamedTuple):
     max_pending: int = 4096
 
     def config(self, *, ranked: bool = False) -> dict[str, Any]:
-        """As the server takes it. With `ranked`, those who ask at the lowest number come first."""
+        """The server's configuration. With `ranked`, pulls of the lowest priority number come first."""
         return {
             **({"priority_policy": "prioritized", "priority_groups": [GROUP]} if ranked else {}),
             "durable_name": self.name,
@@ -100,13 +100,13 @@ class Consumer(NamedTuple):
 
 
 async def ensure(bus: Bus, consumer: Consumer, *, ranked: bool = False) -> None:
-    """Make the consumer, or bring it up to date. With `ranked` a new one is, and one that is stays so."""
+    """Create or update the consumer. With `ranked` a new one is ranked, and a ranked one stays so."""
     if not (ranked and await matches(bus, consumer, ranked=True)):
         await _make(bus, consumer, consumer.config(), "")
 
 
 async def matches(bus: Bus, consumer: Consumer, *, ranked: bool) -> bool:
-    """Whether the consumer is just so. If there is none, it is made so."""
+    """Whether the consumer has this configuration. A missing one is created."""
     try:
         await _make(bus, consumer, consumer.config(ranked=ranked), "create")
     except ApiError as error:
@@ -117,7 +117,7 @@ async def matches(bus: Bus, consumer: Consumer, *, ranked: bool) -> bool:
 
 
 async def set_ranked(bus: Bus, consumer: Consumer) -> None:
-    """For when all who take its messages ask with a rank: others are refused."""
+    """Make the consumer ranked. Afterwards the server refuses pulls without a rank."""
     await _make(bus, consumer, consumer.config(ranked=True), "")
 
 
@@ -129,7 +129,7 @@ async def _make(bus: Bus, consumer: Consumer, config: dict[str, Any], action: st
 
 
 class Inbox:
-    """Where the server's messages arrive. nats-py's own iterators make a task for each; this does not."""
+    """Receives messages of a subscription. nats-py's own iterators make a task for each; this does not."""
 
     def __init__(self) -> None:
         self.subject = ""
@@ -138,7 +138,7 @@ class Inbox:
 
     @contextlib.asynccontextmanager
     async def open(self, bus: Bus, *, several: bool = False) -> AsyncIterator[None]:
-        """Listen to `subject`; with `several`, to those with one more token."""
+        """Subscribe to `subject`; with `several`, to those with one more token."""
         self.subject = bus.client.new_inbox()
         self._messages = []
         with translated("subscribe"):
@@ -150,11 +150,11 @@ class Inbox:
                 await subscription.unsubscribe()
 
     def wake(self) -> None:
-        """Let `batch` return, even with nothing."""
+        """Have `batch` return, even if empty."""
         self._woken.set()
 
     async def batch(self, timeout: float | None) -> list[Msg] | None:
-        """What has arrived; None if nothing did in time."""
+        """The messages that have arrived; None after the timeout."""
         if not self._messages:
             try:
                 async with asyncio.timeout(timeout):
@@ -187,9 +187,9 @@ async def snapshot(
     history: bool = False,
     since: Since = 0,
 ) -> AsyncIterator[Stored]:
-    """What the stream holds now: the last message of each subject, or with `history` all of them.
+    """The messages in the stream now: the last of each subject, or with `history` all.
 
-    With `since`, all from this sequence or time on.
+    With `since`, all from this sequence or time.
     """
     reading = _Reading(stream, filters, headers_only, history, since)
     async for stored in _read(bus, reading, follow=False):
@@ -200,13 +200,13 @@ async def snapshot(
 async def follow(
     bus: Bus, stream: str, filters: list[str], *, history: bool = False, since: Since = 0
 ) -> AsyncIterator[Stored | None]:
-    """Like `snapshot`, then what comes until the connection breaks. Between the two comes None, once."""
+    """Like `snapshot`, then new messages until the connection breaks. None marks the end of the snapshot."""
     async for stored in _read(bus, _Reading(stream, filters, False, history, since), follow=True):
         yield stored
 
 
 class _Reading(NamedTuple):
-    """What one reader wants of a stream. The server forgets it soon after the reader has gone."""
+    """An ephemeral consumer of a stream. The server deletes it when it is inactive."""
 
     stream: str
     filters: list[str]

@@ -87,7 +87,7 @@ class InfrastructureActuator(Actuator):
             if found and not wanted.is_ours(found, run.object):
                 return  # it has another owner
             if found:
-                # The garbage collector deletes its address pools. Only the next Shoot of the name waits for it.
+                # The garbage collector deletes its address pools; nothing waits for that.
                 if not found.deleting:
                     await target.remove(NAMESPACES, "", namespace)
                 return

@@ -1,4 +1,4 @@
-"""The next step of a rolling update: how many machines each MachineSet is to have."""
+"""The next step of a rolling update: the replicas of each MachineSet."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from workers.machinedeployment.state import State
 from workers.machines.sets import MachineSet
 
 Sizes = dict[str, int]
-"""Numbers of machines by the name of the set; what is left out stays."""
+"""Replicas by the name of the MachineSet; others stay."""
 
 
 def first_size(state: State) -> int:
-    """How many machines a set has that is made now."""
+    """The replicas of a new MachineSet."""
     room = state.spec.replicas + state.spec.surge - state.occupied
     return max(0, min(room, state.spec.replicas))
 
 
 def step(state: State, new: MachineSet) -> Sizes:
-    """First the new set grows as far as the surge lets it; else the old ones make way."""
+    """Scale up the new MachineSet within the surge; otherwise scale down the old ones."""
     return _new_size(state, new) or _old_sizes(state, new)
 
 
@@ -36,7 +36,7 @@ def _old_sizes(state: State, new: MachineSet) -> Sizes:
         return {}
     sizes = _without_unavailable(old, spare)
     left = {one.name: sizes.get(one.name, one.wanted) for one in old}
-    # Machines that a set is to delete are available for a moment, but not to be counted on.
+    # Machines about to be deleted are still available, but do not count.
     available = sum(min(one.available, left[one.name]) for one in old) + new.available
     spare = available - state.spec.min_available
     for one in old:
@@ -47,7 +47,7 @@ def _old_sizes(state: State, new: MachineSet) -> Sizes:
 
 
 def _without_unavailable(old: list[MachineSet], most: int) -> Sizes:
-    """Old sets without machines that serve nobody, the oldest set first."""
+    """The old MachineSets without their unavailable machines, the oldest first."""
     sizes: Sizes = {}
     for one in old:
         gone = min(most, max(0, one.wanted - one.available))

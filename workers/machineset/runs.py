@@ -34,10 +34,10 @@ from workers.machineset.status import Condition
 from workers.recorder import Recorder, at_once
 
 _CREATED = "created"
-"""In the memo: how many machines the set has made, which gives the next one its name."""
+"""In the memo: the number of machines that the set has created; the next one is named after it."""
 _FIRST_BATCH = 1
 _MIGRATION = 30.0
-"""Seconds until it is looked at again whether the Worker is still being migrated."""
+"""Seconds until the next check whether the Worker is still being migrated."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class _Run:
 
 
 class MachineSetRuns:
-    """What becomes of MachineSets. Safe to repeat, and to be stopped anywhere."""
+    """Reconciles MachineSets. Idempotent; may be cancelled at any point."""
 
     def __init__(self, bus: Bus, clusters: Clusters, views: MachineViews, settings: MachineSettings) -> None:
         self._bus = bus
@@ -68,7 +68,7 @@ class MachineSetRuns:
         self._fence = Fence(clusters)
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Do what the MachineSet asks for now, whatever the wish once meant."""
+        """Reconcile the MachineSet as it is now, whatever the wish was made for."""
         found = await recorder.read(ref)
         if found is None:
             return Outcome(Result.GONE)
@@ -88,7 +88,7 @@ class MachineSetRuns:
             return retried(error, wish)
 
     async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Report that the MachineSet is left alone."""
+        """Report that the MachineSet is in quarantine."""
         await report_quarantine(self._bus, ref, recorder)
 
     async def _reconcile(self, run: _Run, wish: Wish) -> Outcome:
@@ -105,10 +105,10 @@ class MachineSetRuns:
         plan = await self._plan(run, owned)
         created = int(run.report.memo.get(_CREATED, 0))
         if plan.acts or (run.object.deleting and not owned):
-            # What is seen on the bus may be older than what this set did last, and than what it is to do.
+            # The bus may be behind the last actions of this set: read the API server before it acts.
             await self._require_current(run)
             if await run.objects.are_leaving():
-                return await self._let_go(run)
+                return await self._skip_for_migration(run)
             everything = await run.objects.machines()
             owned = claims(run.object, everything).owned
             plan = await self._plan(run, owned)
@@ -132,7 +132,7 @@ class MachineSetRuns:
         return replicas.plan(run.set, owned, nodes, run.now)
 
     async def _nodes(self, run: _Run, failed: Sequence[MachineFacts]) -> dict[str, str | None]:
-        """What the nodes of failed machines say of their preservation."""
+        """The preservation annotations of the nodes of failed machines."""
         said: dict[str, str | None] = {}
         nodes = Nodes(self._clusters, run.objects.ref, run.recorder)
         for one in failed:
@@ -164,7 +164,7 @@ class MachineSetRuns:
         return found is not None and found.uid == run.object.uid and not found.deleting
 
     async def _set_metadata(self, run: _Run, owned: Sequence[MachineFacts]) -> None:
-        """The finalizer, and whether the set is frozen: one write for both."""
+        """Set the finalizer and the freeze label in one write."""
         limit = await self._limits(run)
         count = freezing.counted(run.set, owned)
         frozen = freezing.is_frozen(run.set, count, limit)
@@ -200,7 +200,7 @@ class MachineSetRuns:
         return freezing.limits(run.set, wanted, surge, self._settings.safety_up, self._settings.safety_down)
 
     async def _copy_template(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
-        """Give existing machines what changes without replacing them."""
+        """Copy fields of the template that change in place to existing machines."""
         wanted = facts.digest(templates.copied(run.set.template))
         for one in owned:
             if one.copied == wanted or one.failed or one.terminating:
@@ -212,7 +212,7 @@ class MachineSetRuns:
         return list(owned)
 
     async def _preserve(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
-        """Mark failed machines that are preserved without anybody's asking."""
+        """Annotate failed machines that are preserved automatically."""
         most = facts.number(run.object.spec.get("autoPreserveFailedMachineMax"))
         begun, ended = preservation.automatic(owned, most)
         changed = {}
@@ -226,7 +226,7 @@ class MachineSetRuns:
     async def _act(
         self, run: _Run, plan: Plan, owned: list[MachineFacts], taken: set[str], created: int
     ) -> tuple[list[MachineFacts], int]:
-        """Make and delete machines. What fails is told in a condition, and tried again."""
+        """Create and delete machines. A failure is reported in a condition, and retried."""
         made: list[MachineFacts] = []
         try:
             if plan.create:
@@ -246,7 +246,7 @@ class MachineSetRuns:
         return [*owned, *made], created
 
     async def _create(self, run: _Run, fresh: list[str], made: list[MachineFacts]) -> None:
-        """In batches that double: what refuses the first refuses all."""
+        """Create in batches that double: most errors concern all machines, and stop the first batch."""
         batch = _FIRST_BATCH
         while fresh:
             now, fresh = fresh[:batch], fresh[batch:]
@@ -282,8 +282,8 @@ class MachineSetRuns:
             return error
         return None
 
-    async def _let_go(self, run: _Run) -> Outcome:
-        """The Worker is being migrated: no machine is made or deleted, and the set may go."""
+    async def _skip_for_migration(self, run: _Run) -> Outcome:
+        """The Worker is being migrated: no machine is created or deleted; the set may be deleted."""
         if run.object.deleting:
             return await self._release(run)
         again = RequeueAfter(Wish(reason=Reason.RETRY), _MIGRATION)
@@ -296,7 +296,7 @@ class MachineSetRuns:
 
 
 def _outcome(run: _Run, owned: Sequence[MachineFacts], plan: Plan, changed: bool) -> Outcome:
-    """The next run comes with the next event, or when a preserved machine is so no longer."""
+    """The next run comes with an event, or when the preservation of a machine expires."""
     expiries = [one.expiry for one in owned if one.expiry and one.expiry > run.now]
     again = None
     if expiries:
