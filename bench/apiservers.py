@@ -86,6 +86,10 @@ class ApiServers:
         self._record(store, "MODIFIED" if before else "ADDED", made)
         return made
 
+    def names(self, cluster: str, resource: Resource) -> set[tuple[str, str]]:
+        """The namespaces and names of the objects that there are."""
+        return set(self._stores[_Kind(cluster, resource.path())].objects)
+
     def delete(self, cluster: str, resource: Resource, namespace: str, name: str) -> None:
         store = self._stores[_Kind(cluster, resource.path())]
         gone = store.objects.pop((namespace, name))
