@@ -72,6 +72,6 @@ def test_the_demo_writes_a_volume_and_rotates_authorities(world: ShootWorld) -> 
     controlplane_demo.show(world.sandbox, world.shoot, lambda what, seconds: said.append(what))
     assert said == [
         "a PersistentVolumeClaim is bound, and a Pod has written to it",
-        "rotation of authorities: the new one is trusted beside the old one",
-        "rotation completed: the old one is gone",
+        "rotation prepared: the new authority is trusted beside the old one",
+        "rotation completed: the old authority is gone",
     ]

@@ -31,7 +31,7 @@ class ServiceMapping:
         if change.omitted:
             return [key]
         if change.gone:
-            # One that is no load balancer any more may still have an address that is kept for it.
+            # A Service that is no load balancer any more may have an address in its grace period.
             old = None if self._has_address(ref) else await before.object()
             return [key] if old is None or self._ours(old) else []
         new = change.object()
