@@ -126,9 +126,14 @@ class DNSRecordActuator(Actuator):
             return  # another DNSRecord asks for the same name: it stays
         key = await self._key(run, zone)
         request = {"do": "delete", "zone": zone.name, "name": record.name, "type": record.type}
-        await self._act(
-            run, request, lambda: self._nameserver.delete(zone.name, record, key=key, owner=zone.ownership)
-        )
+
+        async def act() -> None:
+            await self._nameserver.delete(zone.name, record, key=key, owner=zone.ownership)
+            # What could not be written because of this record can be now.
+            for displaced in await self._twins.displaced(run.ref, zone.name, record):
+                await self._queue.wish(subjects.key(displaced), Wish(reason=Reason.DRIFT))
+
+        await self._act(run, request, act)
 
     async def _leave_former_zone(self, run: Run, spec: DNSRecordSpec, zone: ZoneSettings) -> None:
         """A record whose `spec.zone` has changed must not stay in the zone where it was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
@@ -13,7 +14,7 @@ from bus.views import View
 from windowbox.errors import Malformed
 from windowbox.models.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
-from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.dnsrecord import records
 from workers.lifecycle import predicates, specs
@@ -21,6 +22,9 @@ from workers.lifecycle.predicates import Scope
 
 _PATIENCE = 15.0
 """Seconds for which a deletion waits for other clusters to be listed."""
+
+_MOST_DISPLACED = 100
+"""DNSRecords that are enqueued at once when a name becomes free; the others have their retries."""
 
 
 class Claim(NamedTuple):
@@ -94,6 +98,14 @@ class Claims:
         self._view.require_listed(ref.cluster)
         self._await_others()
         return next((other for other in self._view.refs((zone, record)) if other != ref), None)
+
+    async def displaced(self, ref: ObjectRef, zone: str, record: RecordKey) -> list[ObjectRef]:
+        """Other DNSRecords that ask for what cannot stand beside `record`: some, if they are very many."""
+        await self.complete()
+        others: tuple[RecordType, ...] = ("A", "AAAA", "TXT") if record.type == "CNAME" else ("CNAME",)
+        names = (RecordKey(record.name, other) for other in others)
+        found = (other for name in names for other in self._view.refs((zone, name)) if other != ref)
+        return list(itertools.islice(found, _MOST_DISPLACED))
 
     def claimed(self, zone: str, record: RecordKey) -> bool:
         """Whether any DNSRecord asks for the name and type."""

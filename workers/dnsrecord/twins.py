@@ -28,12 +28,18 @@ PATIENCE = 1.0
 
 _AGAIN = 0.5
 
+_BESIDE = "beside "
+"""Before the type, a question about other types. Earlier versions answer that no DNSRecord has this type."""
+
 
 class Twins(Protocol):
     """Who knows all DNSRecords, or knows whom to ask."""
 
     async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone."""
+
+    async def displaced(self, ref: ObjectRef, zone: str, record: RecordKey) -> list[ObjectRef]:
+        """Other DNSRecords that ask for what cannot stand beside `record`."""
 
 
 class SharedTwins:
@@ -62,16 +68,30 @@ class SharedTwins:
     async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         if self._here:
             return await self._claims.find(ref, zone, record)
-        question = orjson.dumps([subjects.key(ref), zone, record.name, record.type])
+        found = await self._ask(ref, zone, record.name, record.type)
+        return subjects.ref(found) if found else None
+
+    async def displaced(self, ref: ObjectRef, zone: str, record: RecordKey) -> list[ObjectRef]:
+        if self._here:
+            return await self._claims.displaced(ref, zone, record)
+        found = await self._ask(ref, zone, record.name, _BESIDE + record.type)
+        return [subjects.ref(key) for key in found.split()]
+
+    async def _ask(self, ref: ObjectRef, zone: str, name: str, type: str) -> str:
+        question = orjson.dumps([subjects.key(ref), zone, name, type])
         try:
             answer = await queries.ask(self._bus, queries.TWINS, question, PATIENCE)
         except Unreachable as error:
             raise NotListed(str(error), retry_after=_AGAIN) from error
         if answer is None:
             raise NotListed("no worker follows all DNSRecords just now", retry_after=_AGAIN)
-        return subjects.ref(answer.decode()) if answer else None
+        return answer.decode()
 
     async def _answer(self, question: bytes) -> bytes:
         key, zone, name, type = orjson.loads(question)
-        twin = await self._claims.find(subjects.ref(key), zone, RecordKey(name, type))
+        ref, record = subjects.ref(key), RecordKey(name, type.removeprefix(_BESIDE))
+        if type.startswith(_BESIDE):
+            displaced = await self._claims.displaced(ref, zone, record)
+            return " ".join(map(subjects.key, displaced)).encode()
+        twin = await self._claims.find(ref, zone, record)
         return subjects.key(twin).encode() if twin else b""

@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
-from bus import queries, streams, subjects
+from bus import consumers, queries, streams, subjects
 from bus.connection import Bus, connected
-from tests.servers.listing.test_incomplete import announce
+from bus.queue import Queue
+from tests.e2e import zones
+from tests.servers.listing.test_incomplete import Recorder, announce, until_decided
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
+from tests.support.servers import NameServer
+from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import NotListed
-from windowbox.models.recordsets import RecordKey
+from windowbox.models.dnssettings import DnsSettings
+from windowbox.models.objects import Object
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from workers.dnsrecord.actuator import DNSRecordActuator
 from workers.dnsrecord.claims import Claims
@@ -31,9 +37,9 @@ KEY = RecordKey(SPEC["name"], "A")
 ONE, OTHER = (ObjectRef(RUNTIME, DNSRECORDS.id, "demo", name) for name in ("one", "other"))
 
 
-def twins_of(bus: Bus) -> tuple[SharedTwins, Claims]:
+def twins_of(bus: Bus, zone: str = ZONE) -> tuple[SharedTwins, Claims]:
     scope = Scope(frozenset({"local"}), frozenset({"shoot"}))
-    claims = Claims(bus, scope, [ZONE], lambda: {RUNTIME})
+    claims = Claims(bus, scope, [zone], lambda: {RUNTIME})
     return SharedTwins(bus, claims), claims
 
 
@@ -67,6 +73,51 @@ async def test_a_worker_asks_the_one_that_follows_all_dnsrecords(
         with pytest.raises(NotListed, match="no worker follows"):
             await asker.find(ONE, ZONE, KEY)
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    ("leaving", "blocked", "others"),
+    [
+        pytest.param("CNAME", ["A", "A", "TXT"], [], id="a-cname-goes"),
+        pytest.param("A", ["CNAME"], ["AAAA"], id="what-a-cname-cannot-join-goes"),
+    ],
+)
+async def test_records_are_enqueued_when_another_type_under_their_name_goes(
+    bus: Bus, named: NameServer, leaving: RecordType, blocked: list[str], others: list[str]
+) -> None:
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
+    settings = DnsSettings.model_validate({"zones": [zone]})
+    nameserver, name = Nameserver(settings), f"blocked.{named.zone}"
+    (holder, claims), (asker, _) = twins_of(bus, named.zone), twins_of(bus)
+    values = {"A": ("10.0.0.1",), "AAAA": ("2001:db8::1",), "CNAME": ("else.example",), "TXT": ("a",)}
+
+    async def announced(place: int, record_type: str, *, deleting: bool = False) -> Object:
+        ref = ObjectRef(RUNTIME, DNSRECORDS.id, "demo", f"{place}-{record_type.lower()}")
+        spec = SPEC | {"name": name, "recordType": record_type, "values": list(values[record_type])}
+        return await announce(bus, ref, spec, deleting=deleting)
+
+    async def enqueued() -> set[str]:
+        wishes = consumers.snapshot(bus, streams.TRIGGERS, [subjects.wish("dnsrecord", ">")])
+        return {subjects.ref(subjects.without("trigger.dnsrecord", one.subject)).name async for one in wishes}
+
+    try:
+        async with running(claims.run(), holder.answer()):
+            going = await announced(0, leaving, deleting=True)
+            waiting = {(await announced(n, one)).name for n, one in enumerate(blocked, 1)}
+            for one in others:
+                await announced(9, one)
+            await bus.publish(subjects.listed(RUNTIME, DNSRECORDS.id), b"")
+            await nameserver.replace(named.zone, RecordSet(RecordKey(name, leaving), 120, values[leaving]))
+            for twins in (asker, holder):
+                await bus.purge(streams.TRIGGERS, subjects.wish("dnsrecord", ">"))
+                run = Run(ObjectRef(RUNTIME, DNSRECORDS.id, "demo", going.name), going, None, Recorder(bus))
+                actuator = DNSRecordActuator(nameserver, settings, twins, Queue(bus, "dnsrecord"))
+                await until_decided(lambda run=run, actuator=actuator: actuator.delete(run))  # type: ignore[misc]
+                assert await enqueued() == waiting
+        assert zones.answers(named, name, leaving) == []
+    finally:
+        await nameserver.aclose()
 
 
 async def test_a_name_whose_twins_nobody_tells_is_not_taken_for_deleted(roles: RoleServer) -> None:
