@@ -77,7 +77,7 @@ class Journal:
         self._noted.set()
 
     async def write(self, bus: Bus) -> None:
-        """Write to the bus, for ever. What is noted while nobody writes is lost, and held by nobody."""
+        """Write records to the bus; never returns. Records made while it does not run are dropped."""
         self._writing = True
         try:
             while True:

@@ -91,13 +91,13 @@ class Keeping:
             await self._load()
 
     async def follow(self) -> None:
-        """Show the newest certificate, for ever."""
+        """Serve the newest certificate; never returns."""
         if not self._served.settings.namespace:
             return
         await self._changes(self._served.own, self._secrets(), self._load)
 
     async def keep(self) -> None:
-        """Renew certificates in time or when they have changed, and write configurations; for ever."""
+        """Renew certificates in time or when they have changed, and write configurations; never returns."""
         again = asyncio.Event()
 
         async def changed() -> None:
@@ -217,7 +217,7 @@ class Keeping:
         return SECRETS._replace(selector=selector, within=self._served.settings.namespace)
 
     async def _changes(self, kube: Kube, resource: Resource, act: Callable[[], Awaitable[object]]) -> None:
-        """Call `act` whenever such an object has changed, and after each gap; for ever."""
+        """Call `act` whenever such an object has changed, and after each gap; never returns."""
         while True:
             try:
                 version = (await kube.page(resource, metadata_only=True)).resource_version
@@ -263,7 +263,7 @@ async def _written(kube: Kube, wanted: Manifest) -> bool:
 
 
 async def _emptied(kube: Kube, kind: str, name: str) -> None:
-    """Have the API server ask none of the webhooks of a former configuration: nobody serves them now."""
+    """Remove the webhooks of a former configuration: no process serves them now."""
     resource = configurations.RESOURCES[kind]
     found = await kube.find(resource, "", name)
     if found is None or not found.raw.get("webhooks"):

@@ -64,7 +64,7 @@ class Recent:
         """Set once what was there at the start has been read."""
 
     async def follow(self, bus: Bus) -> None:
-        """Follow the journal for ever."""
+        """Follow the journal; never returns."""
         from windowbox.errors import WindowboxError
 
         while True:

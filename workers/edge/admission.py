@@ -100,7 +100,7 @@ class Admission:
         if self._machines.place(node.cluster):
             return self._machines.disowned(node, address)
         if node.cluster == RUNTIME:
-            return ""  # whoever writes there owns this host
+            return ""  # its writers own this host
         parsed = ip_address(address)
         if self._networks(node.cluster) or parsed.is_loopback or parsed.is_link_local:
             return f"{address} is in no network of its cluster's nodes (loadbalancer.node_networks)"

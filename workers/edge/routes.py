@@ -125,7 +125,7 @@ class Machines:
         self._logged: Mapping[Node, str] = {}
 
     async def run(self) -> None:
-        """Follow the machine Pods, for ever."""
+        """Follow the machine Pods; never returns."""
         await self._pods.run()
 
     async def complete(self) -> None:

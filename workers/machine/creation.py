@@ -106,7 +106,7 @@ class Creation:
         content: _Content,
         asks_for_token: bool,
     ) -> None:
-        """Give a Pod that is there what it lacks. A machine that runs is not touched, whoever made it."""
+        """Add what an existing Pod lacks. A running machine is never changed, whatever program created it."""
         await target.apply(SERVICES, wanted.service(plan, standing.uid))
         if await target.has_secret(plan.namespace, names.user_data(plan.machine)):
             return

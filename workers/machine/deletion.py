@@ -29,7 +29,7 @@ from workers.owned.targets import TargetCluster, TargetClusters
 _GRACE = 2
 """Seconds for the machine's Pod to end. Its node is empty, and an init such as systemd heeds no SIGTERM."""
 _POD_SAFETY = 30.0
-"""Seconds after which the Pod is looked at, should nobody have told that it is gone."""
+"""Seconds until the next check of the Pod, if no event tells that it is gone."""
 _LONGEST_PAUSE = 20.0
 
 

@@ -26,7 +26,7 @@ class Mode:
     """How a node is emptied."""
 
     forced: bool
-    """Pods are deleted at once, and nobody waits for them."""
+    """Pods are deleted at once, and the drain does not wait for them."""
     machine_too: bool
     """The machine goes even if Pods are left."""
     why: str = ""

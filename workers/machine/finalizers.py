@@ -1,4 +1,4 @@
-"""Finalizers on MachineClasses and their Secrets, for as long as somebody refers to them (B13)."""
+"""Finalizers on MachineClasses and their Secrets, as long as Machines or classes refer to them (B13)."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class MachineMapping:
         machines = _keys(self._views.of_node(ref.name))
         if change.gone or machines:
             return machines
-        return [subjects.key(ref)]  # perhaps it is nobody's
+        return [subjects.key(ref)]  # it may be an orphan
 
     async def _of_node(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
         if change.operation == "MODIFIED" and not change.omitted:

@@ -47,7 +47,7 @@ class Orphans:
     settings: MachineSettings
 
     async def run(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
-        """Delete the Pod `ref`, if it is nobody's."""
+        """Delete the Pod `ref`, if it has no Machine."""
         pod = await recorder.read(ref)
         machine = machine_of(pod) if pod is not None and not pod.deleting else None
         if pod is None or machine is None:

@@ -76,7 +76,7 @@ class Timeouts:
 
     creation: float
     health: float | None
-    """None: it may be unhealthy for ever."""
+    """None: no limit."""
     drain: float
     in_place: float
     evict_retries: int

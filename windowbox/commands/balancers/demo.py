@@ -132,7 +132,7 @@ async def _answer(address: str, port: int) -> traffic.Greeting:
             return await traffic.greeted(address, port, patience=_ATTEMPT)
         except OSError as error:
             if time.monotonic() > limit:
-                raise Unreachable(f"{address} answers nobody: {error}; see `windowbox lb list`") from error
+                raise Unreachable(f"{address} does not answer: {error}; see `windowbox lb list`") from error
         await asyncio.sleep(0.02)
 
 

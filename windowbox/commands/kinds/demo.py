@@ -156,7 +156,7 @@ async def _greeting(address: str, port: int) -> str:
                 except OSError as found:
                     error = found
                 await asyncio.sleep(0.05)
-    raise Unreachable(f"{address} answers nobody: {error}; see `windowbox lb list`")
+    raise Unreachable(f"{address} does not answer: {error}; see `windowbox lb list`")
 
 
 async def _bring_back(demo: Demo, resource: Resource, name: str) -> None:

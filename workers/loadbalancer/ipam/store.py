@@ -54,7 +54,7 @@ class AddressStore:
         return self.bucket.complete
 
     async def run(self) -> None:
-        """Follow the changes of all processes, for ever."""
+        """Follow the changes of all processes; never returns."""
         await self.bucket.run()
 
     def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
