@@ -32,12 +32,17 @@ async def last(bus: Bus, key: str) -> Reported:
 
 async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
     """Have the status written, unless somebody else has reported since `expected`: then we are too late."""
+    sequence = await keep(bus, key, intent, expected)
+    await remind(bus, key)
+    return sequence
+
+
+async def keep(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
+    """Like `report`, for what need not be written, or will be anyway."""
     try:
-        sequence = await bus.publish(subjects.intent(key), intent.encoded(), expect_last=expected)
+        return await bus.publish(subjects.intent(key), intent.encoded(), expect_last=expected) or expected
     except WrongSequence as error:
         raise Superseded(f"{key}: another run has reported meanwhile") from error
-    await remind(bus, key)
-    return sequence or expected
 
 
 async def remind(bus: Bus, key: str) -> None:
@@ -63,7 +68,7 @@ async def keep_orphan(bus: Bus, key: str, orphan: Object) -> None:
         if any(Object(one).uid == orphan.uid for one in intent.orphans):
             return
         if intent.uid == orphan.uid:
-            intent = StatusIntent(uid=orphan.uid, patch={}, orphans=intent.orphans)
+            intent = StatusIntent(uid=orphan.uid, patch={}, orphans=intent.orphans, memo=intent.memo)
         kept = intent.model_copy(update={"orphans": (*intent.orphans, dict(orphan.raw))})
         with contextlib.suppress(WrongSequence):
             await bus.publish(subjects.intent(key), kept.encoded(), expect_last=found.sequence)

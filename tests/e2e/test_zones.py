@@ -98,6 +98,45 @@ def test_a_record_moves_to_the_closest_zone(world: SmallWorld, space: Space) -> 
     assert zones.answers(world.named, name) == ["10.0.0.1"]
 
 
+@rule("A-4")
+@pytest.mark.parametrize(
+    ("type", "values"),
+    [
+        pytest.param("A", ["10.0.0.2"], id="another-name"),
+        pytest.param("TXT", ["a"], id="another-type"),
+        pytest.param("CNAME", ["else.example"], id="a-type-that-stands-alone"),
+    ],
+)
+def test_a_record_leaves_its_former_name(
+    world: SmallWorld, space: Space, type: str, values: list[str]
+) -> None:
+    """As in a cluster without Gardener's webhook, which forbids such changes."""
+    before = space.name()
+    after = space.name() if type == "A" else before
+    found = ['"a"'] if type == "TXT" else ["else.example."] if type == "CNAME" else values
+    record = space.record(before, ["10.0.0.1"])
+    record.until_ready()
+    record.until_ready(record.ask("reconcile", name=after, recordType=type, values=values))
+    assert zones.answers(world.named, before, "A") == ([] if type != "CNAME" else found)
+    assert zones.answers(world.named, after, type) == found
+    record.patch({"spec": {"name": before, "recordType": "A"}})  # nobody asks for a run any more
+    record.delete()
+    record.until_gone()
+    assert zones.answers(world.named, after, type) == []
+
+
+@rule("A-4", "N-16")
+def test_a_former_name_stays_that_another_record_needs(world: SmallWorld, space: Space) -> None:
+    before, after = space.name(), space.name()
+    twin = space.record(before, ["10.0.0.1"])
+    record = space.record(before, ["10.0.0.2"])
+    twin.until_ready()
+    record.until_ready()
+    record.until_ready(record.ask("reconcile", name=after))
+    zones.until(world.named, before, ["10.0.0.1"])
+    assert zones.answers(world.named, after) == ["10.0.0.2"]
+
+
 @rule("N-14", "T-4")
 def test_a_deleted_record_leaves_its_last_zone(world: SmallWorld, space: Space) -> None:
     inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"

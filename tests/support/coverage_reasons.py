@@ -15,7 +15,7 @@ _OPERATOR = "about gardener-operator"
 _GO_CHART = "about the chart of the Go program"
 
 REASONS: dict[str, str] = {
-    **dict.fromkeys(("A-2", "A-3", "A-4", "A-5", "K-5"), _ADMISSION),
+    **dict.fromkeys(("A-2", "A-3", "A-5", "K-5"), _ADMISSION),
     **dict.fromkeys(("WW-49", "WW-87", "WW-88", "WW-89", "WW-95", "WW-118", "WW-119"), _HISTORY),
     **dict.fromkeys(("WW-56", "WW-83", "WW-104"), "says what a webhook is for; what it does is tested"),
     "WW-57": "says which namespaces Gardener labels; the webhook serves any that is asked about",

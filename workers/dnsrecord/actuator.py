@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,8 @@ from windowbox.models.dnssettings import DnsSettings, ZoneSettings
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
-from workers.dnsrecord import orphans, records
+from workers.dnsrecord import orphans, places, records
+from workers.dnsrecord.places import Place
 from workers.dnsrecord.twins import PATIENCE, Twins
 from workers.lifecycle import specs, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
@@ -33,6 +34,9 @@ KIND = Kind(
     deadline=180.0,
     shoot=Need.OPTIONAL,
 )
+
+_MOST_FORMER = 20
+"""Former places of a record. If more could not be left, nothing new is written before they are."""
 
 _LAST_TRY = 2 * PATIENCE
 """Seconds. That nobody tells of twins is known by then."""
@@ -52,7 +56,11 @@ class DNSRecordActuator(Actuator):
         spec = specs.parsed(DNSRecordSpec, run.object)
         zone = self._zone(spec, run.object)
         wanted = records.wanted(spec, zone.name)
-        await self._leave_former_zone(run, spec, zone)
+        here = Place(zone.name, wanted.key)
+        former = [place for place in self._known(run.object, run.memo) if place != here]
+        many = len(former) > _MOST_FORMER
+        await self._note(run, [*former, here])
+        await self._leave(run, [place for place in former if many or place.excludes(here)])
         key = await self._key(run, zone)
         request = {"do": "replace", "zone": zone.name, **_described(wanted)}
 
@@ -63,6 +71,9 @@ class DNSRecordActuator(Actuator):
             )
 
         await self._act(run, request, act)
+        await self._leave(run, [place for place in former if not (many or place.excludes(here))])
+        # A zone that is not configured now may be again.
+        places.note(run.memo, [*(place for place in former if place.zone not in self._zones), here])
         if self._ask_resolver:
             await self._note_resolver(run, wanted)
         return {"zone": zone.name}
@@ -87,10 +98,8 @@ class DNSRecordActuator(Actuator):
             pass
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
-        kept = self._locations(successor) if successor and not successor.deleting else []
-        for zone, record in self._locations(run.object):
-            if (zone, record) not in kept:
-                await self._delete(run, zone, record)
+        kept = self._places(successor, {}) if successor and not successor.deleting else []
+        await self._leave(run, [place for place in self._places(run.object, run.memo) if place not in kept])
 
     async def migrate(self, run: Run) -> None:
         # A self-hosted Shoot takes its control plane, and so its address, along.
@@ -104,22 +113,43 @@ class DNSRecordActuator(Actuator):
         return statuses.created_condition(before, flow, succeeded, now) or None
 
     async def _remove(self, run: Run) -> None:
-        for zone, record in self._locations(run.object):
-            await self._delete(run, zone, record)
+        await self._leave(run, self._places(run.object, run.memo))
+        run.memo.clear()
 
-    def _locations(self, object: Object) -> list[tuple[ZoneSettings, RecordKey]]:
-        """Where the record is by the last report, and where a run that could not report may have put it."""
-        locations: list[tuple[ZoneSettings, RecordKey]] = []
-        with contextlib.suppress(Malformed):  # what we refused to write is not there
-            spec = specs.parsed(DNSRecordSpec, object)
-            former = self._former_zone(object)
-            if former:
-                with contextlib.suppress(Malformed):
-                    locations.append((former, records.key(spec, former.name)))
-            zone = self._zone(spec, object)
-            if zone != former:
-                locations.append((zone, records.key(spec, zone.name)))
-        return locations
+    def _places(self, object: Object, memo: Mapping[str, Any]) -> list[Place]:
+        """Where record sets of the object may be. Of a first run that could not report, its spec tells."""
+        known = self._known(object, memo)
+        if not memo:
+            with contextlib.suppress(Malformed):  # what we refused to write is not there
+                spec = specs.parsed(DNSRecordSpec, object)
+                zone = self._zone(spec, object)
+                known.append(Place(zone.name, records.key(spec, zone.name)))
+        return list(dict.fromkeys(known))
+
+    def _known(self, object: Object, memo: Mapping[str, Any]) -> list[Place]:
+        """Where reports say that record sets may be. Those of earlier versions tell only the zone."""
+        zone = str(object.status.get("zone") or "")
+        if memo or zone not in self._zones:
+            return places.noted(memo)
+        try:
+            return [Place(zone, records.key(specs.parsed(DNSRecordSpec, object), zone))]
+        except Malformed:
+            return []  # nor could the name have been written there
+
+    async def _note(self, run: Run, written: list[Place]) -> None:
+        """Note the places before they are written, so that none is forgotten if the process dies.
+
+        The first place of all, which almost never changes, is kept with the first report.
+        """
+        before = places.noted(run.memo)
+        places.note(run.memo, written)
+        if before and before != written:
+            await run.remember()
+
+    async def _leave(self, run: Run, former: list[Place]) -> None:
+        for place in former:
+            if place.zone in self._zones:
+                await self._delete(run, self._zones[place.zone], place.key)
 
     async def _delete(self, run: Run, zone: ZoneSettings, record: RecordKey) -> None:
         if await self._left_to_twin(run, zone, record):
@@ -134,19 +164,6 @@ class DNSRecordActuator(Actuator):
                 await self._queue.wish(subjects.key(displaced), Wish(reason=Reason.DRIFT))
 
         await self._act(run, request, act)
-
-    async def _leave_former_zone(self, run: Run, spec: DNSRecordSpec, zone: ZoneSettings) -> None:
-        """A record whose `spec.zone` has changed must not stay in the zone where it was."""
-        former = self._former_zone(run.object)
-        if former and former != zone:
-            try:
-                record = records.key(spec, former.name)
-            except Malformed:
-                return  # nor could the name have been written there
-            await self._delete(run, former, record)
-
-    def _former_zone(self, object: Object) -> ZoneSettings | None:
-        return self._zones.get(str(object.status.get("zone") or ""))
 
     async def _note_resolver(self, run: Run, wanted: RecordSet) -> None:
         """Note, for `trace`, whether this host resolves the name already. It may lag: that is no failure."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -65,6 +66,9 @@ class Kind:
         return Object({**object.raw, "metadata": {**object.metadata, "annotations": annotations}})
 
 
+async def _nowhere() -> None: ...
+
+
 @dataclass(frozen=True)
 class Run:
     """What an actuator is given."""
@@ -78,6 +82,10 @@ class Run:
     """A repair of drift that no client has asked for."""
     dues: list[float] = field(default_factory=list)
     """Seconds until the next reconcile, as actuators append them; the least is used."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """State for the next run: actuators change it, and the next report keeps it."""
+    remember: Callable[[], Awaitable[None]] = _nowhere
+    """Keep the memo now, before something is done that only the memo will tell of."""
 
 
 def shoot_of(run: Run) -> ShootFacts:

@@ -71,7 +71,8 @@ class OrphanCleanup:
         for orphan in map(Object, reported.orphans):
             if live and live.uid == orphan.uid:
                 continue  # it exists: the bus was behind
-            run = Run(ref, orphan, shoot, recorder)
+            memo = dict(reported.memo) if reported.uid == orphan.uid else {}
+            run = Run(ref, orphan, shoot, recorder, memo=memo)
             try:
                 await self._clean_up(run, successor)
                 if not orphan.deleting:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from bus.messages import EventIntent, StatusIntent
 from windowbox.errors import WindowboxError
@@ -24,11 +27,51 @@ class Reporter:
     recorder: Recorder
     object: Object
     sequence: int
-    conditions: frozenset[str] = frozenset()
-    """The types of the conditions that runs have reported so far; other controllers write others."""
+    last: StatusIntent | None = None
+    """The last report; None if it is about a former object of the name."""
     has_reported: bool = False
     asked: bool = False
     """Whether a client has asked for this run: it gets a report, even an unchanged one."""
+
+    conditions: frozenset[str] = field(init=False)
+    """The types of the conditions that runs have reported so far; other controllers write others."""
+    memo: dict[str, Any] = field(init=False)
+    """State for the next run: what it holds by then is kept with each report."""
+    _sending: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        if self.last and self.last.uid != self.object.uid:
+            self.last = None
+        self.conditions = frozenset(self.last.conditions or () if self.last else ())
+        self.memo = dict(self.last.memo if self.last else {})
+
+    def take(self, object: Object) -> None:
+        """Report about this version, or this new object of the name, from now on."""
+        if object.uid != self.object.uid:
+            self.last = None
+            self.memo.clear()
+        self.object = object
+
+    @property
+    def memo_changed(self) -> bool:
+        """Whether the memo of the last report is out of date. One that had none can wait for the next."""
+        return self.last is not None and self.last.memo not in ({}, self.memo)
+
+    async def remember(self) -> None:
+        """Keep the memo now, with the last report as it is."""
+
+        async def act() -> None:
+            # Not cancelled: of a report half sent nobody could tell whether the next has to expect it.
+            keeping = asyncio.create_task(self._keep(None, self.world.keep), name=f"memo {self.ref}")
+            try:
+                await asyncio.shield(keeping)
+            except asyncio.CancelledError:
+                await asyncio.wait([keeping])
+                if not keeping.cancelled():
+                    keeping.exception()
+                raise
+
+        await self.recorder.call("remember", self.memo, act)
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
         version, patch = self.object.resource_version, self._in_order(patch)
@@ -43,7 +86,7 @@ class Reporter:
         )
 
         async def act() -> None:
-            self.sequence = await self.world.report(self.ref, intent, self.sequence)
+            await self._keep(intent, self.world.report)
 
         # A replay compares the report without the version.
         await self.recorder.call(
@@ -53,6 +96,19 @@ class Reporter:
             effect=effect,
         )
         self.has_reported = True
+
+    async def _keep(
+        self,
+        intent: StatusIntent | None,
+        publish: Callable[[ObjectRef, StatusIntent, int], Awaitable[int]],
+    ) -> None:
+        """Publish the intent, or the last one again, with the memo as it is now."""
+        async with self._sending:
+            intent = intent or self.last
+            if intent is not None:
+                intent = intent.model_copy(update={"memo": dict(self.memo)})
+                self.sequence = await publish(self.ref, intent, self.sequence)
+                self.last = intent
 
     def _in_order(self, patch: Patch) -> Patch:
         """The patch with a time that is not before the previous report's.
@@ -69,11 +125,6 @@ def _changed_conditions(object: Object, patch: Patch) -> frozenset[str]:
     """The types of the conditions in the patch that differ from the object's."""
     known = mappings(object.status.get("conditions"))
     return frozenset(str(one.get("type")) for one in patch.get("conditions") or [] if one not in known)
-
-
-def conditions_of(reported: StatusIntent | None, object: Object) -> frozenset[str]:
-    """The types of the conditions that former runs have reported for this object."""
-    return frozenset(reported.conditions or () if reported and reported.uid == object.uid else ())
 
 
 def with_report(found: Object, reported: StatusIntent | None) -> Object:

@@ -30,7 +30,7 @@ from workers.lifecycle import operations, predicates, requeue, statuses
 from workers.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.lifecycle.operations import Flow, Operation, Patch
 from workers.lifecycle.orphans import OrphanCleanup
-from workers.lifecycle.reporting import Reporter, adds_status, conditions_of, same_failure, with_report
+from workers.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
 from workers.lifecycle.shoots import Blocked, ShootFacts
 from workers.lifecycle.world import World
 from workers.recorder import ChangeTracker, Recorder
@@ -67,8 +67,9 @@ class LifeCycle:
             if found is None:
                 return Outcome(Result.GONE)
             object = with_report(found, reported)
-            reporter = Reporter(self._world, ref, recorder, object, sequence, conditions_of(reported, object))
-            outcome = await self._decide_on_newest(Run(ref, object, None, recorder), wish, reporter, reported)
+            reporter = Reporter(self._world, ref, recorder, object, sequence, reported)
+            run = Run(ref, object, None, recorder, memo=reporter.memo, remember=reporter.remember)
+            outcome = await self._decide_on_newest(run, wish, reporter, reported)
             if reported and not reporter.has_reported and object.status != found.status:
                 await self._remind(ref, reported, recorder)
             return outcome
@@ -92,7 +93,7 @@ class LifeCycle:
         now = await clock.now(recorder)
         patch = statuses.failed(operation, self.kind.descriptions.of(flow), error, object.generation, now)
         event = EventIntent(type="Warning", reason="SetAside", note=str(error))
-        await Reporter(self._world, ref, recorder, object, sequence).report(patch, event)
+        await Reporter(self._world, ref, recorder, object, sequence, reported).report(patch, event)
 
     async def _decide_on_newest(
         self, run: Run, wish: Wish, reporter: Reporter, reported: StatusIntent | None
@@ -107,7 +108,7 @@ class LifeCycle:
                 if found is None:
                     return Outcome(Result.GONE)
                 run, live = dataclasses.replace(run, object=with_report(found, reported)), True
-                reporter.object = run.object
+                reporter.take(run.object)
         raise TransientError(f"{run.ref}: changed by others again and again")
 
     async def _remind(self, ref: ObjectRef, reported: StatusIntent, recorder: Recorder) -> None:
@@ -378,7 +379,7 @@ class LifeCycle:
         except (TransientError, PermanentError) as error:
             logger.info("%s: drift could not be repaired: %s", run.ref, error)
             return Outcome(Result.ERROR, requeue.same_wish(wish, error, self._world.jitter()), str(error))
-        if statuses.merge(run.object.status, extra) != run.object.status:
+        if statuses.merge(run.object.status, extra) != run.object.status or reporter.memo_changed:
             now = statuses.report_time(run.object, await clock.now(run.recorder))
             phrases = self.kind.descriptions.of(Flow.RECONCILE)
             report = statuses.succeeded(Operation.RECONCILE, phrases, run.object.generation, now)

@@ -52,6 +52,9 @@ class World:
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
         return await intents.report(self._bus, subjects.key(ref), intent, expected)
 
+    async def keep(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+        return await intents.keep(self._bus, subjects.key(ref), intent, expected)
+
     async def keep_orphan(self, ref: ObjectRef, orphan: Object) -> None:
         await intents.keep_orphan(self._bus, subjects.key(ref), orphan)
 
