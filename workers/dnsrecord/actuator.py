@@ -58,9 +58,13 @@ class DNSRecordActuator(Actuator):
         wanted = records.wanted(spec, zone.name)
         here = Place(zone.name, wanted.key)
         former = [place for place in self._known(run.object, run.memo) if place != here]
-        many = len(former) > _MOST_FORMER
+        # A zone that is not configured now may be again.
+        unknown = [place for place in former if place.zone not in self._zones]
+        if len(former) > _MOST_FORMER:
+            await self._leave(run, former)
+            former = unknown
         await self._note(run, [*former, here])
-        await self._leave(run, [place for place in former if many or place.excludes(here)])
+        await self._leave(run, [place for place in former if place.excludes(here)])
         key = await self._key(run, zone)
         request = {"do": "replace", "zone": zone.name, **_described(wanted)}
 
@@ -71,9 +75,8 @@ class DNSRecordActuator(Actuator):
             )
 
         await self._act(run, request, act)
-        await self._leave(run, [place for place in former if not (many or place.excludes(here))])
-        # A zone that is not configured now may be again.
-        places.note(run.memo, [*(place for place in former if place.zone not in self._zones), here])
+        await self._leave(run, [place for place in former if not place.excludes(here)])
+        places.note(run.memo, [*unknown, here])
         if self._ask_resolver:
             await self._note_resolver(run, wanted)
         return {"zone": zone.name}

@@ -120,6 +120,23 @@ async def test_no_former_name_stays_whichever_run_is_cut_off(
 
 
 @rule("A-4")
+async def test_a_record_has_few_former_names_however_often_it_is_renamed(
+    stage: Stage, nameserver: MortalNameserver, named: NameServer
+) -> None:
+    ref, zone = await stage.record(), named.zone
+    for place in range(30):
+        await ask(stage, ref, name=f"many-{place}.{zone}", values=["10.0.0.1"])
+        nameserver.steps = 1_000 if place in (0, 29) else 0
+        with contextlib.suppress(Died):
+            assert await stage.run(ref) == "succeeded"
+        reported = (await intents.last(stage.bus, subjects.key(ref))).intent
+        assert reported
+        written = reported.memo["written"]
+        assert len(written) <= 22
+    assert written == [[zone, f"many-29.{zone}", "A"]]
+
+
+@rule("A-4")
 async def test_a_name_that_cannot_be_written_leaves_the_former_one(
     stage: Stage, nameserver: MortalNameserver, named: NameServer
 ) -> None:
