@@ -72,14 +72,14 @@ def bring_gardeners_charts(folder: Path) -> Path:
 
     They are in Gardener's sources, which are those that its programs here are built from.
     """
-    sources = _sources()
+    sources = gardeners_sources()
     for name, path in _GARDENERS_CHARTS.items():
         with tarfile.open(folder / f"{name}-v0.0.0.tgz", "w:gz") as archive:
             archive.add(sources / "charts" / "gardener" / path, arcname=name)
     return sources / "dev-setup/extensions/provider-local/components/extension/extension.yaml"
 
 
-def _sources() -> Path:
+def gardeners_sources() -> Path:
     go = gotool.find("Gardener", Progress(print, live=False))
     done = subprocess.run(
         [go, "mod", "download", "-json", "github.com/gardener/gardener"],

@@ -9,7 +9,7 @@ import yaml
 from pydantic import Field
 
 from windowbox import rbac
-from windowbox.chart.values import ChartSettings, Global, Image, Object, Role
+from windowbox.chart.values import ChartSettings, Global, Image, Object, Role, VerticalPodAutoscalers
 
 RUNTIME = "windowbox-admission-runtime"
 APPLICATION = "windowbox-admission-application"
@@ -23,6 +23,7 @@ class AdmissionValues(Role):
     image_pull_secrets: list[str] = Field([])
     replicas: int = Field(2, ge=0)
     port: int = Field(10250, ge=1, le=65535)
+    vpa: VerticalPodAutoscalers = VerticalPodAutoscalers()
     settings: ChartSettings = Field(
         {},
         description="As in docs/settings.md, without `nats`, `metrics` and `probes`: no bus is used.",

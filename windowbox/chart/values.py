@@ -255,6 +255,41 @@ class Disruption(Section):
     enabled: bool = Field(True, description="A PodDisruptionBudget for each role with more than one Pod.")
 
 
+class Amounts(Section):
+    """Of a container; empty: no bound."""
+
+    cpu: str = Field("", pattern="^([0-9]+m?)?$")
+    memory: str = Field("", pattern="^([0-9]+([KMGT]i?)?)?$")
+
+
+class ResourcePolicy(Section):
+    min_allowed: Amounts = Field(
+        Amounts(memory="96Mi"),
+        description="The working set of an idle worker is 61 MB, too much for the 64Mi of Gardener's "
+        "charts. Empty: no bound.",
+    )
+    max_allowed: Amounts = Field(Amounts(), description="Limits of `resources` bound requests anyway.")
+
+
+class UpdatePolicy(Section):
+    update_mode: Literal["Off", "Initial", "Recreate", "InPlace", "InPlaceOrRecreate", "Auto"] = (
+        "InPlaceOrRecreate"
+    )
+
+
+class VerticalPodAutoscalers(Section):
+    """With the keys of Gardener's charts."""
+
+    enabled: bool = Field(
+        False,
+        description="A VerticalPodAutoscaler for each role, not for NATS, BIND and Pods with an Envoy. It "
+        "changes requests, no limits; where an HPA scales by CPU, of memory only. Needs its "
+        "CustomResourceDefinition.",
+    )
+    resource_policy: ResourcePolicy = ResourcePolicy()
+    update_policy: UpdatePolicy = UpdatePolicy()
+
+
 class Testing(Section):
     enabled: bool = Field(True, description="`helm test` makes a record in `zone` and resolves it.")
     zone: str = Field("", description="Empty: that of `bind`, or the first of settings.dns.zones.")
@@ -290,6 +325,7 @@ class Values(Section):
     network_policies: NetworkPolicies = NetworkPolicies()
     monitoring: Monitoring = Monitoring()
     pod_disruption_budget: Disruption = Disruption()
+    vpa: VerticalPodAutoscalers = VerticalPodAutoscalers()
     test: Testing = Testing()
     image_vector_overwrite: Object = Field(
         {}, description="Entries that overwrite the built-in image vector."

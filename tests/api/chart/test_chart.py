@@ -37,8 +37,8 @@ GARDENER = {
     "gardener": {"version": "v1.150.0", "seed": {"name": "local"}},
     "usablePorts": [18080, 11250, 18081],
 }
-FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}
-"""Kinds of programs that are not here: Prometheus' operator, and KEDA."""
+FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "VerticalPodAutoscaler"}
+"""Kinds of programs that are not here: Prometheus' operator, KEDA, and the autoscaler."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -50,7 +50,7 @@
 {{- end }}
 
 {{/*
-A role of windowbox: its settings, Deployment and disruption budget.
+A role of windowbox: its settings, Deployment, disruption budget and VerticalPodAutoscaler.
 Of (dict "root" $ "values" … "command" "work" "component" "work-all" "args" (list …) "role" "worker")
 */}}
 {{- define "windowbox.process" -}}
@@ -248,6 +248,11 @@ spec:
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels: {{ include "windowbox.selector" $labels | nindent 6 }}
+{{- end }}
+{{- /* Who replaces a Pod with an Envoy cuts all connections. */}}
+{{- if and $root.Values.vpa.enabled (or (ne .command "edge") (include "windowbox.launches" $root)) }}
+---
+{{ include "windowbox.vpa" (dict "root" $root "name" $name "labels" $labels "byCpu" (eq "hpa" (dig "autoscaling" "type" "none" .values))) }}
 {{- end }}
 {{- end }}
 

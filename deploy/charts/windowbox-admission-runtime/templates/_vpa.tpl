@@ -1,0 +1,1 @@
+../../windowbox/templates/_vpa.tpl

@@ -1,0 +1,195 @@
+"""VerticalPodAutoscalers of the charts, checked by Gardener's definition of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import helm, installing, servers
+from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
+from tests.support.servers import ControlPlane
+from windowbox.chart.admission import RUNTIME
+from windowbox.chart.generated import CHART
+from windowbox.sandbox import manifests
+from windowbox.sandbox.apiserver import ApiServer
+
+KIND = "VerticalPodAutoscaler"
+VPA = {"enabled": True}
+ROLES: dict[str, Any] = {
+    "edge": {"enabled": True}, "admit": {"enabled": True}, "bind": {"enabled": True},
+    "operator": {"enabled": True},
+    "settings": {"loadbalancer": {"ranges": [{"prefixes": ["198.18.255.0/24"]}]}},
+    "work": [
+        {"name": "a", "pools": ["dnsrecord"], "autoscaling": {"type": "hpa"}},
+        {"name": "b", "pools": ["dnsrecord"], "autoscaling": {"type": "keda"}},
+        {"name": "c"},
+    ],
+}  # fmt: skip
+WITH = [
+    f"windowbox-{one}" for one in ("watch", "work-a", "work-b", "work-c", "patch", "edge", "admit", "grant")
+]
+BY_CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
+BY_MEMORY = {"type": "ContainerResource", "containerResource": {"container": "windowbox", "name": "memory"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs() -> None:
+    if reason := servers.missing("helm"):
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
+    """An API server that knows VerticalPodAutoscalers."""
+    name = "verticalpodautoscalers.autoscaling.k8s.io"
+    file = (
+        installing.gardeners_sources()
+        / "example"
+        / "seed-crds"
+        / f"10-crd-{'_'.join(name.split('.', 1)[::-1])}.yaml"
+    )
+    manifests.define(control_plane.api, yaml.safe_load(file.read_text()))
+    for namespace in (helm.NAMESPACE, "garden"):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        control_plane.api.apply(f"/api/v1/namespaces/{namespace}", body)
+    yield control_plane.api
+    control_plane.api.request(
+        "DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+    ).close()
+
+
+def _made(**values: Any) -> dict[str, Manifest]:
+    return of_kind(rendered(**ROLES | {"vpa": VPA} | values), KIND)
+
+
+def _admission(**values: Any) -> dict[str, Manifest]:
+    return of_kind(helm.of_chart(RUNTIME, "provider-local", "garden", **values), KIND)
+
+
+@pytest.mark.long
+def test_gardeners_definition_takes_what_the_charts_render(api: ApiServer) -> None:
+    bounds = {"minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "1", "memory": "1Gi"}}
+    given = VPA | {"resourcePolicy": bounds}
+    found = [*_made().values(), *_made(vpa=given).values()]
+    found += _admission(vpa=given).values()
+    assert [error for one in found if (error := dry_run(api, one))] == []
+    found[0]["spec"]["updatePolicy"]["updateMode"] = "Sometimes"
+    assert "Unsupported value" in dry_run(api, found[0])
+
+
+def test_each_role_has_one_and_servers_have_none() -> None:
+    made = _made()
+    assert sorted(made) == sorted(f"{name}-vpa" for name in WITH)
+    targets = [one["spec"]["targetRef"] for one in made.values()]
+    deployments = of_kind(rendered(**ROLES), "Deployment")
+    for target in targets:
+        pod = deployments[target["name"]]["spec"]["template"]["spec"]
+        assert [one["name"] for one in pod["containers"]] == ["windowbox"]
+    [spec] = [one["spec"] for name, one in made.items() if name == "windowbox-watch-vpa"]
+    assert spec == {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "windowbox-watch"},
+        "updatePolicy": {"updateMode": "InPlaceOrRecreate"},
+        "resourcePolicy": {
+            "containerPolicies": [
+                {
+                    "containerName": "windowbox",
+                    "controlledValues": "RequestsOnly",
+                    "minAllowed": {"memory": "96Mi"},
+                },
+                {"containerName": "*", "mode": "Off"},
+            ]
+        },
+    }
+
+
+def test_without_it_there_are_none() -> None:
+    assert of_kind(rendered(**ROLES), KIND) == {}
+    assert _admission() == {}
+
+
+def test_an_edge_whose_pod_holds_envoy_has_none() -> None:
+    made = _made(edge={"enabled": True, "hostPath": ""})
+    assert sorted(made) == sorted(f"{name}-vpa" for name in WITH if name != "windowbox-edge")
+
+
+def test_only_memory_changes_where_pods_are_counted_by_cpu() -> None:
+    own = _scaler("HorizontalPodAutoscaler", "windowbox-watch", metrics=[BY_CPU])
+    by_trigger = _scaler(
+        "ScaledObject", "windowbox-patch", triggers=[{"type": "cpu", "metadata": {"value": "60"}}]
+    )
+    made = _made(extraObjects=[own, by_trigger])
+    controlled = {
+        name: policies[0]["controlledResources"]
+        for name, one in made.items()
+        if "controlledResources" in (policies := one["spec"]["resourcePolicy"]["containerPolicies"])[0]
+    }
+    counted = ("windowbox-watch-vpa", "windowbox-work-a-vpa", "windowbox-patch-vpa")
+    assert controlled == {name: ["memory"] for name in counted}
+
+
+def test_amounts_and_mode_are_as_given() -> None:
+    bounds = {"minAllowed": {"memory": "128Mi"}, "maxAllowed": {"cpu": "1", "memory": "1Gi"}}
+    given = VPA | {"resourcePolicy": bounds, "updatePolicy": {"updateMode": "Off"}}
+    [admission] = _admission(vpa=given).values()
+    assert admission["metadata"]["name"] == "windowbox-admission-vpa"
+    assert admission["spec"]["targetRef"]["name"] == "windowbox-admission"
+    for one in (admission, *_made(vpa=given).values()):
+        policy = one["spec"]["resourcePolicy"]["containerPolicies"][0]
+        assert {name: policy[name] for name in bounds} == bounds
+        assert one["spec"]["updatePolicy"] == {"updateMode": "Off"}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        pytest.param({"vpa": {"enable": True}}, "'enable' not allowed", id="a-key"),
+        pytest.param({"vpa": {"updatePolicy": {"updateMode": "On"}}}, "value must be one of", id="a-mode"),
+        pytest.param(
+            {"vpa": {"resourcePolicy": {"minAllowed": {"memory": "much"}}}}, "does not match", id="an-amount"
+        ),
+    ],
+)
+def test_what_no_autoscaler_takes_is_refused(values: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(**values)
+    with pytest.raises(AssertionError, match=reason):
+        _admission(**values)
+
+
+def test_two_that_would_change_the_same_requests_are_refused() -> None:
+    head = {"apiVersion": "autoscaling.k8s.io/v1", "kind": KIND, "metadata": {"name": "mine"}}
+    second = head | {"spec": {"targetRef": {"kind": "Deployment", "name": "windowbox-watch"}}}
+    refused = refusal(vpa=VPA, extraObjects=[second])
+    assert f"extraObjects: {KIND} mine is for windowbox-watch, which vpa.enabled gives one" in refused
+    assert of_kind(rendered(extraObjects=[second]), KIND).keys() == {"mine"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("HorizontalPodAutoscaler", {"metrics": [BY_CPU, BY_MEMORY]}),
+        ("ScaledObject", {"triggers": [{"type": "memory", "metadata": {"value": "60"}}]}),
+    ],
+)
+def test_pods_that_are_counted_by_memory_are_refused(kind: str, spec: dict[str, Any]) -> None:
+    given = [_scaler(kind, "windowbox-watch", **spec)]
+    assert "windowbox-watch scales by memory" in refusal(vpa=VPA, extraObjects=given)
+    assert "mine" in of_kind(rendered(extraObjects=given), kind)
+
+
+def test_gardener_gets_them() -> None:
+    folder = CHART.parents[1] / "gardener"
+    [deployment, _] = yaml.safe_load_all((folder / "controllerregistration.yaml").read_text())
+    operator = yaml.safe_load((folder / "extension.yaml").read_text())["spec"]["deployment"]
+    extension, admission = operator["extension"], operator["admission"]
+    for values in (deployment["helm"]["values"], extension["values"], extension["runtimeClusterValues"]):
+        assert len(of_kind(rendered(**values), KIND)) == 5
+    assert len(_admission(**admission["values"])) == 1
+
+
+def _scaler(kind: str, target: str, **spec: Any) -> Manifest:
+    version = "keda.sh/v1alpha1" if kind == "ScaledObject" else "autoscaling/v2"
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": target}, **spec}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "mine"}, "spec": spec}
