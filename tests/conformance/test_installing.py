@@ -31,6 +31,7 @@ from windowbox.models.refs import (
 
 INSTALLATION = "provider-local-4f7xk"
 EXTENSION = f"extension-{INSTALLATION}"
+AUTOSCALERS = Resource("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler")
 PATIENCE = 180.0
 
 
@@ -81,6 +82,8 @@ async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path,
     assert [name for name, one in variables.items() if "GARDEN_KUBECONFIG" in one] == [
         "provider-local-windowbox-work-all"
     ]
+    autoscalers = await _named(api, AUTOSCALERS, EXTENSION)
+    assert autoscalers.keys() == {f"{name}-vpa" for name in deployments}
     secrets = await _named(api, SECRETS, EXTENSION)
     assert "provider-local-windowbox-work-all-settings" in secrets
 
