@@ -51,6 +51,7 @@ class _Responses:
 
     def __init__(self) -> None:
         self._begun: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+        self._closed = False
 
     def trace(self) -> aiohttp.TraceConfig:
         config = aiohttp.TraceConfig()
@@ -59,8 +60,11 @@ class _Responses:
 
     async def _add(self, session: object, context: object, ended: aiohttp.TraceRequestEndParams) -> None:
         self._begun.add(ended.response)
+        if self._closed:  # after its headers had arrived
+            ended.response.close()
 
     def close(self) -> None:
+        self._closed = True
         for response in list(self._begun):
             response.close()
 

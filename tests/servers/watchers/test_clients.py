@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 
 from bench.apiservers import ApiServers
 from bus import streams
 from bus.connection import Bus
 from bus.registry import Member
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
+from tests.support import loopback
 from tests.support.running import eventually, soon
 from watchers import watching
 from windowbox.clients import kube
@@ -37,6 +39,25 @@ async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_pat
         await eventually(begun)
     with pytest.raises(Unreachable):
         await soon(reading)
+    assert client.stale
+
+
+async def test_a_watch_ends_when_its_session_is_closed_as_its_headers_arrive(
+    apis: ApiServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, closing = ResponseHandler.data_received, list[asyncio.Task[bool | None]]()
+    opened = kube.from_text(apis.kubeconfig("one").encode(), "one", loopback.EGRESS)
+
+    def close_first(handler: ResponseHandler, data: bytes) -> None:
+        closing.append(asyncio.create_task(opened.__aexit__(None, None, None)))
+        take(handler, data)  # whoever waits for the headers goes on after the closing
+
+    client = await opened.__aenter__()
+    monkeypatch.setattr(ResponseHandler, "data_received", close_first)
+    with pytest.raises(Unreachable):
+        async for _ in client.watch(SERVICES, "1"):
+            pass
+    await soon(closing[0])
     assert client.stale
 
 
