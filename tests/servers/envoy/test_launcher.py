@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import balancer
 from tests.support import envoyprogram
 from tests.support.running import eventually, running, soon
+from windowbox.clients.envoy import admin, protobuf, replacing
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.launched import Launched
 from windowbox.clients.envoy.launcher import Launcher
@@ -81,6 +83,42 @@ async def test_what_was_served_is_back_after_an_envoy_and_after_the_launcher(
             assert not await served()
             with pytest.raises(Unreachable):
                 await Launched(folder).names()
+            async with Launcher(folder, program=program).serving():
+                await eventually(served)
+    finally:
+        await node.stop()
+
+
+async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
+    folder: Path, program: Path, address: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="windowbox")
+    node, place = await Node("n1", address()).start(), address()
+    edge = Edge(Launched(folder))
+
+    async def listens_no_more() -> bool:
+        old, *_ = await Launched(folder).found("edge")
+        return (await admin.standing(old)).listeners == protobuf.version(*replacing.NO_LISTENERS.values())
+
+    async def was_asked_to_end() -> bool:
+        return "generation 1 does not end" in caplog.text
+
+    async def served() -> bool:
+        try:
+            return await greeting(place, PORT) == "n1"
+        except OSError:
+            return False
+
+    try:
+        async with running(edge.keep()):
+            async with contextlib.AsyncExitStack() as client:
+                async with Launcher(folder, program=program).serving():
+                    await soon(edge.write([balancer(listener(place, [node]))]))
+                    await eventually(served)
+                    await client.enter_async_context(talk(place, PORT))
+                    await edge.replace()
+                    await eventually(listens_no_more)
+                await eventually(was_asked_to_end)
             async with Launcher(folder, program=program).serving():
                 await eventually(served)
     finally:

@@ -359,25 +359,7 @@ class Edge:
     async def _drain_old(self, group: asyncio.TaskGroup) -> None:
         while True:
             old = await self._leaving.get()
-            group.create_task(_drained(old), name=f"{self.name}: drain {old.generation}")
-
-
-async def _drained(old: Running) -> None:
-    """Drain a replaced Envoy: end it with its last connection, or after a time limit."""
-    pause = 0.1
-    try:
-        await replacing.retire(old)
-        async with asyncio.timeout(bootstrap.DRAIN):
-            # The first look is late enough to see what its threads accepted before they stopped listening.
-            await asyncio.sleep(pause)
-            while await admin.connections(old):
-                await asyncio.sleep(pause)
-                pause = min(5.0, pause * 2)
-    except (TimeoutError, WindowboxError) as error:
-        logger.info(
-            "%s: generation %s is ended: %s", old.name, old.generation, error or "the time limit is over"
-        )
-    await old.end()
+            group.create_task(replacing.drained(old), name=f"{self.name}: drain {old.generation}")
 
 
 async def _read(running: Running) -> Configuration:

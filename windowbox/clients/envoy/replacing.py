@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 
 from windowbox.clients.envoy import admin, bootstrap, jsonfiles, protobuf, resources
 from windowbox.clients.envoy.attachments import Running
 from windowbox.clients.envoy.resources import Configuration
-from windowbox.errors import TransientError, Unreachable
+from windowbox.errors import TransientError, Unreachable, WindowboxError
+
+logger = logging.getLogger(__name__)
 
 NO_LISTENERS = {bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]}
 """What the newcomer starts with, and the other ends with: who listens, gets a share of the clients."""
 
 _START = 30.0
 """Seconds that it has until it is live."""
+_END_SELDOM = 30.0
+"""Seconds until the end of an Envoy is asked for again, after many failures."""
 _HEALTH = 10.0
 """Seconds that it has to find out what the other knows of the endpoints."""
 
@@ -31,7 +36,39 @@ async def prepare(new: Running, old: Running | None, written: Configuration) -> 
         raise Unreachable(f"{new.name}: the new Envoy does not listen after {_START:g} s")
 
 
-async def retire(old: Running) -> None:
+async def drained(old: Running) -> None:
+    """Drain a replaced Envoy: end it with its last connection, or after a time limit."""
+    pause = 0.1
+    try:
+        await _retire(old)
+        async with asyncio.timeout(bootstrap.DRAIN):
+            # The first look is late enough to see what its threads accepted before they stopped listening.
+            await asyncio.sleep(pause)
+            while await admin.connections(old):
+                await asyncio.sleep(pause)
+                pause = min(5.0, pause * 2)
+    except (TimeoutError, WindowboxError) as error:
+        logger.info(
+            "%s: generation %s is ended: %s", old.name, old.generation, error or "the time limit is over"
+        )
+    await _end(old)
+
+
+async def _end(old: Running) -> None:
+    """Also if whoever ends it is away: it may be slow, and the Envoy still there."""
+    pause = 0.1
+    while True:
+        try:
+            return await old.end()
+        except WindowboxError as error:
+            pause = min(_END_SELDOM, pause * 2)
+            logger.warning(
+                "%s: generation %s does not end, again in %g s: %s", old.name, old.generation, pause, error
+            )
+            await asyncio.sleep(pause)
+
+
+async def _retire(old: Running) -> None:
     """Have it take no more clients. It reads what it is told when it gets to it: until then it goes on."""
     await old.write(NO_LISTENERS)
     await jsonfiles.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
