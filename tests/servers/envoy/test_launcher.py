@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -123,6 +124,24 @@ async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
                 await eventually(served)
     finally:
         await node.stop()
+
+
+async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Path, tmp_path: Path) -> None:
+    program = tmp_path / "hangs"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o700)
+    edge = Edge(Launched(folder))
+
+    async def both_run() -> bool:
+        return len(await Launched(folder).found("edge")) == 2
+
+    async with running(edge.keep()):
+        async with Launcher(folder, program=program).serving():
+            replacing_it = asyncio.create_task(edge.replace())
+            await eventually(both_run)
+        replacing_it.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(replacing_it)
 
 
 async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path) -> None:

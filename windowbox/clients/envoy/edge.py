@@ -156,7 +156,8 @@ class Edge:
             try:
                 await replacing.prepare(new, old, written)
             except BaseException:
-                await new.end()
+                with contextlib.suppress(WindowboxError):  # that it was cancelled counts for more
+                    await new.end()
                 raise
             self._written = written
             self._tracker.take_over(written)
