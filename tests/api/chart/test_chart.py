@@ -236,6 +236,17 @@ def test_pods_have_the_priority_that_gardener_gives_extensions(
     assert {one.get("priorityClassName") for one in pods} == {priority}
 
 
+def test_only_workers_get_a_kubeconfig_of_the_garden() -> None:
+    kinds = {"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}
+    label = "extensions.gardener.cloud/inject-garden-kubeconfig"
+    injected = {
+        one["metadata"]["name"]
+        for one in rendered(**EVERYTHING | GARDENER)
+        if one["kind"] in kinds and one["metadata"]["labels"].get(label) != "false"
+    }
+    assert injected == {"windowbox-work-records", "windowbox-work-rest"}
+
+
 @rule("WP-37")
 def test_what_gardenlet_injects_reaches_the_processes(tmp_path: Path) -> None:
     injected = {
