@@ -79,6 +79,10 @@ metadata:
     high-availability-config.resources.gardener.cloud/type: {{ ternary "server" "controller" (eq .command "admit") }}
     {{- end }}
     {{- if ne .command "work" }}{{ include "windowbox.outside" $root | nindent 4 }}{{ end }}
+  {{- if and $root.Values.gardener (eq .command "edge") (include "windowbox.launches" $root) }}
+  {{- /* Else Gardener makes two of them. */}}
+  annotations: {high-availability-config.resources.gardener.cloud/replicas: "1"}
+  {{- end }}
 spec:
   {{- if not $scaled }}
   replicas: {{ .values.replicas }}
