@@ -162,9 +162,10 @@ class DNSRecordActuator(Actuator):
 
         async def act() -> None:
             await self._nameserver.delete(zone.name, record, key=key, owner=zone.ownership)
-            # What could not be written because of this record can be now.
-            for displaced in await self._twins.displaced(run.ref, zone.name, record):
-                await self._queue.wish(subjects.key(displaced), Wish(reason=Reason.DRIFT))
+            # What could not be written because of this record can be now. Without this, it is retried later.
+            with contextlib.suppress(NotListed):
+                for displaced in await self._twins.displaced(run.ref, zone.name, record):
+                    await self._queue.wish(subjects.key(displaced), Wish(reason=Reason.DRIFT))
 
         await self._act(run, request, act)
 

@@ -13,7 +13,7 @@ from bus import consumers, queries, streams, subjects
 from bus.connection import Bus, connected
 from bus.queue import Queue
 from tests.e2e import zones
-from tests.servers.listing.test_incomplete import Recorder, announce, until_decided
+from tests.servers.listing.test_incomplete import Recorder, announce
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
 from tests.support.servers import NameServer
@@ -101,6 +101,11 @@ async def test_records_are_enqueued_when_another_type_under_their_name_goes(
         wishes = consumers.snapshot(bus, streams.TRIGGERS, [subjects.wish("dnsrecord", ">")])
         return {subjects.ref(subjects.without("trigger.dnsrecord", one.subject)).name async for one in wishes}
 
+    async def told_them(actuator: DNSRecordActuator, run: Run) -> bool:
+        with contextlib.suppress(NotListed):  # as long as nobody answers
+            await actuator.delete(run)
+        return await enqueued() == waiting
+
     try:
         async with running(claims.run(), holder.answer()):
             going = await announced(0, leaving, deleting=True)
@@ -113,9 +118,47 @@ async def test_records_are_enqueued_when_another_type_under_their_name_goes(
                 await bus.purge(streams.TRIGGERS, subjects.wish("dnsrecord", ">"))
                 run = Run(ObjectRef(RUNTIME, DNSRECORDS.id, "demo", going.name), going, None, Recorder(bus))
                 actuator = DNSRecordActuator(nameserver, settings, twins, Queue(bus, "dnsrecord"))
-                await until_decided(lambda run=run, actuator=actuator: actuator.delete(run))  # type: ignore[misc]
-                assert await enqueued() == waiting
+                await eventually(lambda run=run, actuator=actuator: told_them(actuator, run))  # type: ignore[misc]
         assert zones.answers(named, name, leaving) == []
+    finally:
+        await nameserver.aclose()
+
+
+async def test_a_name_is_deleted_though_nobody_tells_any_more_who_waits_for_it(
+    bus: Bus, named: NameServer
+) -> None:
+    class Handover(Nameserver):
+        """The lease is lost while the record is deleted."""
+
+        async def delete(self, *arguments: Any, **more: Any) -> None:
+            await super().delete(*arguments, **more)
+            answering.cancel()
+            await asyncio.wait([answering])
+
+    async def told_by(twins: SharedTwins) -> bool:
+        with contextlib.suppress(NotListed):  # as long as nobody answers
+            return await twins.find(ONE, named.zone, KEY) is None
+        return False
+
+    assert named.key
+    zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
+    settings = DnsSettings.model_validate({"zones": [zone]})
+    nameserver, name = Handover(settings), f"handover.{named.zone}"
+    (holder, claims), (asker, _) = twins_of(bus, named.zone), twins_of(bus)
+    queue = Queue(bus, "dnsrecord")
+    going = await announce(bus, ONE, SPEC | {"name": name}, deleting=True)
+    await bus.publish(subjects.listed(RUNTIME, DNSRECORDS.id), b"")
+    try:
+        async with running(claims.run()):
+            for twins in (asker, holder):
+                answering = asyncio.create_task(holder.answer())
+                await nameserver.replace(named.zone, RecordSet(RecordKey(name, "A"), 120, ("10.0.0.1",)))
+                run = Run(ONE, going, None, Recorder(bus))
+                actuator = DNSRecordActuator(nameserver, settings, twins, queue)
+                await eventually(lambda twins=twins: told_by(twins))  # type: ignore[misc]
+                await actuator.delete(run)
+                assert answering.done()
+                assert zones.answers(named, name, "A") == []
     finally:
         await nameserver.aclose()
 
