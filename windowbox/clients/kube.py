@@ -308,15 +308,18 @@ class Kube:
 
 
 @contextlib.asynccontextmanager
-async def from_file(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator[Kube]:
+async def from_file(
+    kubeconfig: Path | None, context: str | None = None, *, moves: bool = True
+) -> AsyncIterator[Kube]:
     """The cluster of a kubeconfig file; without one, the cluster this process runs in.
 
     Credentials that are rotated are read again when their files change. They never lead to another cluster.
+    If its API server `moves`, it is followed: for that, the namespace kube-system is read.
     """
     found = await credentials.read(kubeconfig, context)
     session = contextlib.AsyncExitStack()
     made = Kube(found.configuration, await session.enter_async_context(found.session()), found.trust)
-    rotation = Rotation(made, kubeconfig, context, found, session, Kube)
+    rotation = Rotation(made, kubeconfig, context, found, session, Kube, moves=moves)
     following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
     try:
         yield made

@@ -51,7 +51,10 @@ class Rotation:
         current: Credentials,
         session: contextlib.AsyncExitStack,
         make: Callable[[Configuration, aiohttp.ClientSession], Client],
+        *,
+        moves: bool = True,
     ) -> None:
+        """With `moves`, an API server that has moved to another address is followed."""
         self._client = client
         self._kubeconfig = kubeconfig
         self._context = context
@@ -61,6 +64,7 @@ class Rotation:
         self._session = session
         self._closing: dict[asyncio.Task[None], contextlib.AsyncExitStack] = {}
         self._make = make
+        self._moves = moves
 
     async def aclose(self) -> None:
         """Close all sessions."""
@@ -98,7 +102,7 @@ class Rotation:
 
     async def _remember_cluster(self) -> None:
         """Learn which cluster this is, while it can be asked: a server that has moved no longer answers."""
-        if not self._known_uid:
+        if self._moves and not self._known_uid:
             # An API server that has just started may not know yet that we may know.
             with contextlib.suppress(WindowboxError):
                 self._known_uid = await _uid(self._client)

@@ -113,7 +113,7 @@ async def server(monitor: str) -> dict[str, Any] | None:
 def lines(found: BusState) -> Iterator[str]:
     """For people, in columns."""
     yield from _process_lines(found.processes)
-    width = max(24, *(len(pool.pool) for pool in found.pools))
+    width = max([24, *(len(pool.pool) for pool in found.pools)])
     yield f"  {'POOL':<{width}} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"
     for pool in found.pools:
         oldest = f"{pool.oldest_seconds:.1f} s" if pool.waiting or pool.in_flight else "-"

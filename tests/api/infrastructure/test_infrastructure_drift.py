@@ -218,7 +218,7 @@ async def _paused(world: KindWorld) -> None:
     """Wait for a run that leaves an object alone."""
     async with connected(Access(world.nats.url, name="test")) as bus:
         async for stored in consumers.follow(bus, streams.JOURNAL, [subjects.run("infrastructure", ">")]):
-            if stored and "two programs" in RunRecord.model_validate_json(stored.data).note:
+            if stored and "reverts the repairs" in RunRecord.model_validate_json(stored.data).note:
                 return
 
 

@@ -40,6 +40,7 @@ class Wire:
     target: int
     port: int = field(default_factory=processes.free_port)
     _server: asyncio.Server | None = None
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def plug(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -47,10 +48,14 @@ class Wire:
     async def unplug(self) -> None:
         if self._server:
             self._server.close()
+        for writer in self._open:
+            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         onward_reader, onward = await asyncio.open_connection("127.0.0.1", self.target)
+        self._open.add(writer)
         await asyncio.gather(_pass(reader, onward), _pass(onward_reader, writer))
+        self._open.discard(writer)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

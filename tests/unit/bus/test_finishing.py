@@ -33,7 +33,10 @@ async def test_two_cancellations_wait_for_the_end(error: Unreachable | None) -> 
 
 
 async def test_an_answer_and_a_failure_are_handed_on() -> None:
-    assert await to_end(asyncio.sleep(0, "answer")) == "answer"
+    async def answer() -> str:
+        return "answer"
+
+    assert await to_end(answer()) == "answer"
     failed = asyncio.get_running_loop().create_future()
     failed.set_exception(Unreachable("away"))
     with pytest.raises(Unreachable):
