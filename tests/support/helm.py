@@ -27,10 +27,12 @@ def helm(*arguments: str, patience: float = 180) -> subprocess.CompletedProcess[
 
 def rendered(*files: Path, **values: Any) -> list[Manifest]:
     """What the chart renders with these files and values, those of `helm test` included."""
-    done = _template(files, values)
-    if done.returncode:
-        raise AssertionError(done.stderr)
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return _manifests(_template(files, values))
+
+
+def rendered_from(chart: Path, **values: Any) -> list[Manifest]:
+    """What a changed copy of the chart renders."""
+    return _manifests(_template((), values, chart))
 
 
 def refusal(**values: Any) -> str:
@@ -52,8 +54,7 @@ def of_chart(name: str, release: str, namespace: str, **values: Any) -> list[Man
     """What another chart beside it renders. What helm refuses is an AssertionError."""
     given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
     done = helm("template", release, str(CHART.parent / name), f"--namespace={namespace}", *given)
-    assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return _manifests(done)
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
@@ -81,7 +82,15 @@ def dry_run(api: ApiServer, manifest: Manifest) -> str:
     return ""
 
 
-def _template(files: tuple[Path, ...], values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def _manifests(done: subprocess.CompletedProcess[str]) -> list[Manifest]:
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def _template(
+    files: tuple[Path, ...], values: dict[str, Any], chart: Path = CHART
+) -> subprocess.CompletedProcess[str]:
     given = [f"--values={file}" for file in files]
     given += [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
-    return helm("template", "windowbox", str(CHART), f"--namespace={NAMESPACE}", *given)
+    return helm("template", "windowbox", str(chart), f"--namespace={NAMESPACE}", *given)

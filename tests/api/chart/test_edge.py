@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tests.api.chart.test_chart import GARDENER
 from tests.api.chart.test_values import RANGES
 from tests.support import servers
-from tests.support.helm import of_kind, rendered
+from tests.support.helm import of_kind, rendered, rendered_from
+from windowbox.chart.generated import CHART
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,3 +31,27 @@ def test_gardener_makes_one_edge_where_envoy_has_a_pod(folder: str, replicas: st
     assert edge.get("annotations", {}).get(f"{prefix}/replicas") == replicas
     for envoy in of_kind(manifests, "StatefulSet").values():
         assert f"{prefix}/type" not in envoy["metadata"]["labels"]
+
+
+def test_another_version_of_the_chart_alone_leaves_the_pod_of_envoy_as_it_is(tmp_path: Path) -> None:
+    values = {"edge": {"enabled": True}, "settings": RANGES, "image": {"tag": "0.2.0"}}
+    newer = Path(shutil.copytree(CHART, tmp_path / "chart"))
+    about = newer / "Chart.yaml"
+    about.write_text(
+        yaml.safe_dump({**yaml.safe_load(about.read_text()), "version": "9.9.9", "appVersion": "9.9.9"})
+    )
+    one, other = (
+        of_kind(made, "StatefulSet")["windowbox-envoy"]
+        for made in (rendered(**values), rendered_from(newer, **values))
+    )
+    assert one["metadata"]["labels"] != other["metadata"]["labels"]
+    assert one["spec"] == other["spec"]
+
+
+def test_gardener_does_not_wait_for_a_revision_that_only_a_person_rolls_out() -> None:
+    envoy, elsewhere = (
+        of_kind(rendered(edge={"enabled": True}, settings=RANGES, **more), "StatefulSet")["windowbox-envoy"]
+        for more in (GARDENER, {})
+    )
+    assert envoy["metadata"]["annotations"] == {"resources.gardener.cloud/skip-health-check": "true"}
+    assert "annotations" not in elsewhere["metadata"]
