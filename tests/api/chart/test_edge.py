@@ -11,7 +11,7 @@ import yaml
 from tests.api.chart.test_chart import GARDENER
 from tests.api.chart.test_values import RANGES
 from tests.support import servers
-from tests.support.helm import of_kind, rendered, rendered_from
+from tests.support.helm import Manifest, of_kind, refusal, rendered, rendered_from
 from windowbox.chart.generated import CHART
 
 
@@ -55,3 +55,30 @@ def test_gardener_does_not_wait_for_a_revision_that_only_a_person_rolls_out() ->
     )
     assert envoy["metadata"]["annotations"] == {"resources.gardener.cloud/skip-health-check": "true"}
     assert "annotations" not in elsewhere["metadata"]
+
+
+def test_envoys_pod_has_what_was_given_to_the_edge_for_its_envoy() -> None:
+    volume: Manifest = {"name": "programs", "hostPath": {"path": "/opt/programs"}}
+    mount: Manifest = {"name": "programs", "mountPath": "/opt"}
+    variable: Manifest = {"name": "LD_LIBRARY_PATH", "value": "/opt/lib"}
+    settings = {"loadbalancer": {**RANGES["loadbalancer"], "envoy": "/opt/envoy"}}
+    edge = {"enabled": True, "extraVolumes": [volume], "extraVolumeMounts": [mount], "extraEnv": [variable]}
+    of_role = {"enabled": True, "settings": {"loadbalancer": {"envoy": "/opt/envoy"}}}
+    pod, other = (
+        of_kind(rendered(edge=values, settings=given), "StatefulSet")["windowbox-envoy"]["spec"]["template"][
+            "spec"
+        ]
+        for values, given in ((edge, settings), (of_role, RANGES))
+    )
+    [container] = pod["containers"]
+    assert volume in pod["volumes"]
+    assert mount in container["volumeMounts"]
+    assert container["env"] == [variable]
+    assert container["args"][-1] == other["containers"][0]["args"][-1] == "--envoy=/opt/envoy"
+
+
+def test_an_attachment_of_ones_own_is_refused_with_what_keeps_it() -> None:
+    settings = {"loadbalancer": {**RANGES["loadbalancer"], "attachment": "process"}}
+    assert 'set edge.hostPath: ""' in refusal(edge={"enabled": True}, settings=settings)
+    kept = rendered(edge={"enabled": True, "hostPath": ""}, settings=settings)
+    assert "windowbox-envoy" not in of_kind(kept, "StatefulSet")

@@ -42,6 +42,9 @@
   {{- $given := dig $section $key nil $settings }}
   {{- $own := dig $section $key nil $made }}
   {{- if and (not (kindIs "invalid" $given)) (not (kindIs "invalid" $own)) (ne (toJson $given) (toJson $own)) }}
+    {{- if eq $path "loadbalancer.attachment" }}
+      {{- fail (printf "settings.loadbalancer.attachment: %s is not that of an Envoy with a Pod of its own; leave it out, or set edge.hostPath: \"\", which keeps Envoy in the edge's Pod" $given) }}
+    {{- end }}
     {{- fail (printf "settings.%s: Services, ports, volumes and bindings of the chart depend on %s; leave it out" $path (toJson $own)) }}
   {{- end }}
 {{- end }}
