@@ -17,7 +17,7 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import balancer
 from tests.support import envoyprogram
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import admin, protobuf, replacing
+from windowbox.clients.envoy import admin, launched, protobuf, replacing
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.launched import Launched
 from windowbox.clients.envoy.launcher import Launcher
@@ -142,6 +142,24 @@ async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Pat
         replacing_it.cancel()
         with pytest.raises(asyncio.CancelledError):
             await soon(replacing_it)
+
+
+async def test_an_edge_without_its_launcher_says_what_to_do(
+    folder: Path, program: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launched, "_AWAY", 0.5)
+    edge = Edge(Launched(folder))
+
+    async def is_told() -> bool:
+        return any(
+            "delete the edge's Pod" in one.message for one in caplog.records if one.levelname == "ERROR"
+        )
+
+    async with running(edge.keep()):
+        async with Launcher(folder, program=program).serving():
+            await soon(edge.running.wait())
+            caplog.clear()
+        await eventually(is_told)
 
 
 async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path) -> None:

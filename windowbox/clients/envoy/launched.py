@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +13,15 @@ from windowbox.clients.envoy import hostnetwork, unixhttp
 from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.infolder import HostFolders, InFolder
 from windowbox.clients.envoy.launcher import SOCKET
-from windowbox.errors import TransientError
+from windowbox.errors import TransientError, Unreachable
+
+logger = logging.getLogger(__name__)
 
 _PAUSE = 0.2
 """Seconds until a launcher that does not answer is asked again."""
+_AWAY = 30.0
+"""Seconds between two errors that are logged while the launcher is away."""
+_ELSEWHERE = "if its Pod is on another node now, delete the edge's Pod, too, so that it comes up there"
 
 
 class Launched(HostFolders):
@@ -36,7 +42,10 @@ class Launched(HostFolders):
         return envoy
 
     async def _running(self) -> list[tuple[str, int]]:
-        found = orjson.loads(await unixhttp.request(self._folder / SOCKET, "/envoys"))
+        try:
+            found = orjson.loads(await unixhttp.request(self._folder / SOCKET, "/envoys"))
+        except Unreachable as error:
+            raise Unreachable(f"the launcher does not answer ({error}); {_ELSEWHERE}") from error
         return [(name, generation) for name, generation in found]
 
     def _envoy(self, name: str, generation: int) -> LaunchedEnvoy:
@@ -58,11 +67,17 @@ class LaunchedEnvoy(InFolder):
 
     async def ended(self) -> None:
         """Also if the launcher was started again: its Envoys ended with it."""
+        loop = asyncio.get_running_loop()
+        told = loop.time()
         while True:
             try:
                 if await unixhttp.request(self._launcher, self._path("ended")) == b"true":
                     return
-            except TransientError:
+                told = loop.time()
+            except TransientError as error:
+                if loop.time() - told >= _AWAY:
+                    logger.error("%s: the launcher does not answer (%s); %s", self.name, error, _ELSEWHERE)
+                    told = loop.time()
                 await asyncio.sleep(_PAUSE)
 
     async def end(self) -> None:
