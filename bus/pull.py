@@ -41,6 +41,7 @@ class Pull:
         self._rank = rank
         self._credit = Credit(limit, _PREFERRED if rank else None)
         self._lost = False
+        self._requests = 0
         self._inbox = Inbox()
 
     def done(self, count: int = 1) -> None:
@@ -107,7 +108,9 @@ class Pull:
             **({} if rank is None else {"group": consumers.GROUP, "priority": rank}),
         }
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.consumer.stream}.{self.consumer.name}"
-        reply = f"{self._inbox.subject}.{_EARLY if rank != _LAST else _LATE}-{count}"
+        self._requests += 1
+        # A new leader of the consumer refuses each reply once, however many requests have the same.
+        reply = f"{self._inbox.subject}.{_EARLY if rank != _LAST else _LATE}-{count}-{self._requests}"
         with translated(subject):
             await self._bus.client.publish(subject, orjson.dumps(request), reply=reply)
 
@@ -132,7 +135,8 @@ class Pull:
 def refused(inbox: str, headers: Headers) -> tuple[bool, int]:
     """Whether a late request has ended, and how many of its messages will not come.
 
-    A request that was never accepted is refused without a number: all that it asked for.
+    A request that was never accepted is refused without a number: all that it asked for. So are those that a
+    former leader of the consumer accepted: at most that much is still to come.
     """
-    kind, _, asked = inbox.rpartition(".")[2].partition("-")
+    kind, asked, _ = inbox.rpartition(".")[2].split("-")
     return kind == _LATE, int(headers.get("Nats-Pending-Messages", asked))

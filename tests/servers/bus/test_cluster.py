@@ -10,10 +10,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bus import consumers, elections, streams, subjects
+from bus import pull as pulling
 from bus.connection import Access, Bus, connected
+from bus.pull import Pull
 from tests.servers.bus.handlers import key
 from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured
+from tests.support.running import eventually, running
 from windowbox.errors import WindowboxError
 
 
@@ -82,6 +85,45 @@ async def test_reading_from_a_lagging_server_waits(cluster: NatsCluster) -> None
 async def snapshot(bus: Bus) -> int:
     found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])
     return len([stored async for stored in found])
+
+
+async def test_after_an_election_as_much_is_asked_for_as_before(
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests of the same size are refused one by one: each makes room for messages."""
+    monkeypatch.setattr(pulling, "_EXPIRES", 600.0)
+    monkeypatch.setattr(consumers, "heartbeat", lambda _: 300.0)  # nothing begins anew
+    consumer = consumers.Consumer(streams.INTENTS, "elected", (subjects.intent(">"),), ack_wait=60)
+    taken = 0
+    async with speaking(cluster) as (bus, other, _):
+        pull = Pull(bus, consumer, 64)
+
+        async def take() -> None:
+            nonlocal taken
+            async for batch in pull.deliveries():
+                taken += len(batch)
+                for delivery in batch:
+                    await delivery.settle()
+
+        async def publish() -> None:
+            for number in range(64):
+                await other.publish(subjects.intent(key(f"web-{number}")), b"{}")
+
+        async def has(number: int, requests: int) -> bool:
+            with contextlib.suppress(WindowboxError):  # as long as it has no leader
+                info = await other.api(f"CONSUMER.INFO.{streams.INTENTS}.elected")
+                return (taken, info["num_waiting"]) == (number, requests)
+            return False
+
+        await publish()
+        async with running(take()):
+            await eventually(lambda: has(64, 0))
+            for requests in (1, 2):
+                pull.done(32)
+                await eventually(lambda requests=requests: has(64, requests))  # type: ignore[misc]
+            assert (await other.api(f"CONSUMER.LEADER.STEPDOWN.{streams.INTENTS}.elected"))["success"]
+            await publish()
+            await eventually(lambda: has(128, 0))
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["heard-of", "only-seen"])

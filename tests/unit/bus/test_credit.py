@@ -81,9 +81,11 @@ def test_what_a_request_no_longer_brings_is_asked_for_anew() -> None:
 @pytest.mark.parametrize(
     ("inbox", "headers", "expected"),
     [
-        pytest.param("_INBOX.a.early-64", {"Nats-Pending-Messages": "12"}, (False, 12), id="expired in part"),
-        pytest.param("_INBOX.a.late-32", {"Nats-Pending-Messages": "32"}, (True, 32), id="expired"),
-        pytest.param("_INBOX.a.early-16", {}, (False, 16), id="never accepted"),
+        pytest.param(
+            "_INBOX.a.early-64-1", {"Nats-Pending-Messages": "12"}, (False, 12), id="expired in part"
+        ),
+        pytest.param("_INBOX.a.late-32-2", {"Nats-Pending-Messages": "32"}, (True, 32), id="expired"),
+        pytest.param("_INBOX.a.early-16-30", {}, (False, 16), id="never accepted"),
     ],
 )
 def test_what_a_refusal_ends(inbox: str, headers: dict[str, str], expected: tuple[bool, int]) -> None:
@@ -96,7 +98,7 @@ def test_a_request_that_is_refused_leaves_others_of_its_kind() -> None:
     taken(credit, 40)
     credit.done(40)
     assert asked(credit) == (40, 0)
-    credit.refuse(*refused("_INBOX.a.early-40", {}))  # there are too many requests
+    credit.refuse(*refused("_INBOX.a.early-40-2", {}))  # there are too many requests
     assert credit.asked == 24
     assert asked(credit) == (40, 0)
 
