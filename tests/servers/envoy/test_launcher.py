@@ -17,11 +17,12 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import balancer
 from tests.support import envoyprogram
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import admin, launched, protobuf, replacing
+from windowbox.clients.envoy import admin, launched, launcher, process, protobuf, replacing
+from windowbox.clients.envoy.attachments import Order
 from windowbox.clients.envoy.edge import Edge
 from windowbox.clients.envoy.launched import Launched
 from windowbox.clients.envoy.launcher import Launcher
-from windowbox.clients.envoy.process import Processes
+from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import Refused, Unreachable
 
 
@@ -33,6 +34,15 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     return envoyprogram.envoy(tmp_path)
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Path:
+    """An Envoy that never answers."""
+    program = tmp_path / "hanging"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o700)
+    return program
 
 
 async def test_connections_outlive_the_edge(folder: Path, program: Path, address: Callable[[], str]) -> None:
@@ -126,17 +136,14 @@ async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
         await node.stop()
 
 
-async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Path, tmp_path: Path) -> None:
-    program = tmp_path / "hangs"
-    program.write_text("#!/bin/sh\nexec sleep 600\n")
-    program.chmod(0o700)
+async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Path, hanging: Path) -> None:
     edge = Edge(Launched(folder))
 
     async def both_run() -> bool:
         return len(await Launched(folder).found("edge")) == 2
 
     async with running(edge.keep()):
-        async with Launcher(folder, program=program).serving():
+        async with Launcher(folder, program=hanging).serving():
             replacing_it = asyncio.create_task(edge.replace())
             await eventually(both_run)
         replacing_it.cancel()
@@ -160,6 +167,34 @@ async def test_an_edge_without_its_launcher_says_what_to_do(
             await soon(edge.running.wait())
             caplog.clear()
         await eventually(is_told)
+
+
+async def test_a_question_for_one_envoy_looks_at_no_other(
+    folder: Path, hanging: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_STARTING", 0.0)
+    monkeypatch.setattr(launcher, "_WAIT", 0.05)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    looked: list[str] = []
+
+    async def has_usual_priority() -> bool:
+        [started] = await Processes(folder, program=hanging).found("edge")
+        return os.getpriority(os.PRIO_PROCESS, started.pid) == usual
+
+    async def names(_: Processes) -> list[str]:
+        looked.append("at all")
+        return []
+
+    async with Launcher(folder, program=hanging).serving():
+        envoy = await Launched(folder).start(Order(name="edge", generation=1, files={}))
+        await eventually(has_usual_priority)
+        with monkeypatch.context() as patched:
+            patched.setattr(Processes, "names", names)
+            patched.setattr(Process, "restore_priority_later", lambda _: looked.append("at priorities"))
+            ended = asyncio.create_task(envoy.ended())
+            await envoy.end()
+            await soon(ended)
+    assert looked == []
 
 
 async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path) -> None:

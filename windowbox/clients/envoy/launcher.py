@@ -65,7 +65,7 @@ class Launcher:
         return web.json_response([[one.name, one.generation] for one in await self._running()])
 
     async def _started(self, request: web.Request) -> web.Response:
-        if await self._asked_for(request) is None:
+        if self._asked_for(request) is None:
             name, generation = request.match_info["name"], int(request.match_info["generation"])
             try:
                 with folders.writing(self._folder / name):
@@ -75,12 +75,12 @@ class Launcher:
         return web.Response()
 
     async def _ended(self, request: web.Request) -> web.Response:
-        if one := await self._asked_for(request):
+        if one := self._asked_for(request):
             await one.end()
         return web.Response()
 
     async def _has_ended(self, request: web.Request) -> web.Response:
-        if one := await self._asked_for(request):
+        if one := self._asked_for(request):
             try:
                 async with asyncio.timeout(_WAIT):
                     await one.ended()
@@ -88,9 +88,8 @@ class Launcher:
                 return web.json_response(False)
         return web.json_response(True)
 
-    async def _asked_for(self, request: web.Request) -> Process | None:
-        wanted = (request.match_info["name"], int(request.match_info["generation"]))
-        return next((one for one in await self._running() if (one.name, one.generation) == wanted), None)
+    def _asked_for(self, request: web.Request) -> Process | None:
+        return self._processes.running(request.match_info["name"], int(request.match_info["generation"]))
 
     async def _running(self) -> list[Process]:
         found = [await self._processes.found(name) for name in await self._processes.names()]

@@ -39,14 +39,14 @@ class Processes(HostFolders):
         self._program = program or packaged()
 
     async def found(self, name: str) -> Sequence[Process]:
-        return [one for g in self._generations(name) if (one := self._running(name, g))]
+        return [one for g in self._generations(name) if (one := self.running(name, g))]
 
     async def names(self) -> Sequence[str]:
         return [name for name in self._known() if await self.found(name)]
 
     async def start(self, order: Order) -> Process:
         hostnetwork.keep_waiting_connections()
-        if left := self._running(order.name, order.generation):
+        if left := self.running(order.name, order.generation):
             await left.end()
         self._fill(order, [one.generation for one in await self.found(order.name)])
         with folders.writing(self._place(order.name, order.generation)):
@@ -62,7 +62,7 @@ class Processes(HostFolders):
         started.restore_priority_later()
         return started
 
-    def _running(self, name: str, generation: int) -> Process | None:
+    def running(self, name: str, generation: int) -> Process | None:
         return Process.running_in(self._place(name, generation), self._program)
 
 
@@ -127,7 +127,8 @@ class Process(InFolder):
         try:
             loop.add_reader(handle, ended.set)
             if not self._has_ended():
-                self.restore_priority_later()  # whoever started it may have ended within that time
+                if _goes_before_others(self.pid):
+                    self.restore_priority_later()  # whoever started it may have ended within that time
                 await ended.wait()
         finally:
             loop.remove_reader(handle)
@@ -171,6 +172,12 @@ def _set_priority(pid: int, more: int) -> None:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
+
+
+def _goes_before_others(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpriority(os.PRIO_PROCESS, pid) < os.getpriority(os.PRIO_PROCESS, 0)
+    return False
 
 
 def _identity(program: Path) -> str:
