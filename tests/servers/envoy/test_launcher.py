@@ -199,6 +199,7 @@ async def test_a_question_for_one_envoy_looks_at_no_other(
 
 async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path) -> None:
     async with Launcher(folder, program=program).serving():
+        assert (folder / "launcher.lock").stat().st_mode & 0o777 == 0o600
         with pytest.raises(Refused, match="another launcher"):
             async with Launcher(folder, program=program).serving():
                 pass

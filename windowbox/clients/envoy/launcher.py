@@ -110,7 +110,9 @@ async def run(folder: Path, program: Path | None) -> None:
 def _alone(folder: Path) -> Iterator[None]:
     """Refused if another launcher has this folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("w") as file:
+    lock = folder / _LOCK
+    lock.touch(mode=0o600)  # whoever may read it could hold it
+    with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
