@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, NamedTuple
 
 from bus import streams
 from bus.connection import Bus
 from bus.messages import UID, VERSION
-from windowbox.errors import WindowboxError
+from windowbox.errors import Superseded, TransientError, WindowboxError
 
 logger = logging.getLogger(__name__)
 
@@ -94,3 +94,19 @@ class Continuity:
         if found is None or found.subject != witness.subject:
             return False
         return (found.headers.get(UID, ""), found.headers.get(VERSION, "")) == (witness.uid, witness.version)
+
+
+async def require_held(bus: Bus, listed: str, known: Collection[int]) -> None:
+    """Superseded unless OBJECTS still holds the oldest of these messages. `listed` was stored after them.
+
+    A purge takes all before a sequence. One that was under way while they were read has been applied before
+    what was stored after it.
+    """
+    while known:
+        try:
+            if await bus.at(streams.OBJECTS, min(known)) is None:
+                raise Superseded(f"what was known before {listed} was purged meanwhile")
+            return
+        except TransientError as error:
+            logger.debug("%s: what it tells cannot be checked yet: %s", listed, error)
+            await asyncio.sleep(random.uniform(0.1, _AGAIN))

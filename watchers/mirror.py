@@ -15,6 +15,7 @@ import orjson
 from bus import streams, subjects
 from bus.connection import Bus, Full, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
+from watchers import continuity
 from watchers.continuity import Why, Witness
 from watchers.limits import Known, KnownObjects, Shared, Turn
 from watchers.permits import Permit
@@ -158,13 +159,8 @@ class Mirror:
     async def _list(self, why: Why) -> str:
         """List, and announce what differs from the bus. Returns the resource version to watch from."""
         metrics.listings.labels(why).inc()
-        logger.log(
-            logging.DEBUG if why == "start" else logging.INFO,
-            "%s %s: listing: %s",
-            self.cluster,
-            self.resource.id,
-            why,
-        )
+        level = logging.DEBUG if why == "start" else logging.INFO
+        logger.log(level, "%s %s: listing: %s", self.cluster, self.resource.id, why)
         self._refused = False
         async with self.shared.listing(self.cluster) as self._listing:
             listed, version = await self._announce_listing()
@@ -177,6 +173,8 @@ class Mirror:
         # Tells readers of the stream that the listing is complete.
         subject = subjects.listed(self.cluster, self.resource.id)
         self._told = Witness(await self._store(subject, b"", {}, None), subject, "", "")
+        there = [known.sequence for known in self._known.values() if not known.gone]
+        await continuity.require_held(self.bus, subject, there)
         return version
 
     async def _announce_listing(self) -> tuple[set[str], str]:

@@ -15,8 +15,13 @@ from bus.registry import Member
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support.running import eventually, running, soon
 from watchers import purging
+from watchers.limits import KnownObjects, Shared
+from watchers.mirror import Mirror
 from watchers.watching import Watching
+from windowbox.clients import kube
+from windowbox.errors import Superseded
 from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.sandbox import files
 
 OLD, NEW = (subjects.seen(ObjectRef("gone", SERVICES.id, "default", name)) for name in ("old", "new"))
 
@@ -45,6 +50,38 @@ async def test_a_late_purge_spares_what_is_announced_later(bus: Bus, monkeypatch
     assert clearing.cancelled()
     assert await bus.last(streams.OBJECTS, OLD) is None
     assert await bus.last(streams.OBJECTS, NEW) is not None
+
+
+async def test_a_listing_that_met_a_purge_under_way_is_repeated(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    class Late(Shared):
+        """A purge is applied when the mirror has read what there is."""
+
+        async def known(self, cluster: str, kind: str) -> KnownObjects:
+            found = await super().known(cluster, kind)
+            await bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+            apis.put("gone", SERVICES, {"metadata": {"namespace": "default", "name": "new"}})
+            return found
+
+    await streams.ensure(bus)
+    apis.put("gone", SERVICES, {"metadata": {"namespace": "default", "name": "old"}})
+    files.write_private(tmp_path / "kubeconfig", apis.kubeconfig("gone"))
+    async with kube.from_file(tmp_path / "kubeconfig") as client:
+
+        async def list_once() -> None:
+            mirror = Mirror(bus, client, "gone", SERVICES, Shared(bus))
+            async with running(mirror.run()):
+                await soon(mirror.listed.wait())
+
+        await list_once()
+        late = Mirror(bus, client, "gone", SERVICES, Late(bus))
+        with pytest.raises(Superseded):
+            await soon(late.run())
+        assert not late.listed.is_set()
+        await list_once()
+    for subject in (OLD, NEW):
+        assert await bus.last(streams.OBJECTS, subject) is not None
 
 
 async def test_a_cluster_that_comes_back_at_once_is_mirrored_anew(
