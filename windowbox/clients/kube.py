@@ -336,8 +336,9 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
     configuration = credentials.empty()
     with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         try:
-            kubeconfigs.file(content, Path(folder))
-            await kube_config.load_kube_config_from_dict(content, client_configuration=configuration)
+            await kube_config.load_kube_config_from_dict(
+                content, client_configuration=configuration, temp_file_path=folder
+            )
             tls, trust = credentials.tls(configuration), credentials.trust(configuration)
         except Exception:
             # The library expects valid kubeconfigs, so it may raise anything; and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import re
@@ -79,20 +78,6 @@ def host(kubeconfig: bytes) -> str:
         parts = _parts(_named(content["clusters"], context["cluster"])["cluster"]["server"])
         return parts.netloc.rpartition("@")[2].lower() if parts else ""
     return ""
-
-
-def file(content: dict[str, Any], folder: Path) -> None:
-    """Write inline certificates and keys to files.
-
-    The library would do so, too; but it caches the names of its files for ever, and does not notice that
-    they are gone when the same cluster is opened again.
-    """
-    sections = [entry.get("cluster") or {} for entry in content["clusters"]]
-    sections += [entry.get("user") or {} for entry in content["users"]]
-    for number, section in enumerate(sections):
-        for key in _FILES & {name.removesuffix("-data") for name in section}:
-            section[key] = str(folder / f"{number}-{key}")
-            Path(section[key]).write_bytes(base64.b64decode(section.pop(f"{key}-data")))
 
 
 def check_addresses(server: object, proxy: object, egress: Egress, what: str) -> None:

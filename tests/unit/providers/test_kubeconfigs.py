@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,27 @@ def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, told: str) -> None:
 def test_what_stands_inline_is_taken() -> None:
     inline = of_user(**{"client-key-data": "a2V5", "token": "t"})
     assert kubeconfigs.harmless(inline, WHAT) == yaml.safe_load(inline)
+
+
+async def test_a_cluster_with_inline_certificates_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = base64.b64encode(certificates.authority(tmp_path / "ca").certificate.read_bytes()).decode()
+    cluster = {"server": "https://a", "certificate-authority-data": authority}
+    content = {
+        "users": [{"name": "a", "user": {"token": "t"}}],
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }
+    (tmp_path / "files").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "files"))
+    trusts = []
+    for _ in range(2):
+        async with kube.from_text(yaml.safe_dump(content).encode(), WHAT, loopback.EGRESS) as client:
+            trusts.append(client.trust)
+        assert not list((tmp_path / "files").iterdir())  # no copy of a certificate or key is left
+    assert trusts[0] == trusts[1] not in (None, "public")
 
 
 NO_URLS = [None, 5, "https://", "api.example.com:6443", "file:///etc/passwd", "https://[::1", "//x"]
