@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
+from tests.conformance import gardens
 from tests.support import leftovers, servers
 from tests.support.machinecontrollermanager import PROGRAM
+from tests.support.running import running
 from tests.support.servers import ControlPlane
+from windowbox.clients import kube
+from windowbox.clients.kube import Kube
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +29,15 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip(reason)
     with servers.control_plane(tmp_path_factory.mktemp("plane"), controllers=True, audit=True) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A garden, runtime cluster and seed in one, in which Gardener's own controllers install extensions."""
+    yield from gardens.cluster(tmp_path_factory.mktemp("garden"))
+
+
+@pytest_asyncio.fixture
+async def api(cluster: ControlPlane) -> AsyncIterator[Kube]:
+    async with kube.from_file(cluster.kubeconfig) as opened, running(gardens.in_place_of_kubelets(opened)):
+        yield opened

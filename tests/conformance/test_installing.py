@@ -6,20 +6,17 @@ Its resource manager applies what they have rendered. Pods are made, but nobody 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.conformance import gardens
 from tests.support import installing
 from tests.support.installing import CLASSES, DONE, GARDEN, MANIFESTS, SYSTEM_CLASS
 from tests.support.rules import rule
-from tests.support.running import eventually, running
+from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
 from windowbox.clients.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
@@ -38,17 +35,6 @@ PATIENCE = 180.0
 @pytest.fixture(scope="module")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installing.bring_charts(tmp_path_factory.mktemp("charts"))
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    yield from gardens.cluster(tmp_path_factory.mktemp("garden"))
-
-
-@pytest_asyncio.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[Kube]:
-    async with kube.from_file(cluster.kubeconfig) as opened, running(gardens.in_place_of_kubelets(opened)):
-        yield opened
 
 
 async def installer(cluster: ControlPlane, charts: Path, who: str) -> asyncio.subprocess.Process:

@@ -76,26 +76,20 @@ async def test_what_was_served_is_back_after_an_envoy_and_after_the_launcher(
     one = balancer(listener(place, [node]))
     edge = Edge(Launched(folder))
 
-    async def served() -> bool:
-        try:
-            return await greeting(place, PORT) == "n1"
-        except OSError:
-            return False
-
     try:
         async with running(edge.keep()):
             async with Launcher(folder, program=program).serving():
                 await soon(edge.write([one]))
-                await eventually(served)
+                await eventually(lambda: _serves(place))
                 (envoy,) = await Processes(folder, program=program).found("edge")
                 os.kill(envoy.pid, signal.SIGKILL)
                 await soon(envoy.ended())
-                await eventually(served)
-            assert not await served()
+                await eventually(lambda: _serves(place))
+            assert not await _serves(place)
             with pytest.raises(Unreachable):
                 await Launched(folder).names()
             async with Launcher(folder, program=program).serving():
-                await eventually(served)
+                await eventually(lambda: _serves(place))
     finally:
         await node.stop()
 
@@ -114,24 +108,18 @@ async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
     async def was_asked_to_end() -> bool:
         return "generation 1 does not end" in caplog.text
 
-    async def served() -> bool:
-        try:
-            return await greeting(place, PORT) == "n1"
-        except OSError:
-            return False
-
     try:
         async with running(edge.keep()):
             async with contextlib.AsyncExitStack() as client:
                 async with Launcher(folder, program=program).serving():
                     await soon(edge.write([balancer(listener(place, [node]))]))
-                    await eventually(served)
+                    await eventually(lambda: _serves(place))
                     await client.enter_async_context(talk(place, PORT))
                     await edge.replace()
                     await eventually(listens_no_more)
                 await eventually(was_asked_to_end)
             async with Launcher(folder, program=program).serving():
-                await eventually(served)
+                await eventually(lambda: _serves(place))
     finally:
         await node.stop()
 
@@ -203,3 +191,10 @@ async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path
         with pytest.raises(Refused, match="another launcher"):
             async with Launcher(folder, program=program).serving():
                 pass
+
+
+async def _serves(place: str) -> bool:
+    try:
+        return await greeting(place, PORT) == "n1"
+    except OSError:
+        return False
