@@ -15,6 +15,8 @@ from windowbox.errors import Conflict, TransientError, Unreachable, WindowboxErr
 logger = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
+_NO_PEERS = 10005
+"""A new stream needs more servers than are online. Its status is 400, but a server that starts changes it."""
 _NO_MESSAGE = 10037
 _NO_SUCH_SEQUENCE = 10043
 _DELETE_FAILED = 10057
@@ -74,7 +76,7 @@ def api(what: str, answer: bytes) -> dict[str, Any]:
     """An answer of JetStream's API; Unreachable while there is nobody who could act on it."""
     decoded: dict[str, Any] = orjson.loads(answer)
     if error := decoded.get("error"):
-        if error.get("code") == _UNAVAILABLE:
+        if error.get("code") == _UNAVAILABLE or error.get("err_code") == _NO_PEERS:
             raise Unreachable(f"{what}: {error.get('description')}")
         raise ApiError(what, error)
     return decoded

@@ -126,11 +126,11 @@ async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> l
     for wanted in streams(replicas, objects):
         name = wanted["name"]
         try:
-            found = (await bus.api(f"STREAM.INFO.{name}"))["config"]
+            found = (await bus.api(f"STREAM.INFO.{name}", repeat=True))["config"]
         except ApiError as error:
             if error.code != _STREAM_NOT_FOUND:
                 raise
-            await bus.api(f"STREAM.CREATE.{name}", wanted)
+            await bus.api(f"STREAM.CREATE.{name}", wanted, repeat=True)
             done.append(f"created stream {name}")
             continue
         if schema.is_newer(found):  # it has the say, until all processes are as new
