@@ -21,7 +21,7 @@ from watchers.limits import Known, KnownObjects, Shared, Turn
 from watchers.permits import Permit
 from watchers.quota import Account
 from windowbox.clients import apiresponses
-from windowbox.clients.kube import Event, Kube, Page
+from windowbox.clients.kube import Event, Kube
 from windowbox.errors import (
     Superseded,
     TooLarge,
@@ -180,36 +180,14 @@ class Mirror:
     async def _announce_listing(self) -> tuple[set[str], str]:
         """Announce listed objects. Returns their subjects, and the resource version to watch from."""
         listed: set[str] = set()
-        more = version = ""
-        count = 0
-        while True:
-            page = await self._page(more)
-            count += max(1, len(page.items))  # a server may send empty pages without end
-            self._check_number(count)
+        version = ""
+        pages = self.kube.pages(self.resource, limit=self.page, metadata_only=self._secret)
+        async for page in pages:
             # A watch from the first page's version misses no change that later pages do not show.
             version = version or page.resource_version
             for raw in page.items:
                 listed.add(await self._announce("LISTED", raw))
-            more = page.more
-            if not more:
-                return listed, version
-
-    async def _page(self, more: str) -> Page:
-        """The next page; smaller pages from now on if this one is too large."""
-        while True:
-            try:
-                return await self.kube.page(
-                    self.resource, limit=self.page, more=more, metadata_only=self._secret
-                )
-            except TooLarge:
-                if self.page == 1:
-                    raise
-                self.page = max(1, self.page // 4)
-
-    def _check_number(self, objects: int) -> None:
-        if objects > self.kube.limits.objects:
-            most = self.kube.limits.objects
-            raise TooLarge(f"{self.cluster} has more than {most:,} {self.resource.id}: no more are watched")
+        return listed, version
 
     async def _watch(self) -> None:
         """Announce changes until the server ends the watch."""
@@ -232,8 +210,10 @@ class Mirror:
         object = Object(raw)
         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
         known = self._known.get(subject)
-        if known is None and len(self._known) >= self.kube.limits.objects:
-            self._check_number(1 + sum(not one.gone for one in self._known.values()))
+        most = self.kube.limits.listing.objects
+        # Deleted ones do not count, and are counted only where they could matter.
+        if known is None and len(self._known) >= most <= sum(not one.gone for one in self._known.values()):
+            raise TooLarge(f"{self.cluster} has more than {most:,} {self.resource.id}: no more are watched")
         unchanged = known and known.version == object.resource_version and not known.gone
         if unchanged and not (known and known.omitted):
             return subject

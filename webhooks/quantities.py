@@ -10,7 +10,7 @@ from typing import Any
 from windowbox.models.objects import Json
 
 _PATTERN = re.compile(
-    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII
+    r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII
 )
 _LONGEST = 100
 _BINARY: dict[str, int] = {f"{letter}i": 1024 ** (at + 1) for at, letter in enumerate("KMGTPE")}

@@ -41,6 +41,14 @@ def text(parent: Json, key: str) -> str:
     return found
 
 
+def given(parent: Json, key: str, kind: type, wanted: str) -> bool:
+    """Whether a field is there, even if it is empty; `wanted` is what it has to be."""
+    found = parent.get(key)
+    if found is not None and not isinstance(found, kind):
+        raise _wrong(key, wanted, found)
+    return found is not None
+
+
 def name(review: Review) -> str:
     """The object's; the request's is empty where the API server makes up a name."""
     return Object(review.object).name or review.name

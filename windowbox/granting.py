@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -32,12 +32,12 @@ class Granting:
     async def once(self) -> str:
         """Create the wanted RoleBindings, and delete the others. Returns the resource version for a watch."""
         version = (await self.kube.page(NAMESPACES, limit=1)).resource_version
-        granted = {(one.namespace, one.name) async for one in self._all(self._granted)}
+        granted = {(one.namespace, one.name) async for one in self.kube.objects(self._granted)}
         for namespace, name in sorted(granted):
             if not self._serves(namespace):
                 await self.kube.remove(_BINDINGS, namespace, name)
                 logger.info("%s: taken back from namespace %s", name, namespace)
-        async for found in self._all(NAMESPACES):
+        async for found in self.kube.objects(NAMESPACES):
             await self._grant(found, granted)
         return version
 
@@ -74,13 +74,3 @@ class Granting:
 
     def _serves(self, namespace: str) -> bool:
         return any(fnmatchcase(namespace, pattern) for pattern in self.settings.namespaces)
-
-    async def _all(self, resource: Resource) -> AsyncIterator[Object]:
-        more = ""
-        while True:
-            page = await self.kube.page(resource, more=more)
-            for raw in page.items:
-                yield Object(raw)
-            more = page.more
-            if not more:
-                return

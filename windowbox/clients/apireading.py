@@ -21,6 +21,16 @@ class Limit(NamedTuple):
     """Three bytes make a mapping that takes seventy in memory."""
 
 
+class Listing(NamedTuple):
+    """The limits of all pages of a listing together."""
+
+    objects: int
+    """Also how many objects of one kind are watched."""
+    size: int
+    seconds: float
+    """A continue token is valid for some five minutes, because etcd is compacted then."""
+
+
 class Limits(NamedTuple):
     """The limits for each kind of response of an API server."""
 
@@ -28,14 +38,13 @@ class Limits(NamedTuple):
     """One object, which is also what one line of a watch may bring."""
     page: Limit
     """A page of a listing with several objects."""
-    objects: int
-    """Objects of one kind."""
+    listing: Listing
 
 
 # etcd takes 1.5 MiB for one object by default; as JSON a built-in kind takes up to three times as much.
-OWN = Limits(Limit(16 << 20, 4_000_000), Limit(16 << 20, 200_000), objects=10_000_000)
+OWN = Limits(Limit(16 << 20, 4_000_000), Limit(16 << 20, 200_000), Listing(10_000_000, 1 << 37, 600.0))
 """Of a cluster whose kubeconfig is in a file of this machine."""
-TENANT = Limits(Limit(4 << 20, 200_000), Limit(8 << 20, 200_000), objects=100_000)
+TENANT = Limits(Limit(4 << 20, 200_000), Limit(8 << 20, 200_000), Listing(100_000, 1 << 30, 300.0))
 """Of a cluster whose kubeconfig is in a Secret: its API server may be anything."""
 
 

@@ -18,6 +18,7 @@ from windowbox.errors import (
     Unreachable,
     WatchExpired,
 )
+from windowbox.models.refs import Resource
 
 UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
 
@@ -38,7 +39,14 @@ _CONTINUE = re.compile(r"[!-~]{0,8192}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """Names become parts of subjects and paths. All kinds that are watched have names of this form."""
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_SEGMENT = re.compile(r"(?!\.{1,2}\Z)[^/%]+")
+_NAMED_BY_SEGMENT = frozenset({"certificates.k8s.io", "rbac.authorization.k8s.io"})
+"""Groups whose objects may have any path segment as a name: node-csr-GccQ_dse6, system:node."""
+_TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
+"""A string, also one without an end, or a bracket, in a text without escapes. Nothing here backtracks: a scan
+takes linear time, whatever the text is."""
+_PARSED = 1024
+"""orjson refuses what is nested deeper. So a refused text with fewer brackets is no JSON at all."""
 
 
 def decoded(what: str, answer: bytes) -> dict[str, Any]:
@@ -78,26 +86,29 @@ def sound(what: str, object: Any) -> dict[str, Any]:
     return object  # type: ignore[no-any-return]
 
 
-def named(what: str, object: Any, *, namespaced: bool) -> dict[str, Any]:
+def named(what: str, object: Any, resource: Resource) -> dict[str, Any]:
     """The object, if it is sound and its name is valid for its kind."""
     metadata = sound(what, object)["metadata"]
-    if not _NAME.fullmatch(_of(what, metadata.get("name"), str, "")):
+    form = _SEGMENT if resource.group in _NAMED_BY_SEGMENT else _NAME
+    if not form.fullmatch(_of(what, metadata.get("name"), str, "")):
         raise _foreign(what)
     namespace = _of(what, metadata.get("namespace"), str, "")
-    if not (_NAMESPACE.fullmatch(namespace) if namespaced else namespace == ""):
+    if not (_NAMESPACE.fullmatch(namespace) if resource.namespaced else namespace == ""):
         raise _foreign(what)
     return object  # type: ignore[no-any-return]
 
 
-def listed(what: str, listing: Mapping[str, Any], namespaced: bool) -> tuple[list[dict[str, Any]], str, str]:
+def listed(
+    what: str, listing: Mapping[str, Any], resource: Resource
+) -> tuple[list[dict[str, Any]], str, str]:
     """The objects of a page, its resource version, and the continue token."""
-    items = [named(what, item, namespaced=namespaced) for item in _of(what, listing.get("items"), list, [])]
+    items = [named(what, item, resource) for item in _of(what, listing.get("items"), list, [])]
     metadata = _of(what, listing.get("metadata"), dict, {})
     version = _spelled(what, metadata.get("resourceVersion"), _VERSION)
     return items, version, _spelled(what, metadata.get("continue"), _CONTINUE)
 
 
-def event(what: str, line: bytes, namespaced: bool) -> tuple[str, dict[str, Any]]:
+def event(what: str, line: bytes, resource: Resource) -> tuple[str, dict[str, Any]]:
     """The type and object of a watch event."""
     found = decoded(what, line)
     object = _mapping(what, found.get("object"))
@@ -108,7 +119,7 @@ def event(what: str, line: bytes, namespaced: bool) -> tuple[str, dict[str, Any]
     if not sound(what, object)["metadata"].get("resourceVersion"):
         raise _foreign(what)
     if type != "BOOKMARK":  # which is about no object
-        named(what, object, namespaced=namespaced)
+        named(what, object, resource)
     return type, object
 
 
@@ -148,6 +159,8 @@ def _said(status: int, body: bytes) -> str:
 
 
 def _decoded_in_part(answer: bytes) -> Any:
+    if answer.count(b"[") + answer.count(b"{") < _PARSED:
+        return None
     try:
         return orjson.loads(_cut(answer))
     except orjson.JSONDecodeError:
@@ -157,13 +170,14 @@ def _decoded_in_part(answer: bytes) -> Any:
 def _cut(answer: bytes) -> bytes:
     """The text with null in place of parts beyond the nesting limit."""
     kept, begun, depth = [], 0, 0
-    for token in _TOKEN.finditer(answer):
-        match token[0]:
-            case b"{" | b"[":
+    # Blanks in place of escapes keep all positions.
+    for token in _TOKEN.finditer(answer.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")):
+        match answer[token.start()]:
+            case 0x7B | 0x5B:  # { [
                 depth += 1
                 if depth == 2 * _DEEPEST:
                     kept.append(answer[begun : token.start()] + b"null")
-            case b"}" | b"]":
+            case 0x7D | 0x5D:  # } ]
                 if depth == 2 * _DEEPEST:
                     begun = token.end()
                 depth -= 1

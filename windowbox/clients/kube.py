@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -19,7 +20,7 @@ from windowbox.clients.apireading import Limit
 from windowbox.clients.egress import Egress
 from windowbox.clients.kubelibrary import Configuration, kube_config
 from windowbox.clients.rotation import Rotation
-from windowbox.errors import Conflict, Malformed, Missing, Unreachable, WindowboxError
+from windowbox.errors import Conflict, Malformed, Missing, TooLarge, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource
 
@@ -35,7 +36,7 @@ _SILENCE = 90.0
 connection may be lost where none comes."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _BATCH = 256
-"""Events that are read at once."""
+"""Events, or objects of a page, that are read at once."""
 _BIG = 1 << 18
 """Bytes of an answer that is read in a thread."""
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
@@ -101,22 +102,104 @@ class Kube:
         *,
         namespace: str = "",
         limit: int = 500,
-        more: str = "",
         metadata_only: bool = False,
         fields: str = "",
     ) -> Page:
-        """A page of the objects; `fields` is a field selector."""
+        """The first page of the objects; `fields` is a field selector."""
+        where = resource, namespace, fields, metadata_only
+        return (await self._page(*where, limit=limit, more=""))[0]
+
+    async def objects(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        metadata_only: bool = False,
+        fields: str = "",
+    ) -> AsyncIterator[Object]:
+        """All objects, one after another; TooLarge beyond the cluster's limits.
+
+        Keep only what is needed of each: a tenant's server may list many, and large ones.
+        """
+        pages = self.pages(resource, namespace=namespace, metadata_only=metadata_only, fields=fields)
+        async for page in pages:
+            for number, raw in enumerate(page.items, 1):
+                yield Object(raw)
+                if number % _BATCH == 0:
+                    await asyncio.sleep(0)  # others go on: a server may put thousands of objects into a page
+
+    async def pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        limit: int = 500,
+        metadata_only: bool = False,
+        fields: str = "",
+    ) -> AsyncIterator[Page]:
+        """All pages of the objects; TooLarge beyond the cluster's limits. A page that is too large is asked
+        for again in smaller ones.
+
+        A server can send pages without end, empty or full, so number, bytes and time are bounded. The time is
+        what the requests take, however long the caller keeps a page.
+        """
+        where = resource, namespace, fields, metadata_only
+        most, what, more = self.limits.listing, f"list {resource.id}", ""
+        objects, size, seconds = 0, 0, 0.0
+        while True:
+            begun = time.monotonic()
+            try:
+                page, length = await self._page(*where, limit=limit, more=more)
+            except TooLarge:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            finally:
+                seconds += time.monotonic() - begun
+            # An empty page counts as well.
+            objects, size = objects + max(1, len(page.items)), size + length
+            if objects > most.objects:
+                raise TooLarge(f"{what}: more than {most.objects:,} objects: delete those that nobody needs")
+            if size > most.size:
+                raise TooLarge(f"{what}: more than {most.size:,} bytes: delete objects that nobody needs")
+            yield page
+            more = page.more
+            if not more:
+                return
+            if seconds > most.seconds:
+                raise Unreachable(f"{what}: not listed within {most.seconds:.0f} s")
+
+    async def _page(
+        self,
+        resource: Resource,
+        namespace: str,
+        fields: str,
+        metadata_only: bool,
+        *,
+        limit: int,
+        more: str,
+    ) -> tuple[Page, int]:
+        """A page, and how many bytes it has."""
         query = {"limit": str(limit)} | ({"continue": more} if more else {}) | _selection(resource)
         if fields:
             query["fieldSelector"] = fields
+        size = 0
+
+        def decode(what: str, answer: bytes) -> dict[str, Any]:
+            nonlocal size
+            size = len(answer)
+            return apiresponses.shallowly_decoded(what, answer)
+
         listing = await self._request(
             "GET",
             resource.path(namespace),
             query=query,
             accept=_accept(metadata_only, listing=True),
+            decode=decode,
             limit=self.limits.page if limit > 1 else self.limits.object,
         )
-        return Page(*apiresponses.listed(f"list {resource.id}", listing, resource.namespaced))
+        return Page(*apiresponses.listed(f"list {resource.id}", listing, resource)), size
 
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
@@ -366,7 +449,7 @@ def _accept(metadata_only: bool, *, listing: bool) -> str:
 
 
 async def _event(what: str, line: bytes, resource: Resource) -> Event:
-    return Event(*await _apart(apiresponses.event, what, line, resource.namespaced, size=len(line)))
+    return Event(*await _apart(apiresponses.event, what, line, resource, size=len(line)))
 
 
 async def _apart(read: Callable[..., T], *arguments: Any, size: int) -> T:

@@ -28,7 +28,7 @@ _MOST_PARTS = 4_000
 _PARTS = b"[{,:\n"
 _PATH = re.compile(r"[A-Za-z0-9._~:/-]{0,256}")
 _DOTS = {".", ".."}
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def harmless(kubeconfig: bytes, what: str) -> dict[str, Any]:
@@ -113,9 +113,10 @@ def trust(server: str, verified: bool, authorities: Path | None) -> str | None:
     if authorities is None:
         return PUBLIC
     try:
-        found = {
-            ssl.PEM_cert_to_DER_cert(pem.decode()) for pem in _CERTIFICATE.findall(authorities.read_bytes())
-        }
+        found, at, text = set(), 0, authorities.read_text(errors="replace")
+        while (begin := text.find(_BEGIN, at)) >= 0 and (end := text.find(_END, begin)) >= 0:
+            at = end + len(_END)
+            found.add(ssl.PEM_cert_to_DER_cert(text[begin:at]))
     except (OSError, ValueError):
         return None
     return hashlib.sha256(b"".join(sorted(found))).hexdigest() if found else None

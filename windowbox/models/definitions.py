@@ -18,7 +18,7 @@ class Column:
     path: str
     type: str = "string"
     priority: int = 0
-    """Columns above 0 are shown by `kubectl get -o wide`."""
+    """Columns above 0 are shown by `kubectl get --output=wide`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,20 @@ class Resource(NamedTuple):
     """Only objects of this name are watched."""
     short_names: tuple[str, ...] = ()
     """As kubectl takes them."""
+    watched_as: str = ""
+    """In place of the plural in the id, where other objects of the same kind are watched, too."""
 
     @property
     def id(self) -> str:
         """`dnsrecords.extensions.gardener.cloud`, as kubectl takes it; the group alone tells kinds apart."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        name = self.watched_as or self.plural
+        return f"{name}.{self.group}" if self.group else name
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a person may call the kind, in lower case."""
+        usual = () if self.watched_as else (self.plural, self.kind.lower(), *self.short_names)
+        return frozenset((self.id, *usual))
 
     def path(self, namespace: str = "", name: str = "") -> str:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
@@ -107,6 +116,13 @@ MACHINES = _machine("machines", "Machine", "mc")
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 HEARTBEATS = LEASES._replace(named="gardener-extension-heartbeat")
+MACHINE_LEASES = LEASES._replace(
+    named="machine-controller-manager",
+    # Those that Gardener's program has made are renewed every two seconds, and say nothing about windowbox.
+    selector="app.kubernetes.io/managed-by=windowbox",
+    watched_as="machineleases",
+)
+"""They say who makes the machines of a namespace. Only those that windowbox has held are watched."""
 IP_POOLS = Resource("crd.projectcalico.org", "v1", "ippools", "IPPool", namespaced=False)
 MANAGED_RESOURCES = Resource(
     "resources.gardener.cloud", "v1alpha1", "managedresources", "ManagedResource", short_names=("mr",)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import PermanentError, TransientError, Unreachable
+from windowbox.models import machinekeys
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, ObjectRef, is_provider_cluster
 from workers.machines.facts import node_taints
+from workers.machines.fence import Fence
 from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
+_MARKS = (machinekeys.CANDIDATE, machinekeys.SELECTED)
 SELF_HOSTED = "kube-system"
 """The control plane of a Shoot that hosts itself: its nodes are in the same cluster."""
 
@@ -55,6 +58,7 @@ class Nodes:
     clusters: Clusters
     home: ObjectRef
     recorder: Recorder
+    fence: Fence
     away: Unreachable | None = field(default=None, init=False)
     """Why the API did not answer: it is not asked again, as each attempt may take until its timeout."""
 
@@ -67,20 +71,15 @@ class Nodes:
         """The node as the bus knows it."""
         return await self.recorder.read(ObjectRef(self.cluster, NODES.id, "", name)) if name else None
 
-    async def live(self) -> dict[str, Object]:
-        """All nodes by name, as the API has them: their metadata."""
+    async def live(self, names: Collection[str]) -> dict[str, Object]:
+        """The nodes of these names as the API has them: versions, and labels of updates in place."""
         if self.away:
             raise self.away
 
         async def act() -> list[dict[str, Any]]:
             kube = await self.clusters.get(self.cluster)
-            found: list[dict[str, Any]] = []
-            more = ""
-            while True:
-                page = await kube.page(NODES, more=more, metadata_only=True)
-                found += [_head(Object(raw)) for raw in page.items]
-                if not (more := page.more):
-                    return found
+            nodes = kube.objects(NODES, metadata_only=True)
+            return [_head(node) async for node in nodes if node.name in names]
 
         return {one.name: one for one in map(Object, await self.recorder.call("nodes", None, act))}
 
@@ -110,6 +109,7 @@ class Nodes:
         """Merge into the version that was read. What fails is returned and logged: machines matter more."""
         if self.away:
             return self.away
+        await self.fence.require()
         metadata = {**patch.get("metadata", {}), "resourceVersion": node.resource_version}
         whole = {**patch, "metadata": metadata}
 
@@ -127,4 +127,5 @@ class Nodes:
 
 
 def _head(node: Object) -> dict[str, Any]:
-    return {"metadata": {"name": node.name, "resourceVersion": node.resource_version, "labels": node.labels}}
+    labels = {name: value for name, value in node.labels.items() if name in _MARKS}
+    return {"metadata": {"name": node.name, "resourceVersion": node.resource_version, "labels": labels}}

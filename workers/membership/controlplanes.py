@@ -47,10 +47,11 @@ def is_asleep(shoot: ShootFacts, server: Replicas | None, *, was_asleep: bool) -
     """Whether nobody can reach the API server of a Shoot, because it is hibernated.
 
     It falls asleep when its API server has ended, not when it is told to: machines have to go first. It is
-    awake when the API server is ready, as far as that can be seen.
+    awake when the API server is ready. Where no Deployment shows that, the Cluster says that the hibernation
+    is complete, and that it is over.
     """
     if server is None:
-        return shoot.hibernation_enabled
+        return shoot.hibernated or (was_asleep and shoot.hibernation_enabled)
     ended = shoot.hibernation_enabled and server.wanted == 0
     return ended or (was_asleep and server.ready == 0)
 

@@ -172,8 +172,9 @@ async def _remove(kube: Kube, ref: ObjectRef, owned: Owned) -> None:
 
 async def _listed(kube: Kube, resource: Resource, ref: ObjectRef) -> Object | None:
     """The object. Of most kinds we may only list those of a provider cluster."""
-    page = await kube.page(resource._replace(within=ref.namespace, named=ref.name))
-    return next(map(Object, page.items), None)
+    async for found in kube.objects(resource._replace(within=ref.namespace, named=ref.name)):
+        return found
+    return None
 
 
 async def _is_used(kube: Kube, namespace: str) -> bool:

@@ -65,6 +65,12 @@ def listing(*items: dict[str, Any], more: str = "") -> bytes:
     return orjson.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": items})
 
 
+def allow(monkeypatch: pytest.MonkeyPatch, **listing: Any) -> None:
+    """Smaller limits for a listing."""
+    smaller = apireading.TENANT.listing._replace(**listing)
+    monkeypatch.setattr(apireading, "TENANT", apireading.TENANT._replace(listing=smaller))
+
+
 @contextlib.contextmanager
 def little_memory(most: int) -> Any:
     tracemalloc.start()
@@ -184,18 +190,18 @@ async def test_too_large_pages_are_listed_in_smaller_ones(bus: Bus) -> None:
 
 
 async def test_a_listing_that_never_ends_is_given_up(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apireading, "TENANT", apireading.TENANT._replace(objects=10))
+    allow(monkeypatch, objects=10)
 
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(body=listing(more="more"))
 
     async with tenant(answer) as client:
-        with pytest.raises(TooLarge, match="tenant has more than 10 dnsrecords"):
+        with pytest.raises(TooLarge, match=r"list dnsrecords.*: more than 10 objects"):
             await soon(Mirror(bus, client, "tenant", DNSRECORDS, Shared(bus)).run())
 
 
 async def test_a_watch_that_brings_ever_more_is_given_up(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apireading, "TENANT", apireading.TENANT._replace(objects=10))
+    allow(monkeypatch, objects=10)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:

@@ -22,4 +22,4 @@ def test_only_namespaces_of_the_runtime_cluster_name_shoots(
     cluster: str, namespace: str, nodes_in: str
 ) -> None:
     unused: Any = None
-    assert Nodes(unused, ObjectRef(cluster, MACHINES.id, namespace, "m"), unused).cluster == nodes_in
+    assert Nodes(unused, ObjectRef(cluster, MACHINES.id, namespace, "m"), unused, unused).cluster == nodes_in

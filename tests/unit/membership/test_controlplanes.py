@@ -45,22 +45,32 @@ def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
     assert made.machines.namespace == "infra-shoot--a--b"
 
 
+AWAKE = ShootFacts()
+ENABLED = ShootFacts(hibernation_enabled=True)
+COMPLETE = ShootFacts(hibernation_enabled=True, hibernated=True)
+"""As gardenlet says when all has ended."""
+
+
 @rule("C-7", "C-10")
 @pytest.mark.parametrize(
-    ("enabled", "server", "was_asleep", "asleep"),
+    ("shoot", "server", "was_asleep", "asleep"),
     [
-        pytest.param(True, Replicas(1, 1), False, False, id="C-7-machines-go-first"),
-        pytest.param(True, Replicas(0, 1), False, True, id="C-7-ended"),
-        pytest.param(True, Replicas(0, 0), True, True, id="C-7-still"),
-        pytest.param(False, Replicas(1, 0), True, True, id="C-7-starting"),
-        pytest.param(False, Replicas(1, 1), True, False, id="C-7-awake-again"),
-        pytest.param(False, Replicas(1, 0), False, False, id="C-7-restarted"),
-        pytest.param(True, None, False, True, id="C-7-elsewhere"),
-        pytest.param(False, None, True, False, id="C-7-elsewhere-and-awake"),
+        pytest.param(ENABLED, Replicas(1, 1), False, False, id="C-7-machines-go-first"),
+        pytest.param(ENABLED, Replicas(0, 1), False, True, id="C-7-ended"),
+        pytest.param(ENABLED, Replicas(0, 0), True, True, id="C-7-still"),
+        pytest.param(COMPLETE, Replicas(1, 1), False, False, id="C-7-its-server-counts-where-it-is-seen"),
+        pytest.param(AWAKE, Replicas(1, 0), True, True, id="C-7-starting"),
+        pytest.param(AWAKE, Replicas(1, 1), True, False, id="C-7-awake-again"),
+        pytest.param(AWAKE, Replicas(1, 0), False, False, id="C-7-restarted"),
+        pytest.param(ENABLED, None, False, False, id="C-7-machines-go-first-elsewhere"),
+        pytest.param(COMPLETE, None, False, True, id="C-7-ended-elsewhere"),
+        pytest.param(ENABLED, None, True, True, id="C-7-still-elsewhere"),
+        pytest.param(AWAKE, None, True, False, id="C-7-awake-again-elsewhere"),
     ],
 )
-def test_when_a_shoot_sleeps(enabled: bool, server: Replicas | None, was_asleep: bool, asleep: bool) -> None:
-    shoot = ShootFacts(hibernation_enabled=enabled)
+def test_when_a_shoot_sleeps(
+    shoot: ShootFacts, server: Replicas | None, was_asleep: bool, asleep: bool
+) -> None:
     assert controlplanes.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
 
 

@@ -49,14 +49,10 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         found: set[tuple[str, str]] = set()
-        more = version = ""
-        while True:
-            page = await self._kube.page(self.resource, more=more)
+        version = ""
+        async for page in self._kube.pages(self.resource):
             version = version or page.resource_version
-            for raw in page.items:
-                found.add(self._see(Object(raw)))
-            if not (more := page.more):
-                break
+            found.update(self._see(Object(raw)) for raw in page.items)
         for gone in self.values.keys() - found:
             self._note(gone, None)
         self.listed.set()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Sequence
 
 from bus import consumers, streams, subjects
 from bus.connection import Bus
@@ -30,31 +30,43 @@ _EDGE_PATIENCE = 15.0
 """Seconds that new addresses wait for an edge, where Services show addresses that the bus does not know."""
 _PATIENCE = 60.0
 """Seconds that the allocation of new addresses waits for a cluster that cannot be read."""
+_CLUSTER_SECONDS = 20.0
+"""For the Services of one cluster. The next attempt asks only the clusters that are still missing."""
+_AT_ONCE = 64
+"""Clusters that are read at once: slow ones must not delay the others, and each may hold a page in memory."""
+_MOST_CLAIMS, _MOST_PORTS = 10_000, 50_000
+"""Of one cluster. Its other Services keep their addresses only if nobody else gets them first."""
+_MOST_SHOWN = 8
+"""Addresses of one Service. It can have one of each family."""
 
 
-def claim(
-    cluster: str, service: Object, settings: LoadBalancerSettings, served: Collection[str] = ()
-) -> Claim | None:
-    """What a Service has, by its status; None if that is nothing of ours. `served` are those addresses that
-    an edge names, for this very Service."""
-    shown = [address for address in statuses.addresses(service) if address not in served]
-    if not (served or shown) or not selection.is_ours(service, settings.classes):
-        return None
+def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim:
+    """What a Service of ours has by its own status."""
     demand = demand_in(cluster, service, settings)
     return Claim(
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
-        tuple(served),
+        (),
         demand.places,
         demand.share,
-        tuple(shown),
+        statuses.addresses(service)[:_MOST_SHOWN],
         demand.families,
-        fields.text(service.metadata.get("creationTimestamp")),
+        fields.text(service.metadata.get("creationTimestamp"))[:32],
     )
 
 
+def confirmed(claim: Claim, served: Sequence[str]) -> Claim:
+    """The claim, with the addresses that an edge names for this very Service."""
+    others = tuple(address for address in claim.shown if address not in served)
+    return claim._replace(addresses=tuple(served), shown=others)
+
+
 class Adoption:
-    """Restores allocations from what the clusters show."""
+    """Restores allocations from what the clusters show.
+
+    Tenants write these Services, and run some of the API servers. So of each Service only a claim is kept,
+    every cluster has bounds of its own, and whatever one cluster answers or raises harms that cluster alone.
+    """
 
     def __init__(
         self,
@@ -72,25 +84,96 @@ class Adoption:
         self._states = states
         self._settings = settings
         self._since: float | None = None
+        self._read: dict[str, list[Claim]] = {}
+        """The claims of the clusters that have been read since then."""
 
     async def adopt(self) -> tuple[ObjectRef, ...]:
         """Adopt all addresses in use, and mark the store as complete. Returns the Services to requeue."""
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
-        services = [
-            (cluster, service)
-            for cluster in (RUNTIME, *self._registry.served())
-            for service in await self._services(cluster)
-        ]
-        if self._store.needs_adoption() and any(statuses.addresses(service) for _, service in services):
-            await self._testified()
-        found_of = (claim(c, one, self._settings, self._served(c, one)) for c, one in services)
-        claims = [one for one in found_of if one]
-        found = await self._store.adopt_all(claims)
+        claims = await self._all_claims((RUNTIME, *self._registry.served()), self._since)
+        if self._store.needs_adoption() and any(one.shown for one in claims):
+            await self._edge_has_testified()
+        found = await self._store.adopt_all(confirmed(one, self._served(one)) for one in claims)
         self._since = None
         return found.wake
 
-    async def _testified(self) -> None:
+    async def _all_claims(self, clusters: Sequence[str], since: float) -> list[Claim]:
+        """The claims of all clusters, which are read side by side."""
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(cluster: str) -> None:
+            async with room:
+                self._read[cluster] = await self._claims(cluster, since)
+
+        missing = [cluster for cluster in clusters if cluster not in self._read]
+        # Those that fail wait for the next attempt, and do not end the others.
+        for error in await asyncio.gather(*map(read, missing), return_exceptions=True):
+            if error is not None:
+                raise error
+        found, self._read = self._read, {}
+        return [one for cluster in clusters for one in found[cluster]]
+
+    async def _claims(self, cluster: str, since: float) -> list[Claim]:
+        """The claims of one cluster; TransientError if they are not known yet."""
+        try:
+            try:
+                async with asyncio.timeout(_CLUSTER_SECONDS):
+                    return await self._collected(cluster, self._listed(cluster))
+            except (TimeoutError, WindowboxError) as error:
+                await self._require_memory(cluster, since, error)
+                return await self._collected(cluster, self._remembered(cluster))
+        except WindowboxError:
+            raise
+        except Exception:
+            # A defect that an object of this cluster has found. It must not end this process, and then the
+            # next holder of the lease.
+            logger.exception("addresses of cluster %s are not known, others may get them", cluster)
+            return []
+
+    async def _collected(self, cluster: str, services: AsyncIterator[Object]) -> list[Claim]:
+        claims: list[Claim] = []
+        ports = 0
+        async for service in services:
+            if not selection.is_ours(service, self._settings.classes):
+                continue
+            claims.append(claim(cluster, service, self._settings))
+            ports += len(claims[-1].ports)
+            if len(claims) >= _MOST_CLAIMS or ports >= _MOST_PORTS:
+                logger.warning(
+                    "cluster %s has more load balancers than %d, or more ports than %d: others may get the "
+                    "addresses of those beyond",
+                    cluster,
+                    _MOST_CLAIMS,
+                    _MOST_PORTS,
+                )
+                break
+        return claims
+
+    async def _listed(self, cluster: str) -> AsyncIterator[Object]:
+        kube = await self._clusters.get(cluster)
+        async for service in kube.objects(SERVICES, fields="spec.type=LoadBalancer"):
+            yield service
+
+    async def _require_memory(self, cluster: str, since: float, error: Exception) -> None:
+        """Raise, for as long as the cluster may answer soon, unless the bus remembers its Services."""
+        listed = await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id))
+        if listed is not None and listed.headers.get(OPERATION) != "DELETED":
+            return
+        why = str(error) or f"no complete answer within {_CLUSTER_SECONDS:.0f} s"
+        if time.monotonic() - since < _PATIENCE:
+            raise TransientError(f"addresses of cluster {cluster} are not known: {why}") from error
+        logger.warning("addresses of cluster %s are not known, others may get them: %s", cluster, why)
+
+    async def _remembered(self, cluster: str) -> AsyncIterator[Object]:
+        """What the bus remembers of a cluster that does not answer."""
+        filters = [subjects.seen_kind(cluster, SERVICES.id)]
+        async for stored in consumers.snapshot(self._bus, streams.OBJECTS, filters):
+            seen = Announcement(stored)
+            if not (seen.gone or seen.omitted):
+                yield seen.object()
+
+    async def _edge_has_testified(self) -> None:
         """Wait until an edge has said what it serves: what Services show, their owners may have written."""
         answered = asyncio.Event()
         with contextlib.ExitStack() as stack:
@@ -103,34 +186,6 @@ class Adoption:
                     return
         logger.warning("no edge reports which addresses it serves: the status of Services is trusted")
 
-    def _served(self, cluster: str, service: Object) -> tuple[str, ...]:
-        state = self._states.of(ObjectRef(cluster, SERVICES.id, service.namespace, service.name))
-        return state.addresses if state and state.uid == service.uid else ()
-
-    async def _services(self, cluster: str) -> list[Object]:
-        try:
-            return [service async for service in self._listed(cluster)]
-        except WindowboxError as error:
-            return await self._remembered(cluster, error)
-
-    async def _listed(self, cluster: str) -> AsyncIterator[Object]:
-        kube, more = await self._clusters.get(cluster), ""
-        while True:
-            page = await kube.page(SERVICES, more=more)
-            for raw in page.items:
-                yield Object(raw)
-            more = page.more
-            if not more:
-                return
-
-    async def _remembered(self, cluster: str, error: WindowboxError) -> list[Object]:
-        """What the bus remembers of a cluster that does not answer."""
-        assert self._since is not None
-        listed = await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id))
-        if listed is None or listed.headers.get(OPERATION) == "DELETED":
-            if time.monotonic() - self._since < _PATIENCE:
-                raise TransientError(f"addresses of cluster {cluster} are not known: {error}") from error
-            logger.warning("addresses of cluster %s are not known, others may get them: %s", cluster, error)
-        filters = [subjects.seen_kind(cluster, SERVICES.id)]
-        seen = [Announcement(s) async for s in consumers.snapshot(self._bus, streams.OBJECTS, filters)]
-        return [one.object() for one in seen if not one.gone and not one.omitted]
+    def _served(self, claim: Claim) -> tuple[str, ...]:
+        state = self._states.of(claim.ref)
+        return state.addresses if state and state.uid == claim.uid else ()

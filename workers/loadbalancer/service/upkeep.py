@@ -10,23 +10,24 @@ from datetime import UTC, datetime
 from bus import subjects
 from bus.connection import Bus
 from bus.messages import Reason, Wish
-from bus.pool import backoff
 from bus.queue import Queue
 from bus.registry import Registry
 from bus.views import View
 from windowbox.clients.clusters import Clusters
 from windowbox.errors import WindowboxError
-from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.lbsettings import LoadBalancerSettings, families_for
 from windowbox.models.objects import Object
-from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef, is_provider_cluster
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.adoption import Adoption
-from workers.loadbalancer.spec import selection
+from workers.loadbalancer.service.waking import Asking, Waking
+from workers.loadbalancer.spec import demands, selection
 
 logger = logging.getLogger(__name__)
 
 _SWEEP_INTERVAL = 60.0
+_AT_ONCE = 500
 _RETRY = 1.0
 _RETRY_LATER = 5.0
 """Seconds until adoption is tried again while new addresses can be allocated all the same."""
@@ -59,7 +60,8 @@ class AddressUpkeep:
     async def run(self) -> None:
         """Do it until cancelled."""
         changed, incomplete = asyncio.Event(), asyncio.Event()
-        services: View[bool] = View(self._bus, SERVICES.id, self._is_ours)
+        services = View(self._bus, SERVICES.id, self._asking, lambda asking: asking.cluster)
+        waking = Waking(self._store, self._queue, services)
 
         def on_change() -> None:
             changed.set()
@@ -71,7 +73,7 @@ class AddressUpkeep:
             async with asyncio.TaskGroup() as group:
                 group.create_task(services.run(), name="addresses: services")
                 group.create_task(self._adopt(incomplete), name="addresses: adopt")
-                group.create_task(self._wake(changed), name="addresses: wake")
+                group.create_task(waking.run(changed), name="addresses: wake")
                 group.create_task(self._sweep(services), name="addresses: sweep")
         finally:
             end()
@@ -100,49 +102,35 @@ class AddressUpkeep:
                 await asyncio.sleep(_RETRY_LATER if self._store.is_complete() else _RETRY)
                 incomplete.set()
 
-    async def _wake(self, changed: asyncio.Event) -> None:
-        """Requeue Services that wait although there is an address for them: the worker that was to do it may
-        have died, or have looked a moment before they began to wait."""
-        woken: set[ObjectRef] = set()
-        failures = 0
-        while True:
-            changed.clear()
-            servable = set(self._store.servable())
-            try:
-                for ref in sorted(servable - woken):
-                    # Not `remind`: the wish that is there may be of a run that has just found no address.
-                    await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
-            except WindowboxError as error:
-                failures += 1
-                logger.info("addresses: %s", error)
-                await asyncio.sleep(backoff(failures, first=0.2, longest=10))
-                continue
-            woken, failures = servable, 0
-            await changed.wait()
-
-    async def _sweep(self, services: View[bool]) -> None:
+    async def _sweep(self, services: View[Asking]) -> None:
         """Look now and then for addresses that are held for no Service any more."""
         await services.complete.wait()
         await self._registry.complete.wait()
         while True:
             with contextlib.suppress(WindowboxError):
                 if self._store.is_complete():
-                    for ref in self._overdue(services):
+                    for ref in await self._overdue(services):
                         await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP_INTERVAL)
 
-    def _overdue(self, services: View[bool]) -> list[ObjectRef]:
+    async def _overdue(self, services: View[Asking]) -> list[ObjectRef]:
         """Services whose addresses were kept long enough, and those that are no load balancers any more."""
         expired = [kept.ref for kept in self._store.expired(datetime.now(UTC).timestamp())]
-        holding = [holder.ref for _, holder in self._store.holders() if not holder.until]
         # Of clusters that the bus does not know all Services of, any may still be there.
         unlisted = {RUNTIME, *self._registry.served()} - services.listed | self._registry.asleep()
-        orphans = [
-            ref
-            for ref in [*holding, *self._store.waiting()]
-            if ref.cluster not in unlisted and services.get(ref) is None
-        ]
+        orphans = []
+        for number, ref in enumerate(self._store.users()):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # there may be tens of thousands
+            gone = ref.cluster not in unlisted and services.get(ref) is None
+            if gone and not self._store.is_kept(ref):
+                orphans.append(ref)
         return list(dict.fromkeys([*expired, *orphans]))
 
-    def _is_ours(self, _: ObjectRef, service: Object) -> bool | None:
-        return True if selection.is_ours(service, self._settings.classes) and not service.deleting else None
+    def _asking(self, ref: ObjectRef, service: Object) -> Asking | None:
+        if is_provider_cluster(ref.cluster) or service.deleting:
+            return None
+        if not selection.is_ours(service, self._settings.classes):
+            return None
+        offered = families_for(ref.cluster, self._settings.ranges)
+        return Asking(ref.cluster, demands.families(service.spec, offered))

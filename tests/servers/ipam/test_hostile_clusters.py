@@ -1,0 +1,201 @@
+"""Adoption of addresses beside clusters whose API servers answer as they like: each harms itself alone."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from bench.apiservers import ApiServers, api_servers, kubeconfig
+from bus import streams, subjects
+from bus.buckets import Bucket
+from bus.connection import Bus
+from bus.registry import Member, Registry, SecretKey
+from tests.api.watchers.test_big_answers import MIB, Answer, allow, little_memory
+from tests.servers.ipam.stores import range_of
+from tests.support import loopback
+from tests.support.running import running, soon
+from windowbox.clients import kube
+from windowbox.clients.clusters import clusters
+from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.models.objects import Object
+from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef
+from windowbox.sandbox import files
+from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.service import adoption
+from workers.loadbalancer.service.adoption import Adoption
+
+SETTINGS = LoadBalancerSettings()
+
+
+def balancer(name: str, address: str, filler: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}],
+            "ipFamilies": ["IPv4"],
+            "externalName": filler,
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+    }
+
+
+def page(*services: dict[str, Any], more: str = "") -> web.Response:
+    return web.Response(
+        body=orjson.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": services})
+    )
+
+
+async def honest(_: web.Request) -> web.Response:
+    return page(balancer("web", "10.0.0.20"))
+
+
+async def without_end(_: web.Request) -> web.Response:
+    return page(balancer("greedy", "10.0.0.21"), more="more")
+
+
+async def empty_without_end(_: web.Request) -> web.Response:
+    return page(more="more")
+
+
+async def nested(_: web.Request) -> web.Response:
+    service = balancer("deep", "10.0.0.22")
+    service["spec"]["loadBalancerIP"] = "deep"
+    text = page(service).body
+    assert isinstance(text, bytes)
+    return web.Response(
+        body=text.replace(b'"loadBalancerIP":"deep"', b'"loadBalancerIP":' + b"[" * 1000 + b"]" * 1000)
+    )
+
+
+async def garbled(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"[" * 2000 + b'"' + rb"\"" * MIB)
+
+
+@contextlib.asynccontextmanager
+async def served(answers: dict[str, Answer]) -> AsyncIterator[str]:
+    """API servers at `/<cluster>/…`, which list Services as they like."""
+    application = web.Application()
+    for name, answer in answers.items():
+        application.router.add_get(f"/{name}/api/v1/services", answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def join(registry: Registry, bus: Bus, runtime: ApiServers, url: str, cluster: str) -> None:
+    """Let a tenant's cluster join. The bus has listed it before, so that nobody waits for it for a minute."""
+    text = base64.b64encode(kubeconfig(url, cluster).encode()).decode()
+    metadata = {"name": cluster, "namespace": "garden"}
+    runtime.put(RUNTIME, SECRETS, {"metadata": metadata, "data": {"kubeconfig": text}})
+    await registry.join(Member(id=cluster, secret=SecretKey(namespace="garden", name=cluster)))
+    await bus.publish(subjects.listed(cluster, SERVICES.id), b"", {})
+
+
+@contextlib.asynccontextmanager
+async def world(
+    bus: Bus, path: Path, answers: dict[str, Answer]
+) -> AsyncIterator[tuple[Adoption, AddressStore]]:
+    async with api_servers() as apis, served(answers) as url:
+        files.write_private(path / "runtime", apis.kubeconfig(RUNTIME))
+        registry, store = Registry(bus), AddressStore(bus, [range_of("10.0.0.16/28")])
+        states = States(Bucket(bus, streams.EDGES))
+        for cluster in answers:
+            await join(registry, bus, apis, url, cluster)
+        async with (
+            kube.from_file(path / "runtime") as runtime,
+            clusters(runtime, registry, loopback.SETTINGS) as opened,
+            running(registry.run(), store.run(), states.bucket.run()),
+        ):
+            await soon(states.bucket.complete.wait())
+            await states.testify()
+            yield Adoption(bus, store, opened, registry, states, SETTINGS), store
+
+
+def service(cluster: str, name: str) -> ObjectRef:
+    return ObjectRef(cluster, SERVICES.id, "shop", name)
+
+
+async def test_a_hostile_cluster_spoils_no_adoption_but_its_own(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(monkeypatch, objects=2000)
+    answers: dict[str, Answer] = {
+        "endless": without_end,
+        "empty": empty_without_end,
+        "nested": nested,
+        "garbled": garbled,
+        "honest": honest,
+    }
+    async with world(bus, tmp_path, answers) as (adoption, store):
+        await soon(adoption.adopt())
+        assert store.is_complete()
+        assert store.has_address(service("honest", "web"))
+        assert store.has_address(service("nested", "deep")), "its other fields are what they were"
+        assert not store.has_address(service("endless", "greedy"))
+
+
+async def test_a_defect_that_one_cluster_finds_spoils_no_adoption_but_its_own(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim = adoption.claim
+
+    def defective(cluster: str, found: Object, settings: LoadBalancerSettings) -> Any:
+        if cluster == "unlucky":
+            raise RecursionError("maximum recursion depth exceeded")
+        return claim(cluster, found, settings)
+
+    monkeypatch.setattr(adoption, "claim", defective)
+    async with world(bus, tmp_path, {"unlucky": honest, "honest": honest}) as (one, store):
+        with caplog.at_level(logging.ERROR):
+            await soon(one.adopt())
+        assert store.has_address(service("honest", "web"))
+    assert "addresses of cluster unlucky are not known, others may get them" in caplog.text
+
+
+async def test_many_large_services_need_little_memory(bus: Bus, tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    async def many(request: web.Request) -> web.Response:
+        limit, at = int(request.query["limit"]), next(numbers)
+        if limit > 100:
+            limit, at = 500, 0  # which is too large, and is asked for again
+        one = balancer("web", "10.0.0.20", "x" * 25_000)
+        found = [{**one, "metadata": {**one["metadata"], "name": f"s{at}-{n}"}} for n in range(limit)]
+        return page(*found, more="more" if at < 16 else "")
+
+    async with world(bus, tmp_path, {"large": many}) as (adoption, store):
+        with little_memory(60 * MIB):
+            await soon(adoption.adopt())
+        assert store.is_complete()
+    assert next(numbers) > 16, "2,000 Services of 25 kB each were listed"
+
+
+async def test_the_claims_of_one_cluster_are_bounded(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(adoption, "_MOST_CLAIMS", 3)
+
+    async def many(_: web.Request) -> web.Response:
+        return page(*(balancer(f"web-{n}", f"10.0.0.{20 + n}") for n in range(8)))
+
+    async with world(bus, tmp_path, {"many": many, "honest": honest}) as (one, store):
+        await soon(one.adopt())
+        kept = [n for n in range(8) if store.has_address(service("many", f"web-{n}"))]
+        assert store.is_complete()
+    assert len(kept) <= 3
+    assert "cluster many has more load balancers than 3" in caplog.text
