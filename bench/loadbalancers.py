@@ -298,5 +298,5 @@ def noted(failed: list[str]) -> Any:
         failed.append(str(error) or "not after a long time")
 
 
-def summed(what: str, took: list[float], aim: float, failed: list[str], **more: Any) -> Measured:
+def summed(what: str, took: list[float], aim: float | None, failed: list[str], **more: Any) -> Measured:
     return Measured(what, len(took), aim, Spread.of(took) if took else None, failed, **more)

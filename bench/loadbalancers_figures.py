@@ -83,6 +83,19 @@ class ScaleResult:
         return sum(used for name, used in self.idle_percent.items() if is_ours(name) or name == "envoy")
 
 
+@dataclass(frozen=True)
+class WaitingFigures:
+    """Many Services that wait for an address of one range."""
+
+    addresses: str
+    waiting: int
+    checks: int
+    check_ms: Spread
+    """CPU of this process for looking at one of them again."""
+    change_ms: float
+    """CPU for noting one address that is released or allocated, and for finding whom to serve then."""
+
+
 def latencies(figures: BalancerFigures) -> list[RenderableType]:
     said = f" (real ones need {figures.untried})" if figures.untried else ""
     return [
@@ -123,6 +136,20 @@ def scale_tables(found: Sequence[ScaleResult]) -> list[RenderableType]:
         if more
         else parts
     )
+
+
+def waiting_table(found: Sequence[WaitingFigures]) -> RenderableType:
+    table = table_of(
+        "Services that wait for an address; CPU, ms",
+        "addresses", "waiting", "re-checks", "p50 / p95 / max", "one change",
+    )  # fmt: skip
+    for one in found:
+        spread = one.check_ms
+        table.add_row(
+            one.addresses, str(one.waiting), str(one.checks),
+            f"{spread.p50} / {spread.p95} / {spread.max}", f"{one.change_ms:.2f}",
+        )  # fmt: skip
+    return table
 
 
 def _idle(found: Sequence[ScaleResult]) -> list[RenderableType]:

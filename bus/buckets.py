@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -163,7 +164,7 @@ class Bucket:
         elif reading.sequence < state.last and state.first <= state.last:
             await self._reached(state.last)
         # Those who follow are not told of a purge.
-        if reading is self._reading and any(e.sequence < state.first for e in reading.entries.values()):
+        if reading is self._reading and reading.oldest() < state.first:
             self.refresh()
         return reading is self._reading and self.complete.is_set()
 
@@ -204,16 +205,20 @@ class _Reading:
         self.sequence = state.last
         """All up to here is known, once the reading is complete."""
         self.entries: dict[str, Entry] = {}
+        """In order of their sequences."""
         self._seen: dict[str, tuple[int, str]] = {}
 
     def take(self, key: str, stored: Stored) -> None:
         self.sequence = max(self.sequence, stored.sequence)
         self._seen[key] = (stored.sequence, stored.time)
         entry = _entry(stored)
-        if entry.value is None:
-            self.entries.pop(key, None)
-        else:
+        self.entries.pop(key, None)
+        if entry.value is not None:
             self.entries[key] = entry
+
+    def oldest(self) -> float:
+        """The sequence of the oldest entry; infinite if there is none."""
+        return next((entry.sequence for entry in self.entries.values()), math.inf)
 
     def continues(self, before: _Reading) -> bool:
         """Whether this tells the same story as `before`, only further.

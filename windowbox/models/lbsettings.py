@@ -32,6 +32,11 @@ class Range(BaseModel):
         version = 6 if family == "IPv6" else 4
         return [prefix for prefix in self.prefixes if prefix.version == version]
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several clusters may get its addresses."""
+        return len(self.clusters) > 1 or any(char in pattern for pattern in self.clusters for char in "*?[")
+
 
 class NodeNetworks(BaseModel):
     """Where nodes are."""
@@ -56,7 +61,10 @@ class LoadBalancerSettings(BaseModel):
         300.0, ge=0, description="Seconds an address is kept for a Service that is no LoadBalancer for now."
     )
     quota: int | None = Field(
-        None, ge=1, description="Addresses of each family that Services of one cluster get at most."
+        None,
+        ge=1,
+        description="Addresses of each family that Services of one cluster get at most. By default half of "
+        "its range; all of it for the runtime cluster, and where the range is for one cluster alone.",
     )
     attachment: Literal["process", "launcher", "docker-host", "docker-routed", "docker-per-service"] = Field(
         "process", description="Where Envoy runs, and how its addresses arrive."

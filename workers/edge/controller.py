@@ -160,7 +160,7 @@ class EdgeController:
         if not store.is_complete():
             return self._desired.clusters()
         states = {ref.cluster for ref in self._parts.states.known()}
-        return states | {holder.cluster for _, holder in store.holders()}
+        return states | store.clusters()
 
     async def _reconcile(self) -> None:
         """Write the desired load balancers to Envoy, and report them."""

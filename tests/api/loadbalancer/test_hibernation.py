@@ -68,6 +68,7 @@ async def test_a_hibernated_shoot_keeps_its_addresses_and_comes_back(many: ManyS
 
 async def _hibernate(many: ManyShoots, shoot: Shoot, *, enabled: bool) -> None:
     spec = {"hibernation": {"enabled": enabled}}
+    status = {"technicalID": shoot.name, "isHibernated": enabled}
     cluster = {
         "apiVersion": "extensions.gardener.cloud/v1alpha1",
         "kind": "Cluster",
@@ -75,7 +76,7 @@ async def _hibernate(many: ManyShoots, shoot: Shoot, *, enabled: bool) -> None:
         "spec": {
             "cloudProfile": {"kind": "CloudProfile"},
             "seed": {"kind": "Seed"},
-            "shoot": {"kind": "Shoot", "spec": spec, "status": {"technicalID": shoot.name}},
+            "shoot": {"kind": "Shoot", "spec": spec, "status": status},
         },
     }
     await many.world.kube.apply(CLUSTERS, "", shoot.name, cluster, owner="gardenlet")

@@ -34,7 +34,7 @@ async def world(
 ) -> AsyncIterator[BalancerWorld]:
     """A cluster without nodes, and two addresses to give away."""
     ranges = [{"prefixes": [f"{PLACE}.16/31"]}]
-    async with balancer_world(control_plane, nats, tmp_path, "turns", ranges=ranges) as made:
+    async with balancer_world(control_plane, nats, tmp_path, "turns", ranges=ranges, quota=100) as made:
         yield made
 
 

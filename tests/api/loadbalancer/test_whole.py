@@ -39,6 +39,9 @@ from workers.loadbalancer.spec.selection import FINALIZER
 
 PLACE = f"127.66.{os.getpid() % 250}"
 """Loopback addresses that no other run of the tests has."""
+NODE_NAME = "ip-10-250-0-17.eu-central-1.compute.internal"
+"""As a cloud names it."""
+LONG = "nginx-ingress-controller-of-the-shop-with-a-longest-name-of-63c"
 NODE, NODE_PORT = f"{PLACE}.1", 31066
 
 
@@ -49,25 +52,25 @@ async def world(
     """A cluster with one simulated node, and three addresses to give away."""
     ranges = [{"prefixes": [f"{PLACE}.17/32", f"{PLACE}.18/31"]}]
     async with (
-        balancer_world(control_plane, nats, tmp_path, "balancers", ranges=ranges) as made,
+        balancer_world(control_plane, nats, tmp_path, "balancers", ranges=ranges, quota=100) as made,
         played_node(NODE, NODE_PORT, "hello"),
     ):
-        await made.node("one", NODE)
+        await made.node(NODE_NAME, NODE)
         yield made
 
 
 @rule("LB-2-order", "LB-3-healthy", "LB-2-finalizer")
 async def test_a_service_gets_an_address_that_serves(world: BalancerWorld) -> None:
     async with world.worker():
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
+        await world.service(LONG, node_port=NODE_PORT)
+        where = await world.served(LONG)
         assert await greeting(where) == "hello"
-        found = await world.until("web", lambda one: FINALIZER in one.finalizers)
+        found = await world.until(LONG, lambda one: FINALIZER in one.finalizers)
         assert found.status["loadBalancer"]["ingress"] == [
             {"ip": where, "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
         ]
-        await world.told("web", "EnsuredLoadBalancer")
-        reasons = [reason for reason, _ in await world.events("web")]
+        await world.told(LONG, "EnsuredLoadBalancer")
+        reasons = [reason for reason, _ in await world.events(LONG)]
         assert reasons == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
 
 
@@ -302,7 +305,7 @@ async def test_a_node_that_moves_is_followed(world: BalancerWorld) -> None:
         await world.service("web", node_port=NODE_PORT)
         where = await world.served("web")
         async with played_node(f"{PLACE}.2", NODE_PORT, "moved"):
-            await world.node("one", f"{PLACE}.2")
+            await world.node(NODE_NAME, f"{PLACE}.2")
 
             async def moved() -> bool:
                 return await greeting(where) == "moved"

@@ -99,6 +99,17 @@ async def test_a_purge_is_noticed_though_the_server_tells_nobody(bus: Bus) -> No
         assert told.regresses == 1
 
 
+async def test_a_purge_of_what_was_not_written_again_is_noticed(bus: Bus) -> None:
+    async with following(bus) as (bucket, _):
+        await bucket.put(KEY, b"one", 0)
+        await bucket.put(OTHER, b"two", 0)
+        await bucket.put(KEY, b"three", None)
+        await soon(bucket.catch_up())
+        await bus.purge(f"KV_{streams.ADDRESSES}", subjects.entry(streams.ADDRESSES, OTHER))
+        await soon(bucket.catch_up())
+        assert list(bucket.entries) == [KEY]
+
+
 async def test_a_bucket_that_was_deleted_and_made_again_is_noticed(bus: Bus) -> None:
     async with following(bus) as (bucket, told):
         await bucket.put(KEY, b"one", 0)

@@ -76,7 +76,7 @@ async def test_a_waiter_that_leaves_passes_its_turn_on(bus: Bus) -> None:
         assert await gone(store, "first") == [service("third")]
         assert await gone(store, "third") == [service("fourth")]
         await allocated(store, "fourth")
-        assert store.waiting().keys() <= {service("fourth")}
+        assert store.index.waiters.keys() <= {service("fourth")}
 
 
 async def test_those_who_were_not_woken_are_found(bus: Bus) -> None:
@@ -95,7 +95,7 @@ async def test_a_served_waiter_leaves_the_queue_after_a_restart(bus: Bus) -> Non
         await full(store)
         await waits(store, "third")
         await store.bucket.catch_up()
-        waiter = store.waiting()[service("third")]
+        waiter = store.index.waiters[service("third")]
         await store.release(service("first"))
         await allocated(store, "third")
         await store.join_queue(service("third"), waiter)
@@ -103,7 +103,7 @@ async def test_a_served_waiter_leaves_the_queue_after_a_restart(bus: Bus) -> Non
         assert await waits(store, "fourth") == 1
         await allocated(store, "third")
         await store.bucket.catch_up()
-        assert list(store.waiting()) == [service("fourth")]
+        assert list(store.index.waiters) == [service("fourth")]
 
 
 async def test_who_becomes_something_else_leaves_the_line(bus: Bus) -> None:
@@ -135,7 +135,7 @@ async def test_a_port_that_was_anothers_is_had_once_the_other_goes(bus: Bus) -> 
         assert await gone(store, "api") == [service("web")]
         await allocated(store, "web", share="word", ports=["80/TCP", "443/TCP"])
         await store.bucket.catch_up()
-        assert store.waiting() == {}
+        assert store.index.waiters == {}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_fixed_address_is_not_a_way_past_the_line(bus: Bus) -> None:
 
 
 async def test_each_range_has_its_own_line(bus: Bus) -> None:
-    ranges = range_of(TWO, clusters=("runtime",)), range_of("10.0.1.16/31")
+    ranges = range_of(TWO, clusters=("runtime",)), range_of("10.0.1.16/31", clusters=("shoot",))
     async with opened(bus, *ranges) as store:
         await store.adopt_all([])
         await full(store)
@@ -248,7 +248,7 @@ async def test_who_prefers_both_families_is_content_with_one(bus: Bus) -> None:
         assert await gone(store, "first") == [service("web")]
         assert len(await allocated(store, "web", BOTH, content=True)) == 2
         await store.bucket.catch_up()
-        assert store.waiting().keys() == {service("must")}
+        assert store.index.waiters.keys() == {service("must")}
 
 
 async def test_the_note_stays_the_same_while_the_line_moves(bus: Bus) -> None:

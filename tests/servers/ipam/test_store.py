@@ -204,7 +204,7 @@ async def test_a_request_for_a_taken_address_waits(bus: Bus) -> None:
         assert (await store.release(service("api"))).wake == (service("web"),)
         assert await allocated(store, "web", requested=["10.0.0.20"]) == ["10.0.0.20"]
         await store.bucket.catch_up()
-        assert store.waiting() == {}
+        assert store.index.waiters == {}
 
 
 # Shared addresses.

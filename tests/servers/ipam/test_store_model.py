@@ -130,6 +130,6 @@ async def _check(store: AddressStore, model: Model) -> None:
         ports = [port for holder in can_share for port in holder.ports]
         assert len(ports) == len(set(ports))
         assert len(can_share) == 1 or {h.share for h in can_share} == {"word"}
-    waiting = {ref.name for ref in store.waiting()}
+    waiting = {ref.name for ref in store.index.waiters}
     assert model.waiting <= waiting | model.had.keys()
     assert not model.waiting or len(taken) == ROOM, "somebody waits beside a free address"

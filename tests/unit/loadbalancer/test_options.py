@@ -92,6 +92,7 @@ def test_source_ranges_are_understood(found: Object, allowed: tuple[str, ...] | 
     [
         *("10.0.0.0/33", "10.0.0.0/", "10.0.0.0/255.0.0.0", "10.0.0.0/0.0.0.255", "010.0.0.0/8", "", "all"),
         *("fe80::1%eth0/64", "10.0.0.0/8/8", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/8\n,", LONG),
+        *("10.0.0.0/08", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1"),
         *(7, None, {}),
     ],
     ids=brief,
@@ -187,7 +188,9 @@ def test_an_address_that_cannot_be_had_ends_in_a_refusal(found: Object, note: st
 
 
 @pytest.mark.parametrize(
-    "bad", [7, True, {}, ["10.0.0.1"], LONG, "0.0.0.0", "224.0.0.1", "10.0.0.1/32"], ids=brief
+    "bad",
+    [7, True, {}, ["10.0.0.1"], LONG, "0.0.0.0", "224.0.0.1", "10.0.0.1/32", "::ffff:10.0.0.1"],
+    ids=brief,
 )
 @pytest.mark.parametrize("annotation", [True, False], ids=["annotation", "field"])
 def test_what_is_no_address_is_refused(bad: Any, annotation: bool) -> None:

@@ -13,10 +13,11 @@ from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam import ranges, results
 from workers.loadbalancer.ipam.entries import Held, Holder, Waiter, conflict, port_conflicts
+from workers.loadbalancer.ipam.index import MOST_WAITING
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer, Queued, Rejected
 from workers.loadbalancer.ipam.store import ATTEMPTS, AddressStore
 
-_BEARABLE = {results.USED_UP, results.QUOTA_EXCEEDED}
+_BEARABLE = {results.USED_UP, *results.REFUSED}
 """Why there is no address of one family: who prefers both is content with the other."""
 
 
@@ -41,7 +42,8 @@ class Allocation:
         self._request = request
         self._index = store.index
         self._readings = store.bucket.readings
-        self._known = store.index.addresses(request.ref)
+        self._holdings = store.index.holdings
+        self._known = set(self._holdings.of(request.ref))
         self._found: dict[str, tuple[Held, int]] = {}
         self._chosen: dict[Family, str] = {}
         self._obstacles: list[Queued | Rejected] = []
@@ -87,16 +89,17 @@ class Allocation:
 
     def _not_shared(self) -> str:
         """Why it has an address of its own though it would share one; nothing if it shares one."""
-        holder = self._request.holder(0.0)
-        mine = [self._index.held(address).others(self._request.ref) for address in self._chosen.values()]
-        if not self._request.share or any(mine):
+        holder, ref = self._request.holder(0.0), self._request.ref
+        mine = [self._holdings.held(address).others(ref) for address in self._chosen.values()]
+        if any(mine):
             return ""
         clashes = (
             (address, other)
-            for address, other in self._index.holders()
-            if other.ref != self._request.ref and port_conflicts(holder, other)
+            for address in sorted(self._holdings.shared(holder.group))
+            for other in sorted(self._holdings.held(address).others(ref), key=lambda other: other.ref)
+            if port_conflicts(holder, other)
         )
-        found = min(clashes, key=lambda one: (one[0], one[1].ref), default=None)
+        found = next(clashes, None)
         return results.not_shared(self._request, *found) if found else ""
 
     async def _allocate(self, wanted: Family) -> None:
@@ -211,19 +214,16 @@ class Allocation:
 
     def _shareable(self, wanted: Family) -> list[str]:
         """Addresses that all holders would share with it, sorted."""
-        if not self._request.share:
-            return []
         holder = self._request.holder(0.0)
-        found = (address for address, _ in self._index.holders() if family(address) == wanted)
-        fits = {address for address in found if not conflict(holder, self._index.held(address).holders)}
-        return sorted(fits - self._known)
+        found = self._index.joinable(holder.group, holder.ports)
+        return [address for address in found if family(address) == wanted and address not in self._known]
 
     def _free(self, wanted: Family) -> Iterator[str]:
         range_ = self._index.range_of(self._request.ref.cluster)
         assert range_ is not None  # or there would have been no room
         avoided = []
         for address in ranges.candidates(range_, wanted, self._request.seed):
-            if not self._index.held(address).holders:
+            if not self._holdings.held(address).holders:
                 if address in self._request.avoid:
                     avoided.append(address)
                 else:
@@ -234,14 +234,14 @@ class Allocation:
         """What its status shows, though nothing else does: it is preferred among those that are free."""
         fitting = (a for a in self._request.shown if family(a) == wanted)
         gives = (a for a in fitting if self._index.gives(self._request.ref.cluster, a))
-        return [address for address in gives if not self._index.held(address).holders]
+        return [address for address in gives if not self._holdings.held(address).holders]
 
     def _exceeds_quota(self, wanted: Family) -> bool:
         """Whether its cluster holds as many addresses as it may. It joins no queue, and holds up no other."""
-        if self._index.below_quota(self._request.ref.cluster, wanted):
+        quota = self._index.quota(self._request.ref.cluster, wanted)
+        if quota is None or self._index.below_quota(self._request.ref.cluster, wanted):
             return False
-        assert self._index.quota is not None
-        self._obstacles.append(results.quota_exceeded(wanted, self._index.quota))
+        self._obstacles.append(results.quota_exceeded(wanted, quota))
         return True
 
     def _room(self, wanted: Family) -> bool:
@@ -275,23 +275,32 @@ class Allocation:
         return True
 
     def _check_fresh(self) -> None:
-        if self._index.addresses(self._request.ref) - self._found.keys() or self._changed():
+        if self._holdings.of(self._request.ref) - self._found.keys() or self._changed():
             raise StaleRead
 
     async def _queue_for_any(self, wanted: Family) -> None:
         total = self._index.total(self._request.ref.cluster, wanted)
-        self._obstacles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
-        self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
+        if self._may_queue():
+            self._obstacles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
+            self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
+        else:
+            self._obstacles.append(results.queue_full(wanted, total, MOST_WAITING))
 
     def _queue_for(self, address: str) -> None:
-        self._waiter = self._waiter.model_copy(update={"addresses": (*self._waiter.addresses, address)})
+        if self._may_queue():
+            self._waiter = self._waiter.model_copy(update={"addresses": (*self._waiter.addresses, address)})
+
+    def _may_queue(self) -> bool:
+        """Whether it waits already, or its cluster may have one more that waits."""
+        ref = self._request.ref
+        return ref in self._index.waiters or (ref.cluster, None) not in self._index.reached
 
     async def _join_queue(self) -> None:
         """Join the queue; StaleRead if an address was released just before: no event would tell of it."""
         ref = self._request.ref
         await self._store.join_queue(ref, self._waiter)
         await self._store.bucket.catch_up()
-        if self._store.is_complete() and (self._awaits_completion or ref in self._store.servable()):
+        if self._store.is_complete() and (self._awaits_completion or self._store.is_servable(ref)):
             raise StaleRead
 
     async def _queue_until_complete(self, wanted: Family) -> None:
@@ -299,7 +308,8 @@ class Allocation:
             await self._store.report_loss()
         self._awaits_completion = True
         self._obstacles.append(results.rebuilding(self._since()))
-        self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
+        if self._may_queue():
+            self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
 
     # Single entries.
 

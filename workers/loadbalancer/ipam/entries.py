@@ -12,6 +12,9 @@ from windowbox.models.refs import SERVICES, ObjectRef
 
 logger = logging.getLogger(__name__)
 
+Group = tuple[str, str]
+"""A cluster and a sharing key: Services of one group share an address if their ports differ."""
+
 
 class Holder(Message):
     """A Service that has an address, alone or with others."""
@@ -34,6 +37,10 @@ class Holder(Message):
     def ref(self) -> ObjectRef:
         return ObjectRef(self.cluster, SERVICES.id, self.namespace, self.name)
 
+    @property
+    def group(self) -> Group | None:
+        return (self.cluster, self.share) if self.share else None
+
 
 class Held(Message):
     """An address and its holders."""
@@ -45,6 +52,15 @@ class Held(Message):
 
     def others(self, ref: ObjectRef) -> tuple[Holder, ...]:
         return tuple(holder for holder in self.holders if holder.ref != ref)
+
+    @property
+    def groups(self) -> set[Group]:
+        """The groups of which another Service might join the holders."""
+        return {holder.group for holder in self.holders if holder.group}
+
+    @property
+    def clusters(self) -> set[str]:
+        return {holder.cluster for holder in self.holders}
 
 
 FREE = Held(holders=())
@@ -77,17 +93,9 @@ class Waiter(Message):
     ports: tuple[str, ...] = ()
     """Of sharing: see `Holder`."""
 
-    def holder(self, ref: ObjectRef) -> Holder:
-        """The entry that `ref`, which waits, would have as a holder."""
-        return Holder(
-            cluster=ref.cluster,
-            namespace=ref.namespace,
-            name=ref.name,
-            uid=self.uid,
-            since=self.since,
-            share=self.share,
-            ports=self.ports,
-        )
+    def group(self, ref: ObjectRef) -> Group | None:
+        """The group of `ref`, which waits."""
+        return (ref.cluster, self.share) if self.share else None
 
 
 class Marker(Message):
@@ -108,7 +116,7 @@ def can_share(one: Holder, other: Holder) -> bool:
 
 
 def _willing(one: Holder, other: Holder) -> bool:
-    return bool(one.share) and one.share == other.share and one.cluster == other.cluster
+    return one.group is not None and one.group == other.group
 
 
 def port_conflicts(holder: Holder, other: Holder) -> list[str]:

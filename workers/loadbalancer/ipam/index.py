@@ -1,27 +1,34 @@
-"""An index of the address store in memory: by address, by Service, by range."""
+"""An index of the address store in memory: by address, by Service, by range, by cluster and sharing key."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from bus import subjects
 from windowbox.models.lbsettings import Range, range_for
-from windowbox.models.loadbalancers import Family, family
-from windowbox.models.refs import ObjectRef
+from windowbox.models.loadbalancers import FAMILIES, Family, family
+from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.loadbalancer.ipam import entries, ranges
-from workers.loadbalancer.ipam.entries import FREE, Held, Holder, Marker, Waiter
+from workers.loadbalancer.ipam.entries import Group, Held, Marker, Waiter
+from workers.loadbalancer.ipam.holdings import Holdings
+from workers.loadbalancer.ipam.multimap import Multimap
+from workers.loadbalancer.ipam.waiters import RangeKey, Waiters
 
 logger = logging.getLogger(__name__)
 
 MARKER = "book"
 
-_FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
+MOST_WAITING = 100
+"""Services of one cluster that wait at once, or a few more that come together. Others are refused, and
+requeued when one of these has left."""
+_AT_ONCE = 8
+"""Of those that wait for one and the same address, so many are requeued at once. One of them will get it."""
 
-RangeKey = tuple[int, Family]
-"""The addresses of one range and family: the place of the range among all, and the family."""
+Limit = tuple[str, Family | None]
+"""What a cluster may reach: its quota of a family's addresses, or (None) how many of its Services wait."""
 
 
 class Usage(NamedTuple):
@@ -34,30 +41,35 @@ class Usage(NamedTuple):
 
 
 class AddressIndex:
-    """Holders and waiting Services, as of the last change of the bucket."""
+    """Holders and waiting Services, as of the last change of the bucket.
+
+    Kept up to date change by change: no question goes through all holders, or all who wait.
+    """
 
     def __init__(self, all_ranges: Sequence[Range], quota: int | None = None) -> None:
         self._ranges = tuple(all_ranges)
         self._quota = quota
-        self._held: dict[str, Held] = {}
-        self._of: dict[ObjectRef, set[str]] = defaultdict(set)
+        self._totals = {
+            (at, of): ranges.size(one, of) for at, one in enumerate(self._ranges) for of in FAMILIES
+        }
         self._used: dict[RangeKey, set[str]] = defaultdict(set)
         self._homes: dict[str, int | None] = {}
-        self.waiters: dict[ObjectRef, Waiter] = {}
+        self._fits: Multimap[str, ObjectRef] = Multimap()
+        self.holdings = Holdings()
+        self.waiters = Waiters()
+        self.reached: set[Limit] = set()
+        """The limits that clusters have reached."""
         self.marker: Marker | None = None
 
     def apply(self, key: str, value: bytes | None) -> set[ObjectRef]:
         """Apply a change of the bucket. Returns the Services that have or had the address in question."""
         try:
             if (address := subjects.address(key)) is not None:
-                held = entries.read(value)
-                holders = {holder.ref for holder in (*self.held(address).holders, *held.holders)}
-                self._note(address, held)
-                return holders
+                return self._note(address, entries.read(value))
             if (ref := subjects.waiting(key)) is not None:
-                self.waiters.pop(ref, None)
+                self._note_waiter(ref, None)
                 if value:
-                    self.waiters[ref] = Waiter.model_validate_json(value)
+                    self._note_waiter(ref, Waiter.model_validate_json(value))
             elif key == MARKER:
                 self.marker = Marker.model_validate_json(value) if value else None
         except ValueError as error:
@@ -65,17 +77,7 @@ class AddressIndex:
             logger.error("address store: %s is skipped: %s", key, error)
         return set()
 
-    def held(self, address: str) -> Held:
-        return self._held.get(address, FREE)
-
-    def addresses(self, ref: ObjectRef) -> set[str]:
-        """The addresses that a Service of this name holds."""
-        return set(self._of.get(ref, ()))
-
-    def holders(self) -> Iterator[tuple[str, Holder]]:
-        for address, held in list(self._held.items()):
-            for holder in held.holders:
-                yield address, holder
+    # Ranges and limits.
 
     def range_of(self, cluster: str) -> Range | None:
         home = self._home(cluster)
@@ -89,97 +91,166 @@ class AddressIndex:
     def total(self, cluster: str, of: Family) -> int:
         """How many addresses there are for the Services of this cluster."""
         key = self._range_key(cluster, of)
-        return self._total(key) if key else 0
+        return self._totals[key] if key else 0
 
     def free(self, cluster: str, of: Family) -> int:
         """How many addresses a Service of this cluster could get."""
         key = self._range_key(cluster, of)
-        return self._total(key) - len(self._used.get(key, ())) if key else 0
+        return self._free(key) if key else 0
 
-    def ahead(self, ref: ObjectRef, of: Family, since: float) -> int:
-        """How many Services have waited longer for an address of the same range as `ref`."""
-        key = self._range_key(ref.cluster, of)
-        return sum(1 for other in self._queue(key) if other[1] != ref and other < (since, ref)) if key else 0
+    def quota(self, cluster: str, of: Family) -> int | None:
+        """How many addresses Services of this cluster get at most; None: all of its range.
 
-    def room(self, ref: ObjectRef, of: Family, since: float) -> bool:
-        """Whether more is free than those want who have waited longer than `ref`."""
-        return self.free(ref.cluster, of) > self.ahead(ref, of, since)
+        By default half of them, so that one cluster cannot take all from the others.
+        """
+        if self._quota is not None:
+            return self._quota
+        range_ = self.range_of(cluster)
+        if range_ is None or not range_.is_shared or cluster == RUNTIME:
+            return None
+        return (self.total(cluster, of) + 1) // 2
+
+    def places(self, limit: Limit) -> int:
+        """How many more until the cluster reaches the limit."""
+        cluster, of = limit
+        if of is None:
+            return MOST_WAITING - self.waiters.count(cluster)
+        quota = self.quota(cluster, of)
+        return (self.total(cluster, of) if quota is None else quota) - self.holdings.count(cluster, of)
 
     def below_quota(self, cluster: str, of: Family) -> bool:
         """Whether Services of this cluster may get one more address."""
-        if self._quota is None:
-            return True
-        theirs = {a for a, holder in self.holders() if holder.cluster == cluster and family(a) == of}
-        return len(theirs) < self._quota
-
-    @property
-    def quota(self) -> int | None:
-        return self._quota
-
-    def servable(self, freed: Sequence[str] = (), besides: ObjectRef | None = None) -> list[ObjectRef]:
-        """Services that wait although there is an address for them.
-
-        `freed` are free and `besides` has left the queue, though the events of that may not have come yet.
-        """
-        if not self.waiters:
-            return []
-        keys = {p for r in self.waiters for f in _FAMILIES if (p := self._range_key(r.cluster, f))}
-        found: list[ObjectRef] = []
-        for key in sorted(keys):
-            still = {a for a in self._used.get(key, ()) if a not in freed}
-            queue = [ref for _, ref in self._queue(key) if ref != besides]
-            found += queue[: self._total(key) - len(still)]
-        for ref, waiter in self.waiters.items():
-            if ref != besides and any(
-                address in freed or self._can_join(address, ref, waiter)
-                for address in (*waiter.addresses, *self._shared(ref, waiter))
-            ):
-                found.append(ref)
-        return list(dict.fromkeys(found))
+        return (cluster, of) not in self.reached
 
     def usage(self) -> list[Usage]:
         return [
             Usage(",".join(map(str, one.of_family(of))), of, len(self._used.get((at, of), ())), total)
             for at, one in enumerate(self._ranges)
-            for of in _FAMILIES
-            if (total := ranges.size(one, of))
+            for of in FAMILIES
+            if (total := self._totals[at, of])
         ]
 
-    def _can_join(self, address: str, ref: ObjectRef, waiter: Waiter) -> bool:
-        """Whether all holders of the address would share it with `ref`."""
-        return entries.conflict(waiter.holder(ref), self.held(address).others(ref)) is None
+    # Who gets the next address.
 
-    def _shared(self, ref: ObjectRef, waiter: Waiter) -> list[str]:
-        """Addresses that a Service which takes any might share."""
-        if not waiter.share:
-            return []
-        mine = self.addresses(ref)
-        return [a for a in self._held if family(a) in waiter.families and a not in mine]
+    def ahead(self, ref: ObjectRef, of: Family, since: float) -> int:
+        """How many Services have waited longer for an address of the same range as `ref`."""
+        key = self._range_key(ref.cluster, of)
+        return self.waiters.ahead(key, ref, since) if key else 0
 
-    def _queue(self, key: RangeKey) -> list[tuple[float, ObjectRef]]:
-        """Services that wait for any address of a range and family, the longest waiting first."""
-        return sorted(
-            (waiter.since, ref)
-            for ref, waiter in self.waiters.items()
-            if key[1] in waiter.families
-            and self._range_key(ref.cluster, key[1]) == key
-            and all(family(address) != key[1] for address in self._of.get(ref, ()))
+    def room(self, ref: ObjectRef, of: Family, since: float) -> bool:
+        """Whether more is free than those want who have waited longer than `ref`."""
+        return self.free(ref.cluster, of) > self.ahead(ref, of, since)
+
+    def joinable(self, group: Group | None, ports: Collection[str]) -> list[str]:
+        """Addresses that all holders would share with a Service of this group."""
+        shared = self.holdings.shared(group)
+        return sorted(address for address in shared if self.holdings.admits(address, group, ports))
+
+    def is_servable(self, ref: ObjectRef) -> bool:
+        """Whether a Service waits although there is an address for it."""
+        waiter = self.waiters.get(ref)
+        if waiter is None:
+            return False
+        return any(
+            self.waiters.ahead(key, ref, waiter.since) < self._free(key)
+            for key in self.waiters.queues_of(ref)
+        ) or any(ref in self._fits[address] for address in self._candidates(ref, waiter))
+
+    def servable(self) -> list[ObjectRef]:
+        """Services that wait although there is an address for them."""
+        found = [ref for key in self.waiters.queues() for ref in self.waiters.first(key, self._free(key))]
+        for address in sorted(self._fits):
+            found += self.waiters.longest(self._fits[address], _AT_ONCE)
+        return list(dict.fromkeys(found))
+
+    def wake(self, freed: Collection[str], besides: ObjectRef) -> list[ObjectRef]:
+        """Services to requeue now that `besides` has released `freed`, and has left the queue.
+
+        The events of that may not have come yet.
+        """
+        found: list[ObjectRef] = []
+        theirs = self.holdings.of(besides)
+        available = {a for a in freed if len(self.holdings.held(a).holders) == (a in theirs)}
+        keys = [self._range_key(besides.cluster, of) for of in FAMILIES] + [
+            self._key_of(a) for a in available
+        ]
+        for key in sorted({key for key in keys if key}):
+            released = {address for address in available if self._key_of(address) == key}
+            free = self._free(key) + len(released & self._used.get(key, set()))
+            # One more than are released: two processes that release at once may have woken the same Service.
+            found += self.waiters.last_of_first(key, free, len(released) + 1, besides)
+        for address in sorted(freed):
+            groups = set() if address in available else self.holdings.held(address).groups
+            waiting = self._interested(address, groups) - {besides}
+            suited = (ref for ref in waiting if self._suits(address, ref, besides))
+            found += self.waiters.longest(suited, _AT_ONCE)
+        return list(dict.fromkeys(found))
+
+    # Changes.
+
+    def _note(self, address: str, held: Held) -> set[ObjectRef]:
+        before = self.holdings.held(address)
+        self.holdings.put(address, held)
+        if key := self._key_of(address):
+            (self._used[key].add if held.holders else self._used[key].discard)(address)
+        refs = {holder.ref for holder in (*before.holders, *held.holders)}
+        for ref in refs & self.waiters.keys():
+            self._line_up(ref)
+        for ref in self._interested(address, before.groups | held.groups):
+            self._fit(address, ref)
+        for cluster in before.clusters | held.clusters:
+            self._note_limit((cluster, family(address)))
+        return refs
+
+    def _note_waiter(self, ref: ObjectRef, waiter: Waiter | None) -> None:
+        before = self.waiters.get(ref)
+        for address in self._candidates(ref, before) if before else ():
+            self._fits.discard(address, ref)
+        self.waiters.put(ref, waiter)
+        if waiter:
+            self._line_up(ref)
+            for address in self._candidates(ref, waiter):
+                self._fit(address, ref)
+        self._note_limit((ref.cluster, None))
+
+    def _line_up(self, ref: ObjectRef) -> None:
+        """Have a Service that waits stand in the queue of each family of which it takes any address."""
+        has = {family(address) for address in self.holdings.of(ref)}
+        lacking = set(self.waiters[ref].families) - has
+        self.waiters.line_up(ref, {key for of in lacking if (key := self._range_key(ref.cluster, of))})
+
+    def _note_limit(self, limit: Limit) -> None:
+        bounded = limit[1] is None or self.quota(limit[0], limit[1]) is not None
+        (self.reached.add if bounded and self.places(limit) <= 0 else self.reached.discard)(limit)
+
+    # Addresses that a Service which waits might have, besides those for which it stands in a queue.
+
+    def _candidates(self, ref: ObjectRef, waiter: Waiter) -> set[str]:
+        """Those that it has requested, and those of Services with its sharing key."""
+        shared = self.holdings.shared(waiter.group(ref)) if waiter.families else ()
+        return {*waiter.addresses, *shared}
+
+    def _interested(self, address: str, groups: set[Group]) -> set[ObjectRef]:
+        """The Services that have the address among their candidates, if these groups hold it."""
+        return {*self.waiters.wanting(address), *self.waiters.sharing(groups)}
+
+    def _suits(self, address: str, ref: ObjectRef, besides: ObjectRef | None = None) -> bool:
+        """Whether a candidate is free for the Service, or all holders but `besides` would share it."""
+        waiter, but = self.waiters[ref], (ref, besides) if besides else (ref,)
+        group = waiter.group(ref)
+        joins = (
+            family(address) in waiter.families
+            and address in self.holdings.shared(group)
+            and address not in self.holdings.of(ref)
         )
+        wanted = joins or address in waiter.addresses
+        return wanted and self.holdings.admits(address, group, waiter.ports, but)
 
-    def _note(self, address: str, held: Held) -> None:
-        before = self._held.pop(address, FREE)
-        for holder in before.holders:
-            self._of[holder.ref].discard(address)
-            if not self._of[holder.ref]:
-                del self._of[holder.ref]
-        if held.holders:
-            self._held[address] = held
-        for holder in held.holders:
-            self._of[holder.ref].add(address)
-        for at, one in enumerate(self._ranges):
-            if bool(before.holders) != bool(held.holders) and ranges.contains(one, address):
-                used = self._used[at, family(address)]
-                (used.add if held.holders else used.discard)(address)
+    def _fit(self, address: str, ref: ObjectRef) -> None:
+        (self._fits.add if self._suits(address, ref) else self._fits.discard)(address, ref)
+
+    def _free(self, key: RangeKey) -> int:
+        return self._totals[key] - len(self._used.get(key, ()))
 
     def _range_key(self, cluster: str, of: Family) -> RangeKey | None:
         home = self._home(cluster)
@@ -191,5 +262,7 @@ class AddressIndex:
             self._homes[cluster] = None if range_ is None else self._ranges.index(range_)
         return self._homes[cluster]
 
-    def _total(self, key: RangeKey) -> int:
-        return ranges.size(self._ranges[key[0]], key[1])
+    def _key_of(self, address: str) -> RangeKey | None:
+        """The range that has the address."""
+        of = family(address)
+        return next(((at, of) for at, one in enumerate(self._ranges) if ranges.contains(one, address)), None)

@@ -17,6 +17,9 @@ _FIXED = "annotation loadbalancer.windowbox/address (or spec.loadBalancerIP)"
 REBUILDING = "AddressBookIncomplete"
 USED_UP = "AddressRangeUsedUp"
 QUOTA_EXCEEDED = "AddressQuotaExceeded"
+QUEUE_FULL = "AddressQueueFull"
+REFUSED = frozenset({QUOTA_EXCEEDED, QUEUE_FULL})
+"""By a limit of its cluster: it is requeued once the cluster is below the limit."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +126,20 @@ def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
     )
 
 
+def queue_full(family: Family, total: int, most: int) -> Rejected:
+    return Rejected(
+        QUEUE_FULL,
+        f"all {total} {family} addresses of its range are in use, and as many Services of this cluster wait "
+        f"as may at once ({most}); it waits, too, once there are fewer: delete Services that are no longer "
+        "needed, or widen loadbalancer.ranges in windowbox's settings",
+    )
+
+
 def quota_exceeded(family: Family, quota: int) -> Rejected:
     return Rejected(
         QUOTA_EXCEEDED,
-        f"Services of this cluster have {quota} {family} addresses, the most that a cluster may have: delete "
-        "a Service that is no longer needed, or raise loadbalancer.quota in windowbox's settings",
+        f"Services of this cluster have as many {family} addresses as a cluster may have ({quota}): delete a "
+        "Service that is no longer needed, or set a higher loadbalancer.quota in windowbox's settings",
     )
 
 

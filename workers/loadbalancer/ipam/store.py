@@ -85,7 +85,7 @@ class AddressStore:
         await self.ready()
         await self.bucket.catch_up()
         freed = []
-        for address in sorted(self.index.addresses(ref)):
+        for address in sorted(self.index.holdings.of(ref)):
             if await self.free(address, ref, uid, keep_uid):
                 freed.append(address)
         await self.catch_up_waiters(freed)
@@ -98,7 +98,7 @@ class AddressStore:
         """Keep the Service's addresses for it, until this time at the latest, or until it asks again."""
         await self.ready()
         await self.bucket.catch_up()
-        for address in sorted(self.index.addresses(ref)):
+        for address in sorted(self.index.holdings.of(ref)):
 
             def kept(holder: Holder) -> Holder | None:
                 ours = holder.ref == ref and holder.uid == uid and holder.until is None
@@ -149,11 +149,13 @@ class AddressStore:
 
     def has_address(self, ref: ObjectRef) -> bool:
         """Whether a Service of this name has an address, or one is kept for it."""
-        return bool(self.index.addresses(ref))
+        return bool(self.index.holdings.of(ref))
 
     def entries(self, ref: ObjectRef) -> tuple[tuple[str, Held], ...]:
         """The entries of all addresses that the Service holds. Unchanged entries stay the same objects."""
-        return tuple((address, self.index.held(address)) for address in sorted(self.index.addresses(ref)))
+        return tuple(
+            (address, self.index.holdings.held(address)) for address in sorted(self.index.holdings.of(ref))
+        )
 
     def held(self, ref: ObjectRef) -> list[tuple[str, Holder]]:
         """Addresses held by Services that have or had this name, and their entries."""
@@ -162,20 +164,39 @@ class AddressStore:
 
     def holders(self) -> list[tuple[str, Holder]]:
         """All holders, also those whose Service is long gone."""
-        return list(self.index.holders())
+        return list(self.index.holdings)
 
-    def waiting(self) -> dict[ObjectRef, Waiter]:
-        """All Services that wait for an address."""
-        return dict(self.index.waiters)
+    def clusters(self) -> set[str]:
+        """The clusters whose Services hold addresses."""
+        return self.index.holdings.clusters()
+
+    def users(self) -> list[ObjectRef]:
+        """All Services that hold an address or wait for one, also those that are long gone."""
+        return list(dict.fromkeys([*self.index.holdings.services(), *self.index.waiters]))
+
+    def is_kept(self, ref: ObjectRef) -> bool:
+        """Whether a Service has only addresses that are kept for it until some time."""
+        return ref not in self.index.waiters and all(holder.until for _, holder in self.held(ref))
+
+    def waiter(self, ref: ObjectRef) -> Waiter | None:
+        """What a Service waits for."""
+        return self.index.waiters.get(ref)
 
     def servable(self) -> list[ObjectRef]:
         """Services that wait although there is an address for them: they were not requeued."""
         return self.index.servable() if self.is_complete() else []
 
+    def is_servable(self, ref: ObjectRef) -> bool:
+        """Whether this Service is one of these."""
+        return self.is_complete() and self.index.is_servable(ref)
+
     def expired(self, now: float) -> list[Kept]:
         """What was kept long enough: to be released."""
         return [
-            Kept(h.ref, h.uid, a) for a, h in self.index.holders() if h.until is not None and h.until <= now
+            Kept(holder.ref, holder.uid, address)
+            for address, held in self.index.holdings.kept()
+            for holder in held.holders
+            if holder.until is not None and holder.until <= now
         ]
 
     def usage(self) -> list[Usage]:
@@ -223,7 +244,7 @@ class AddressStore:
     async def _adopt_shown(self, claim: Claim, address: str) -> None:
         """Give a Service the address that only its own status shows, if nothing speaks against it."""
         of = family(address)
-        if any(family(one) == of for one in self.index.addresses(claim.ref)):
+        if any(family(one) == of for one in self.index.holdings.of(claim.ref)):
             return
         if self.is_complete() and not self.index.room(claim.ref, of, time.time()):
             return  # as for any other newcomer, others may have waited longer
@@ -309,7 +330,7 @@ class AddressStore:
 
     def wake(self, freed: Sequence[str], besides: ObjectRef) -> tuple[ObjectRef, ...]:
         """Services to requeue now that `besides` has released `freed`."""
-        return tuple(self.index.servable(freed, besides))
+        return tuple(self.index.wake(freed, besides))
 
     async def catch_up_waiters(self, freed: Collection[str]) -> None:
         """Know all Services that joined the queue before the release: later ones see it themselves."""

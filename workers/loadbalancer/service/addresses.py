@@ -77,7 +77,7 @@ class Addresses:
 
         async def act() -> list[str] | None:
             has = [a for a, holder in self._store.held(ref) if holder.uid == uid and not holder.until]
-            waiter = self._store.waiting().get(ref)
+            waiter = self._store.waiter(ref)
             return has if has or (waiter and waiter.uid == uid) else None
 
         found: list[str] | None = await recorder.call("addresses", {"left": str(ref)}, act)

@@ -15,7 +15,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers import clock
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
-from workers.loadbalancer.ipam.results import REBUILDING, AddressRequest
+from workers.loadbalancer.ipam.results import REBUILDING, REFUSED, AddressRequest
 from workers.loadbalancer.service import eventmessages, statuses
 from workers.loadbalancer.service.addresses import Addresses, Given
 from workers.loadbalancer.service.statuses import Standing
@@ -152,7 +152,8 @@ class ServiceRuns:
                 # The rebuilt store requeues the Service: only a lasting state is reported.
                 return Outcome(Result.WAITING, RequeueAfter(_RETRY, _REBUILDING), answer.note)
             outcome = await self._report_waiting(seen, demand, answer.note, recorder)
-            return Outcome(outcome.result, RequeueAfter(_RETRY, _RECHECK), answer.note)
+            recheck = _LONGEST if answer.reason in REFUSED else _RECHECK
+            return Outcome(outcome.result, RequeueAfter(_RETRY, recheck), answer.note)
         state = await self._world.edge(seen.ref, recorder)
         avoid = _unusable(seen, demand, state)
         if not {*avoid}.isdisjoint(answer.addresses.values()):
@@ -209,12 +210,13 @@ class ServiceRuns:
             events.append(eventmessages.address_not_shared(answer.notice))
         await self._report(seen, patch, memo, events, recorder)
         serving = Result.ENSURED if standing.serves else Result.WAITING
-        return Outcome(
-            Result.DRAINED if demand.drained else serving,
+        again = None
+        if unusable := _unusable(seen, demand, state):
             # No event tells that an address with free ports was released.
-            RequeueAfter(_RETRY, _RECHECK) if _unusable(seen, demand, state) else None,
-            note=" ".join(state.problems.values()),
-        )
+            why = f"other processes hold its ports at {', '.join(unusable)}: another address is tried then"
+            again = RequeueAfter(_RETRY, _RECHECK, why)
+        note = " ".join(state.problems.values())
+        return Outcome(Result.DRAINED if demand.drained else serving, again, note)
 
     async def _report_waiting(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
         """Report why there is no load balancer yet. The status keeps its addresses."""
@@ -249,9 +251,9 @@ class ServiceRuns:
         if ours is not None and not set(statuses.addresses(seen.object)) <= set(ours):
             del patch["loadBalancer"]
         await self._report(seen, patch, {"gone": True}, events, recorder)
-        return Outcome(
-            Result.RELEASED, RequeueAfter(Wish(reason=Reason.GRACE_OVER), self._settings.grace + 1)
-        )
+        why = "its former addresses are kept for it until then"
+        again = RequeueAfter(Wish(reason=Reason.GRACE_OVER), self._settings.grace + 1, why)
+        return Outcome(Result.RELEASED, again)
 
     async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, recorder: Recorder) -> Outcome:
         if not await self._world.gone(ref, recorder):

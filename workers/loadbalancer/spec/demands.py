@@ -90,14 +90,14 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
     that are to be refused, or serve what was not asked for.
     """
     spec = service.spec
-    families = _families(spec, offered)
+    wanted = families(spec, offered)
     ports, refused = _ports(spec, direct=direct)
-    options_given = options.options(service, families)
+    options_given = options.options(service, wanted)
     refused += _too_many_rules(ports, options_given.allowed)
     local = spec.get("externalTrafficPolicy") == "Local"
     return Demand(
         uid=fields.text(service.metadata.get("uid")),
-        families=families,
+        families=wanted,
         ports=() if options_given.fatal or _exceeds(ports, options_given.allowed) else ports,
         local=local,
         health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
@@ -114,6 +114,17 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
     )
 
 
+def families(spec: Json, offered: Collection[Family] = FAMILIES) -> tuple[Family, ...]:
+    """Those of which a Service asks for an address; PreferDualStack takes what is `offered`."""
+    named: Collection[object] = fields.items(spec.get("ipFamilies"))
+    if not any(one in named for one in FAMILIES):
+        ips = (fields.address(ip) for ip in [*fields.items(spec.get("clusterIPs")), spec.get("clusterIP")])
+        named = [family(ip) for ip in ips if ip is not None] or ["IPv4"]
+    found = tuple(one for one in FAMILIES if one in named)
+    content = spec.get("ipFamilyPolicy") == "PreferDualStack"
+    return (content and tuple(one for one in found if one in offered)) or found
+
+
 def _exceeds(ports: Collection[Port], allowed: Collection[str] | None) -> bool:
     return len(ports) * len(allowed or ()) > MAX_RULES
 
@@ -126,16 +137,6 @@ def _too_many_rules(ports: Collection[Port], allowed: Collection[str] | None) ->
         f"{MAX_RULES} rules; merge ranges, or move ports to a second Service"
     )
     return [Refusal("TooManyRules", note)]
-
-
-def _families(spec: Json, offered: Collection[Family]) -> tuple[Family, ...]:
-    named: Collection[object] = fields.items(spec.get("ipFamilies"))
-    if not any(one in named for one in FAMILIES):
-        ips = (fields.address(ip) for ip in [*fields.items(spec.get("clusterIPs")), spec.get("clusterIP")])
-        named = [family(ip) for ip in ips if ip is not None] or ["IPv4"]
-    families = tuple(one for one in FAMILIES if one in named)
-    content = spec.get("ipFamilyPolicy") == "PreferDualStack"
-    return (content and tuple(one for one in families if one in offered)) or families
 
 
 def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:

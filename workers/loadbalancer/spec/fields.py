@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from typing import Any
 
+from windowbox.models import addresses
 from windowbox.models.objects import Json
 
 _SHOWN = 64
@@ -32,17 +33,14 @@ def port_number(value: object) -> int | None:
 
 def address(value: object) -> str | None:
     """The canonical spelling of an address that packets can be sent to, or None."""
-    try:
-        found = ip_address(text(value).strip())
-    except ValueError:
-        return None
-    scoped = "%" in str(found)
-    return None if scoped or found.is_unspecified or found.is_multicast else str(found)
+    found = addresses.address(text(value).strip())
+    return None if found is None or found.is_unspecified or found.is_multicast else str(found)
 
 
 def shown(value: object) -> str:
     """A value for a message: quoted, and cut if it is long."""
-    written = value if isinstance(value, str) else repr(value)[: 2 * _SHOWN]
+    # reprlib stops after a few elements and levels: a value may have thousands.
+    written = value if isinstance(value, str) else reprlib.repr(value)[: 2 * _SHOWN]
     more = "…" if len(written) > _SHOWN else ""
     return f'"{written[:_SHOWN]}{more}"'
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from windowbox.models import durations
+from windowbox.models import addresses, durations
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Json, Object
 from workers.loadbalancer.spec import fields
@@ -107,14 +106,10 @@ def _allowed(spec: Json, annotations: Json) -> tuple[str, ...] | None:
 
 
 def _prefix(entry: object) -> str | None:
-    address, slash, length = fields.text(entry).strip().partition("/")
-    # Python would also accept netmasks, host masks and link-local scopes.
-    if "%" in address or (slash and not _COUNT.fullmatch(length)):
-        return None
-    try:
-        return str(ipaddress.ip_network(f"{address}{slash}{length}", strict=False))
-    except ValueError:
-        return None
+    text = fields.text(entry).strip()
+    alone = addresses.address(text)
+    found = addresses.prefix(text if alone is None else f"{text}/{alone.max_prefixlen}")
+    return None if found is None else str(found)
 
 
 def _bad_ranges(field: str, bad: Iterable[object]) -> _Invalid:

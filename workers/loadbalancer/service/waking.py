@@ -1,0 +1,119 @@
+"""Requeues Services that can have an address by now, though they wait for one or were refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from bus import subjects
+from bus.messages import Reason, Wish
+from bus.pool import backoff
+from bus.queue import Queue
+from bus.views import View
+from windowbox.errors import WindowboxError
+from windowbox.models.loadbalancers import Family, family
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ipam.index import Limit
+from workers.loadbalancer.ipam.store import AddressStore
+
+logger = logging.getLogger(__name__)
+
+_PAUSE = 0.1
+"""Seconds for which changes are gathered: workers have mostly requeued the right Services themselves."""
+_AT_ONCE = 500
+_MORE = 8
+"""So many more are requeued than there are places: some may ask for none, because they cannot be served."""
+
+
+class Asking(NamedTuple):
+    """A Service that asks for a load balancer."""
+
+    cluster: str
+    families: tuple[Family, ...]
+
+
+class Waking:
+    """Who waits is known to the address store. Who was refused follows from the Services: nobody notes it."""
+
+    def __init__(self, store: AddressStore, queue: Queue, services: View[Asking]) -> None:
+        """`services` finds those of a cluster by its id."""
+        self._store = store
+        self._queue = queue
+        self._services = services
+        self._reached: set[Limit] | None = None
+        self._turns: dict[str, deque[ObjectRef]] = {}
+
+    async def run(self, changed: asyncio.Event) -> None:
+        """Do it after each change of the store, until cancelled."""
+        await self._services.complete.wait()
+        woken: set[ObjectRef] = set()
+        due: dict[ObjectRef, None] = {}
+        failures = 0
+        while True:
+            changed.clear()
+            # The worker that was to requeue them may have died, or have looked a moment before they waited.
+            servable = set(self._store.servable())
+            due |= dict.fromkeys([*sorted(servable - woken), *await self._admissible()])
+            woken = servable
+            try:
+                for ref in list(due):
+                    # Not `remind`: the wish that is there may be of a run that has just found no address.
+                    await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
+                    del due[ref]
+            except WindowboxError as error:
+                failures += 1
+                logger.info("addresses: %s", error)
+                await asyncio.sleep(backoff(failures, first=0.2, longest=10))
+                continue
+            failures = 0
+            await changed.wait()
+            await asyncio.sleep(_PAUSE)
+
+    async def _admissible(self) -> list[ObjectRef]:
+        """Services to try again: as many as there are places below limits that their clusters had reached."""
+        if not self._store.is_complete():
+            return []
+        before, self._reached = self._reached, set(self._store.index.reached)
+        if before is None:  # other settings may have had lower limits, and nobody may have looked meanwhile
+            return await self._refused([ref for ref, _ in self._services.items()])
+        return [
+            ref
+            for limit in sorted(before - self._reached, key=str)
+            for ref in await self._refused(self._in_turn(limit[0]), self._store.index.places(limit) + _MORE)
+        ]
+
+    def _in_turn(self, cluster: str) -> Iterator[ObjectRef]:
+        """All Services of a cluster. Where the last reader of them has stopped, the next one begins."""
+        turns = self._turns.setdefault(cluster, deque())
+        for _ in range(2):
+            while turns:
+                yield turns.popleft()
+            turns.extend(self._services.refs(cluster))
+        if not turns:
+            del self._turns[cluster]
+
+    async def _refused(self, among: Iterable[ObjectRef], most: float = math.inf) -> list[ObjectRef]:
+        """Services without an address that wait for none, though no limit keeps them from it."""
+        found: dict[ObjectRef, None] = {}
+        for number, ref in enumerate(among):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # there may be tens of thousands
+            if self._is_refused(ref):
+                found[ref] = None
+                if len(found) >= most:
+                    break
+        return list(found)
+
+    def _is_refused(self, ref: ObjectRef) -> bool:
+        asking, index = self._services.get(ref), self._store.index
+        if asking is None or self._store.waiter(ref) or (ref.cluster, None) in index.reached:
+            return False
+        has = {family(address) for address in index.holdings.of(ref)}
+        return any(
+            index.total(ref.cluster, of) and (ref.cluster, of) not in index.reached
+            for of in set(asking.families) - has
+        )
