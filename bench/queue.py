@@ -28,7 +28,7 @@ _AT_ONCE = 64
 
 async def run(items: int, workers: int, say: Callable[[str], None]) -> QueueFigures:
     """Fill a queue with `items`, then let this many processes empty it."""
-    async with _server() as url, connected(Access(url)) as bus:
+    async with server() as url, connected(Access(url)) as bus:
         await streams.ensure(bus)
         say(f"{items} wishes")
         wished = await _fill(bus, items)
@@ -95,7 +95,7 @@ async def _ended(worker: Process) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _server() -> AsyncIterator[str]:
+async def server() -> AsyncIterator[str]:
     """A NATS server for this measurement."""
     folder = state.folder(f"bench-bus-{os.getpid()}")
     folder.mkdir(parents=True)

@@ -125,6 +125,9 @@ _IMPLIED: Mapping[str, Mapping[str, bool]] = {
 }
 
 
+_LONGEST_NOTE = 500
+
+
 class Wish(Message):
     """A request to reconcile an object."""
 
@@ -143,6 +146,8 @@ class Wish(Message):
     """The object has been unfinished for a while."""
     reported: bool = False
     """An Event has reported the failure that is retried."""
+    note: str = ""
+    """Of a scheduled wish: what the object waits for until then, for people."""
 
     def __or__(self, newer: Wish) -> Wish:
         """Both wishes merged, with the newer one's reason."""
@@ -165,6 +170,10 @@ class Wish(Message):
         """
         only_compares = self.verify and not self.asked
         return self if only_compares else self.model_copy(update={"insist": True})
+
+    def noted(self, note: str) -> Wish:
+        """The wish with this note, instead of the one that it had."""
+        return self.model_copy(update={"note": note[:_LONGEST_NOTE]})
 
     @model_validator(mode="before")
     @classmethod

@@ -39,6 +39,8 @@ class RequeueAfter:
 
     wish: Wish
     after: float
+    why: str = ""
+    """What it waits for until then, for people. Empty: the note of the run says it."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,8 @@ class Pool:
             took = time.perf_counter() - clock
             metrics.runs.labels(self._pool, outcome.result).observe(took)
             if requeue := outcome.requeue:
-                await self.queue.schedule(item.key, requeue.wish, requeue.after, asked=item.wish.asked)
+                wish_then = requeue.wish.noted(requeue.why or outcome.note)
+                await self.queue.schedule(item.key, wish_then, requeue.after, asked=item.wish.asked)
             record = RunRecord(
                 pool=self._pool,
                 key=item.key,
@@ -292,7 +295,8 @@ class Pool:
         )
         metrics.quarantine.labels(self._pool).inc()
         await self._handler.quarantine(item)
-        await self.queue.schedule(item.key, Wish(reason=Reason.QUARANTINED), _QUARANTINE_SECONDS)
+        note = "set aside, because its runs ended their process; it is taken up again then"
+        await self.queue.schedule(item.key, Wish(reason=Reason.QUARANTINED, note=note), _QUARANTINE_SECONDS)
 
     async def _wish(self, key: str) -> Stored | None:
         return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))

@@ -42,6 +42,25 @@ class Depth(NamedTuple):
     """Age of the oldest wish that is not fulfilled."""
 
 
+class Scheduled(NamedTuple):
+    """A wish in LATER."""
+
+    wish: Wish
+    due: datetime
+    made: datetime
+    """When it was scheduled, by the server's clock."""
+    trace: str
+    """The trace context of the run that scheduled it."""
+    fired: bool
+    """The server has fired it, and no process has admitted it yet."""
+
+    @classmethod
+    def of(cls, stored: Stored) -> Scheduled:
+        """Of a message that was read directly."""
+        made, due = datetime.fromtimestamp(instant(stored.time), UTC), _due(stored)
+        return cls(Wish.decoded(stored.data), due or made, made, stored.headers.get(TRACE, ""), due is None)
+
+
 @dataclass(frozen=True)
 class Queue:
     """The enqueueing side of one pool's queue."""
@@ -103,7 +122,9 @@ class Queue:
         """
         at = datetime.fromtimestamp(await self.bus.now() + after, UTC)
         if not asked and (insisting := await self._insisting(key)):
-            wish, at = wish.model_copy(update={"insist": True}), min(at, insisting)
+            wish = wish.model_copy(update={"insist": True})
+            if insisting.due < at:
+                wish, at = wish.noted(insisting.wish.note), insisting.due
         headers = {
             _SCHEDULE: f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
             "Nats-Schedule-Target": subjects.due(self.pool, key),
@@ -111,10 +132,11 @@ class Queue:
         }
         await self.bus.publish(subjects.later(self.pool, key), wish.encoded(), headers, repeat=True)
 
-    async def _insisting(self, key: str) -> datetime | None:
-        """When a wish comes due that insists, if one is scheduled."""
-        scheduled = await self.bus.last(streams.LATER, subjects.later(self.pool, key))
-        return _due(scheduled) if scheduled and Wish.decoded(scheduled.data).insist else None
+    async def _insisting(self, key: str) -> Scheduled | None:
+        """The scheduled wish, if there is one and it insists."""
+        stored = await self.bus.last(streams.LATER, subjects.later(self.pool, key))
+        scheduled = Scheduled.of(stored) if stored else None
+        return scheduled if scheduled and scheduled.wish.insist else None
 
     async def admit(self, due: consumers.Delivery) -> None:
         """Turn a due requeue into a wish."""

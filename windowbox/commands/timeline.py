@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from bus.intents import PATCH
 from bus.messages import Call, Read, Result, ReviewRecord, RunRecord, Wish
+from bus.queue import Scheduled
 from bus.recordings import SeenObject
 from windowbox.commands.balancers import callsummary
 from windowbox.commands.differences import ABSENT, changes
 from windowbox.commands.kinds import callsummary as kinds
 from windowbox.telemetry import tracing
-from workers.extension.actuators import KINDS as EXTENSIONS
 from workers.lifecycle.shoots import is_shoot_namespace
 
 Tone = Literal["plain", "good", "bad", "late"]
@@ -26,8 +26,22 @@ _LONGEST = 200
 _BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
 _GOOD = (Result.SUCCEEDED, Result.WRITTEN, Result.ENSURED)
 _FINAL = (Result.WRITTEN, Result.GONE, Result.REPLACED)
-_REGULAR = frozenset({"heartbeat", *EXTENSIONS})
-"""Pools whose objects are reconciled periodically."""
+_COMPLETE = frozenset(
+    {
+        *(Result.SUCCEEDED, Result.REPAIRED, Result.ENSURED, Result.RENEWED, Result.DRAINED),
+        *(Result.WRITTEN, Result.TOLD, Result.REMOVED, Result.DELETED, Result.GONE, Result.REPLACED),
+    }
+)
+"""After such a run, what an earlier one has scheduled is of no use."""
+_UNTIL_AN_EVENT = frozenset(
+    {
+        *(Result.WAITING, Result.WAITING_FOR_STATE, Result.WAITING_FOR_EDGE, Result.WAITING_FOR_RELEASE),
+        *(Result.BLOCKED, Result.NAME_TAKEN, Result.REFUSED, Result.NOT_ON_THE_BUS),
+    }
+)
+"""Without a scheduled wish, such an object waits until a change of something requeues it."""
+_OVERDUE = 5.0
+"""Seconds after which a scheduled wish that the server has not fired is lost."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +71,7 @@ class Pending:
     item: Literal["none", "waiting", "in hand"] = "none"
     workers: int = 0
     """Processes that work for the pool."""
-    later: Wish | None = None
-    due: datetime | None = None
+    scheduled: Sequence[Scheduled] = ()
 
 
 def moments(
@@ -76,11 +89,14 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
             since = f"since {_span((now - each.wished).total_seconds())}"
             title = f"{each.pool}: wished for {since} ({_wish(each.wish)}): {_why(each)}"
             yield Moment(now, "waits", title, tone="late")
-        if each.later and each.due:
-            ahead = (each.due - now).total_seconds()
-            when = f"in {_span(ahead)}" if ahead >= 0 else "due, about to be let in"
-            title = f"{each.pool}: again at {_clock(each.due)}, {when} ({_wish(each.later)})"
-            yield Moment(now, "waits", title, tuple(_because(each.pool, runs)), tone="late")
+        ours = [run for run in runs if run.pool == each.pool]
+        for one in each.scheduled:
+            title = f"{each.pool}: again at {_clock(one.due)}, {_when(one, each, now)} ({_wish(one.wish)})"
+            yield Moment(now, "waits", title, tuple(_because(one, ours)), tone="late")
+        if not each.wish and not each.scheduled and ours and ours[-1].outcome in _UNTIL_AN_EVENT:
+            title = f"{each.pool}: {ours[-1].outcome}, until something that it depends on changes"
+            details = (f"because: {ours[-1].note}",) if ours[-1].note else ()
+            yield Moment(now, "waits", title, details, tone="late")
 
 
 def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], now: datetime) -> list[Moment]:
@@ -94,26 +110,48 @@ def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], n
     return [Moment(now, "waits", f"{PATCH}: {state} is reported, but not written yet", tone="late")]
 
 
-def _because(pool: str, runs: Sequence[RunRecord]) -> Iterator[str]:
-    last = next((run for run in reversed(runs) if run.pool == pool), None)
-    if last is None:
+def _when(one: Scheduled, pending: Pending, now: datetime) -> str:
+    ahead = (one.due - now).total_seconds()
+    if ahead >= 0 and not one.fired:
+        return f"in {_span(ahead)}"
+    if not pending.workers:
+        return f"due since {_span(-ahead)}: {_nobody(pending.pool)}"
+    if one.fired or ahead > -_OVERDUE:
+        return "due, about to be queued"
+    return f"overdue since {_span(-ahead)}: the next sweep queues it"
+
+
+def _because(one: Scheduled, runs: Sequence[RunRecord]) -> Iterator[str]:
+    """What the object waits for, and whether it still does. `runs` are those of the pool."""
+    by = next((run for run in runs if run.trace and run.trace == one.trace), None)
+    since = [run for run in runs if run.started > (by.started if by else one.made)]
+    # Older versions wrote no note.
+    why = one.wish.note or (by.note if by else "")
+    if not since:
+        if why:
+            yield f"because: {why}"
         return
-    if last.outcome in (*_BAD, Result.WAITING, Result.BLOCKED):
-        yield f"because: {last.note}"
-    elif pool in _REGULAR:
-        yield "no failure: it is reconciled periodically"
-    elif any(run.pool == pool and run.outcome in _BAD for run in runs):
-        yield "left from an earlier failure; what failed then has succeeded since"
-    else:
-        yield "left from an earlier wait; what was waited for has come since"
+    at = f"the run of {_clock(by.started)}" if by else f"a run of {_clock(one.made)}"
+    last = f"the run of {_clock(since[-1].started)}"
+    if since[-1].outcome in _COMPLETE:
+        yield f"left from {at}{f' (because: {why})' if why else ''}"
+        yield f"not needed any more: {last} has ended since ({since[-1].outcome}), and waits for nothing"
+        return
+    if why:
+        yield f"because: {why}"
+    yield f"scheduled by {at}; {last} has left it so ({since[-1].outcome})"
+
+
+def _nobody(pool: str) -> str:
+    return f"no process works for pool {pool}; start one"
 
 
 def _why(pending: Pending) -> str:
     match pending.item:
         case "in hand":
             return "a worker is at it"
-        case "waiting" if not pending.workers:
-            return f"no process works for pool {pending.pool}; start one"
+        case _ if not pending.workers:
+            return _nobody(pending.pool)
         case "waiting":
             return "queued, waiting for a worker to be free"
         case _:

@@ -136,11 +136,12 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
 async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:
     from bus import streams, subjects
     from bus.messages import Wish
+    from bus.queue import Scheduled
     from windowbox.commands.timeline import Pending
 
     wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
     item = await bus.last(streams.WORK, subjects.item(pool, key))
-    later = await bus.last(streams.LATER, subjects.later(pool, key))
+    scheduled = [await bus.last(streams.LATER, of(pool, key)) for of in (subjects.due, subjects.later)]
     workers = [p for p in processes if any(each["pool"] == pool for each in p.get("pools", ()))]
     return Pending(
         pool,
@@ -148,8 +149,7 @@ async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]
         _time(wish.time) if wish else None,
         await _whereabouts(bus, pool, item) if item else "none",
         len(workers),
-        Wish.model_validate_json(later.data) if later else None,
-        _time(later.headers["Nats-Schedule"].removeprefix("@at ")) if later else None,
+        [Scheduled.of(stored) for stored in scheduled if stored],
     )
 
 

@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Malformed, TransientError
-from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, Resource
 from windowbox.secretsmanager import configs, contents, decisions, generation, secrets
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config
@@ -95,13 +94,7 @@ class SecretsManager:
         return await self._listed(self._ours)
 
     async def _listed(self, resource: Resource) -> list[Stored]:
-        found: list[Stored] = []
-        more = ""
-        while True:
-            page = await self._kube.page(resource, namespace=self._namespace, more=more)
-            found += [Stored.of(Object(item)) for item in page.items]
-            if not (more := page.more):
-                return found
+        return [Stored.of(one) async for one in self._kube.objects(resource, namespace=self._namespace)]
 
     async def _create(self, name: str, labels: Mapping[str, str], data: Mapping[str, bytes]) -> Stored:
         body = secrets.manifest(self._namespace, name, labels, data)

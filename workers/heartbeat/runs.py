@@ -87,7 +87,8 @@ class HeartbeatRuns:
 
 
 def _outcome(result: Result, after: float, note: str = "") -> Outcome:
-    return Outcome(result, RequeueAfter(Wish(reason=Reason.DUE), after), note)
+    again = RequeueAfter(Wish(reason=Reason.DUE), after, "" if note else "the Lease is renewed then")
+    return Outcome(result, again, note)
 
 
 def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:

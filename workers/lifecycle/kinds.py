@@ -80,8 +80,8 @@ class Run:
     recorder: Recorder
     drift: bool = False
     """A repair of drift that no client has asked for."""
-    dues: list[float] = field(default_factory=list)
-    """Seconds until the next reconcile, as actuators append them; the least is used."""
+    dues: list[tuple[float, str]] = field(default_factory=list)
+    """Seconds until the next reconcile, and what it is for, as actuators append them; the least is used."""
     memo: dict[str, Any] = field(default_factory=dict)
     """State for the next run: actuators change it, and the next report keeps it."""
     remember: Callable[[], Awaitable[None]] = _nowhere

@@ -34,6 +34,12 @@ def as_request(wish: Wish) -> Outcome:
     )
 
 
+def of_orphan() -> RequeueAfter:
+    """Requeue at once: the object was deleted before its finalizer was there."""
+    why = "it was deleted during the run: what was made for it is removed"
+    return RequeueAfter(Wish(reason=Reason.RETRY, insist=True), 0, why)
+
+
 def delay(wish: Wish, error: WindowboxError, jitter: float) -> float:
     """Seconds of backoff."""
     backoff = statuses.retry_delay(wish.attempt, jitter)

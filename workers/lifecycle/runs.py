@@ -159,7 +159,7 @@ class LifeCycle:
         outcome = await self._act(begun, flow, wish, reporter)
         if not has_finalizer and await self._vanished(begun):
             await self._world.keep_orphan(run.ref, begun.object)
-            return Outcome(Result.GONE, RequeueAfter(Wish(reason=Reason.RETRY, insist=True), 0), outcome.note)
+            return Outcome(Result.GONE, requeue.of_orphan(), outcome.note)
         return outcome
 
     async def _vanished(self, run: Run) -> bool:
@@ -229,8 +229,8 @@ class LifeCycle:
     def _resync(self, run: Run, flow: Flow) -> RequeueAfter | None:
         """The requeue after a success: the kind's resync, or the actuator's `dues`."""
         if self.kind.resync and flow is Flow.RECONCILE:
-            run.dues.append(self.kind.resync)
-        return RequeueAfter(Wish(reason=Reason.DRIFT), min(run.dues)) if run.dues else None
+            run.dues.append((self.kind.resync, "no failure: it is reconciled periodically"))
+        return RequeueAfter(Wish(reason=Reason.DRIFT), *min(run.dues)) if run.dues else None
 
     async def _actuate(self, run: Run, flow: Flow, wish: Wish) -> Status:
         """Call the actuator, within the deadline. Returns what it adds to the status."""
@@ -380,10 +380,10 @@ class LifeCycle:
             logger.info("%s: drift could not be repaired: %s", run.ref, error)
             return Outcome(Result.ERROR, requeue.same_wish(wish, error, self._world.jitter()), str(error))
         if statuses.merge(run.object.status, extra) != run.object.status or reporter.memo_changed:
-            now = statuses.report_time(run.object, await clock.now(run.recorder))
-            phrases = self.kind.descriptions.of(Flow.RECONCILE)
-            report = statuses.succeeded(Operation.RECONCILE, phrases, run.object.generation, now)
-            await reporter.report({**report, **extra})
+            # No client has asked, so the last operation stays; so does what is reported and not written yet.
+            reported = reporter.last.patch if reporter.last else {}
+            kept = {name: run.object.status.get(name) for name in ("lastOperation", "lastError", *reported)}
+            await reporter.report({**kept, "observedGeneration": run.object.generation, **extra})
         return Outcome(Result.REPAIRED, self._resync(run, Flow.RECONCILE))
 
     def _conditions(self, object: Object, flow: Flow, succeeded: bool, now: datetime) -> Patch:

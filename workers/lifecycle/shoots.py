@@ -115,7 +115,8 @@ def _self_hosted(shoot: Object) -> bool:
 
 
 def _managed(shoot: Object) -> bool:
-    return bool(shoot.spec.get("credentialsBindingName") or shoot.spec.get("secretBindingName"))
+    # Even an empty name counts, as for Gardener.
+    return any(shoot.spec.get(name) is not None for name in ("credentialsBindingName", "secretBindingName"))
 
 
 def _cidrs(name: str, networking: Mapping[str, Any], assigned: Mapping[str, Any]) -> tuple[str, ...]:

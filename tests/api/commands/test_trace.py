@@ -13,6 +13,7 @@ from bus.messages import Reason, Wish
 from bus.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
 from tests.e2e.client import Record, failed
+from tests.support.running import eventually
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 
 
@@ -105,7 +106,10 @@ def test_a_retry_that_outlived_its_cause_is_told_as_such(operated: Operated) -> 
     record.until_ready(record.ask("reconcile", values=["10.0.0.7"]))
     [waiting] = traced(operated, record)["waiting"]
     assert waiting["title"].startswith("dnsrecord: again at ")
-    assert waiting["details"] == ["left from an earlier failure; what failed then has succeeded since"]
+    left, since = waiting["details"]
+    assert left.startswith("left from the run of ")
+    assert "(because: spec.values holds " in left
+    assert since.endswith(" has ended since (succeeded), and waits for nothing")
 
 
 @pytest.mark.parametrize("kind", ["dnsrecord", "dnsrecords", "dns", "DNSRecord", DNSRECORDS.id])
@@ -120,7 +124,7 @@ def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> 
 
     def waits(told: dict[str, Any]) -> bool:
         """Not at the moment at which a worker looks again."""
-        return any(one["title"].startswith("dnsrecord: again at ") for one in told["waiting"])
+        return [one["title"].startswith("dnsrecord: again at ") for one in told["waiting"]] == [True]
 
     told = operated.windowbox.until("trace", "dns", f"{space.namespace}/{record.name}", shows=waits)
     [waiting] = told["waiting"]
@@ -156,6 +160,26 @@ def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: s
     [waiting] = alone.json("trace", "dns", "default/www.example.com")["waiting"]
     assert waiting["title"].startswith("dnsrecord: wished for since ")
     assert waiting["title"].endswith("(drift): no process works for pool dnsrecord; start one")
+
+
+async def schedule(url: str, ref: ObjectRef) -> None:
+    async with connected(Access(url)) as bus:
+        await streams.ensure(bus)
+        key = subjects.key(ref)
+        await Queue(bus, "dnsrecord").schedule(key, Wish(reason=Reason.DUE, note="it is renewed then"), 0.01)
+
+        async def fired() -> bool:
+            return await bus.last(streams.LATER, subjects.due("dnsrecord", key)) is not None
+
+        await eventually(fired)
+
+
+def test_a_due_wish_that_nobody_takes_up_is_told_so(alone: CommandLine, nats_url: str) -> None:
+    asyncio.run(schedule(nats_url, ObjectRef(RUNTIME, DNSRECORDS.id, "default", "www.example.com")))
+    [waiting] = alone.json("trace", "dns", "default/www.example.com")["waiting"]
+    assert waiting["title"].startswith("dnsrecord: again at ")
+    assert waiting["title"].endswith(": no process works for pool dnsrecord; start one (due)")
+    assert waiting["details"] == ["because: it is renewed then"]
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,11 @@ class Crew(Actuator):
     asked: list[str] = field(default_factory=list)
     task: Callable[[], Awaitable[None]] | None = None
     error: WindowboxError | None = None
+    status: Status = field(default_factory=dict)
 
     async def reconcile(self, run: Run) -> Status:
         await self._do("reconcile")
-        return {}
+        return self.status
 
     async def restore(self, run: Run) -> Status:
         await self._do("restore")

@@ -107,6 +107,21 @@ async def test_a_run_that_nobody_asked_for_leaves_a_request_to_the_next(stage: S
     assert stage.crew.asked == ["reconcile"] * 2
 
 
+@rule("U-4", "HC-9")
+async def test_a_repair_leaves_the_last_operation_alone(stage: Stage) -> None:
+    ref = await stage.record()
+    stage.crew.status = {"zone": "not written yet"}
+    assert await stage.run(ref) == "succeeded"
+    first = (await intents.last(stage.bus, subjects.key(ref))).intent
+    assert first
+    stage.crew.status = {"resources": [{"name": "new"}]}
+    assert await stage.run(ref, reason="drift") == "asserted again"
+    second = (await intents.last(stage.bus, subjects.key(ref))).intent
+    assert second
+    assert first.patch["lastOperation"]["type"] == "Create"
+    assert second.patch == {**first.patch, "resources": [{"name": "new"}]}
+
+
 async def test_an_api_outage_does_not_count_towards_backoff(stage: Stage) -> None:
     ref = await stage.record()
     delays = []

@@ -235,6 +235,14 @@ async def test_what_happens_again_is_told_once_and_counted(desk: Desk) -> None:
     assert about["involvedObject"]["kind"] == "DNSRecord"
 
 
+async def test_an_object_with_the_longest_name_has_events(desk: Desk) -> None:
+    record = await desk.record("a" * 199 + "." + "b" * 53)
+    event = EventIntent(type="Warning", reason="ReconcileError", note="näme server „ns1“ is away")
+    async with desk.open():
+        await desk.report(record, event=event, observedGeneration=1)
+        assert await _told(desk, record, 1) == 1
+
+
 async def test_a_status_that_is_shown_already_is_not_written_again(desk: Desk) -> None:
     record = await desk.record()
     news = EventIntent(type="Normal", reason="Updated", note="other nodes")

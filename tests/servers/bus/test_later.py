@@ -89,6 +89,16 @@ async def test_a_run_that_was_asked_for_replaces_what_insists(bus: Bus) -> None:
     assert Wish.decoded(left.data) == Wish(reason=Reason.DUE)
 
 
+@pytest.mark.parametrize(("after", "note"), [(900, "it failed"), (300, "a renewal")], ids=["later", "sooner"])
+async def test_a_merged_wish_says_what_comes_first(bus: Bus, after: float, note: str) -> None:
+    queue = Queue(bus, POOL)
+    await queue.schedule(key("web"), Wish(reason=Reason.RETRY, insist=True, note="it failed"), 600)
+    await queue.schedule(key("web"), Wish(reason=Reason.DUE, note="a renewal"), after, asked=False)
+    left = await bus.last(streams.LATER, subjects.later(POOL, key("web")))
+    assert left
+    assert Wish.decoded(left.data) == Wish(reason=Reason.DUE, insist=True, note=note)
+
+
 @rule("V-9")
 async def test_what_is_scheduled_survives_a_restart_of_the_server(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:

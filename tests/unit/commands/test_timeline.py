@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bus.messages import Call, Read, Reason, RunRecord, Wish
+from bus.queue import Scheduled
 from windowbox.commands import timeline
 from windowbox.commands.timeline import Pending
 
@@ -17,7 +18,8 @@ EVENT = Wish(reason=Reason.EVENT)
 
 def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> RunRecord:
     return RunRecord(
-        pool=pool, key="k", wish=EVENT, wish_sequence=1, delivery=more.pop("delivery", 1), started=NOW,
+        pool=pool, key="k", wish=EVENT, wish_sequence=1, delivery=more.pop("delivery", 1),
+        started=more.pop("started", NOW),
         seconds=0.012, process="host/1", outcome=outcome, **more,
     )  # fmt: skip
 
@@ -40,6 +42,9 @@ def told(*calls: Call) -> list[str]:
         pytest.param(
             Pending("p", EVENT, NOW, "none", 1), "not queued; the next sweep queues it", id="lost-item"
         ),
+        pytest.param(
+            Pending("p", EVENT, NOW, "none", 0), "no process works for pool p; start one", id="lost-alone"
+        ),
     ],
 )
 def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
@@ -47,23 +52,139 @@ def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
     assert moment.title == f"p: wished for since 3.0 s (event): {why}"
 
 
+GIVEN_UP = "the machine is Failed then, unless its node is healthy before"
+LATER: dict[Reason, tuple[str, str, str]] = {
+    # Pools retry the wish that they were given.
+    Reason.EVENT: ("ingress", "waiting", "list dnsrecords: the API server is away"),
+    Reason.RETRY: ("dnsrecord", "error", 'spec.values holds "nonsense"'),
+    Reason.DUE: ("machine", "nothing to do", GIVEN_UP),
+    Reason.START: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
+    Reason.SWEEP: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
+    Reason.DRIFT: ("controlplane", "succeeded", "a certificate is renewed then"),
+    Reason.LATE_REPORT: ("infrastructure", "error", "apply networkpolicies: forbidden"),
+    Reason.REPORT: ("patch", "again", "patch status: conflict"),
+    Reason.QUARANTINED: ("machine", "failed", "set aside, because its runs ended their process"),
+    Reason.ADDRESS: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
+    Reason.EDGE: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
+    Reason.UNREADABLE: ("ingress", "waiting", "list dnsrecords: the API server is away"),
+    Reason.GRACE_OVER: ("loadbalancer", "let go", "its former addresses are kept for it until then"),
+}
+"""For each reason that a wish in LATER may have: its pool, how the run that scheduled it ended, its note."""
+MINE, NEXT = "00-1-1-01", "00-1-2-01"
+
+
+def scheduled(reason: Reason = Reason.DUE, ahead: float = 480, *, fired: bool = False) -> Scheduled:
+    wish = Wish(reason=reason, note=LATER[reason][2])
+    return Scheduled(wish, NOW + timedelta(seconds=ahead), NOW, MINE, fired)
+
+
+def test_each_reason_of_a_scheduled_wish_has_a_row() -> None:
+    assert set(LATER) == set(Reason)
+
+
+@pytest.mark.parametrize("reason", LATER)
+def test_a_scheduled_wish_tells_what_it_waits_for(reason: Reason) -> None:
+    pool, outcome, note = LATER[reason]
+    runs = [run("other", "failed", note="of another pool"), run(pool, outcome, note="Create", trace=MINE)]
+    [moment] = timeline.waits([Pending(pool, workers=1, scheduled=[scheduled(reason)])], runs, NOW)
+    assert moment.title.startswith(f"{pool}: again at ")
+    assert moment.title.endswith(f", in 8 min ({reason})")
+    assert moment.details == (f"because: {note}",)
+
+
+@pytest.mark.parametrize("reason", LATER)
+def test_a_scheduled_wish_is_left_once_a_later_run_is_complete(reason: Reason) -> None:
+    pool, outcome, note = LATER[reason]
+    newer = run(pool, "succeeded", trace=NEXT, started=NOW + timedelta(seconds=9))
+    runs = [run(pool, outcome, trace=MINE), newer]
+    [moment] = timeline.waits([Pending(pool, workers=1, scheduled=[scheduled(reason)])], runs, NOW)
+    left, since = moment.details
+    assert left.startswith("left from the run of ")
+    assert left.endswith(f" (because: {note})")
+    assert since.startswith("not needed any more: the run of ")
+    assert since.endswith(" has ended since (succeeded), and waits for nothing")
+
+
+@pytest.mark.parametrize("reason", LATER)
+def test_a_later_run_that_had_nothing_to_do_leaves_it_valid(reason: Reason) -> None:
+    pool, outcome, note = LATER[reason]
+    newer = run(pool, "nothing to do", trace=NEXT, started=NOW + timedelta(seconds=9))
+    runs = [run(pool, outcome, trace=MINE), newer]
+    [moment] = timeline.waits([Pending(pool, workers=1, scheduled=[scheduled(reason)])], runs, NOW)
+    because, since = moment.details
+    assert because == f"because: {note}"
+    assert since.startswith("scheduled by the run of ")
+    assert since.endswith(" has left it so (nothing to do)")
+
+
 @pytest.mark.parametrize(
-    ("pool", "outcome", "why"),
+    ("ahead", "fired", "workers", "when"),
     [
-        ("local-ext-shoot", "succeeded", "no failure: it is reconciled periodically"),
-        ("heartbeat", "renewed", "no failure: it is reconciled periodically"),
-        ("heartbeat", "held back", "because: so it is"),
-        ("ingress", "waiting", "because: so it is"),
-        ("ingress", "ensured", "left from an earlier wait; what was waited for has come since"),
+        pytest.param(480, False, 1, "in 8 min", id="future"),
+        pytest.param(480, False, 0, "in 8 min", id="future-without-worker"),
+        pytest.param(-2, False, 1, "due, about to be queued", id="due"),
+        pytest.param(-60, True, 1, "due, about to be queued", id="fired"),
+        pytest.param(-60, False, 1, "overdue since 60.0 s: the next sweep queues it", id="overdue"),
+        pytest.param(
+            -60,
+            True,
+            0,
+            "due since 60.0 s: no process works for pool p; start one",
+            id="fired-without-worker",
+        ),
+        pytest.param(
+            -60, False, 0, "due since 60.0 s: no process works for pool p; start one", id="due-without-worker"
+        ),
     ],
 )
-def test_a_later_look_has_a_reason(pool: str, outcome: str, why: str) -> None:
-    pending = Pending(pool, later=EVENT, due=NOW + timedelta(seconds=30))
-    [moment] = timeline.waits([pending], [run(pool, outcome, note="so it is")], NOW)
-    assert moment.details == (why,)
+def test_a_scheduled_wish_tells_when_it_is_queued(ahead: float, fired: bool, workers: int, when: str) -> None:
+    pending = Pending("p", workers=workers, scheduled=[scheduled(ahead=ahead, fired=fired)])
+    [moment] = timeline.waits([pending], [], NOW)
+    assert moment.title.endswith(f", {when} (due)")
 
 
-def test_who_is_not_wished_for_does_not_wait() -> None:
+def test_the_note_of_the_run_says_what_an_older_version_waits_for() -> None:
+    older = scheduled()._replace(wish=Wish(reason=Reason.DUE))
+    by = run("machine", "waiting", note="waiting for the Pod", trace=MINE)
+    [moment] = timeline.waits([Pending("machine", scheduled=[older])], [by], NOW)
+    assert moment.details == ("because: waiting for the Pod",)
+    [moment] = timeline.waits([Pending("machine", scheduled=[older])], [], NOW)
+    assert moment.details == ()
+
+
+def test_a_wish_whose_run_is_forgotten_is_compared_by_time() -> None:
+    before, after = NOW - timedelta(seconds=1), NOW + timedelta(seconds=1)
+    pending = Pending("machine", scheduled=[scheduled()])
+    [moment] = timeline.waits([pending], [run("machine", "succeeded", started=before)], NOW)
+    assert moment.details == (f"because: {GIVEN_UP}",)
+    [moment] = timeline.waits([pending], [run("machine", "succeeded", started=after)], NOW)
+    assert moment.details[1].startswith("not needed any more: ")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "waits"),
+    [
+        ("waiting for the edge", True),
+        ("waiting", True),
+        ("held back", True),
+        ("refused", True),
+        ("succeeded", False),
+        ("nothing to do", False),
+        ("not ours", False),
+    ],
+)
+def test_an_object_that_waits_for_an_event_is_told_so(outcome: str, waits: bool) -> None:
+    runs = [run("loadbalancer", "waiting"), run("loadbalancer", outcome, note="no edge yet")]
+    moments = list(timeline.waits([Pending("loadbalancer", workers=1)], runs, NOW))
+    assert [(one.title, one.details) for one in moments] == [
+        (
+            f"loadbalancer: {outcome}, until something that it depends on changes",
+            ("because: no edge yet",),
+        )
+    ] * waits
+
+
+def test_an_object_without_a_wish_does_not_wait() -> None:
     assert list(timeline.waits([Pending("p")], [], NOW)) == []
 
 

@@ -74,6 +74,11 @@ FAILED = cluster(status={"lastOperation": {"state": "Failed"}, "observedGenerati
             id="C-9-secret-binding",
         ),
         pytest.param(
+            {"spec": {"secretBindingName": ""}},
+            ShootFacts(managed_infrastructure=True),
+            id="C-9-even-without-a-name",
+        ),
+        pytest.param(
             {"status": {"technicalID": "shoot--local--local"}},
             ShootFacts(technical_id="shoot--local--local"),
             id="C-1-technical-id",
