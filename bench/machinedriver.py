@@ -57,10 +57,9 @@ class SimulatedDriver:
                 task.cancel()
 
     async def _follow(self) -> None:
-        version, more = "", ""
-        while not version or more:
-            page = await self.kube.page(MACHINES, limit=500, more=more)
-            version, more = page.resource_version, page.more
+        version = ""
+        async for page in self.kube.pages(MACHINES):
+            version = page.resource_version
             for raw in page.items:
                 self._take(Object(raw))
         async for events in self.kube.watch(MACHINES, version):

@@ -62,6 +62,10 @@ class TooManyRequests(Unreachable):
     """The server refuses for now: too many requests, or a PodDisruptionBudget forbids an eviction."""
 
 
+class LeaseLost(TransientError):
+    """Another program may have begun to act in our place: stop, and decide again."""
+
+
 class NotListed(TransientError):
     """The bus does not know all objects of a cluster yet, so nothing that is final can be decided."""
 

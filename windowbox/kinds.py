@@ -28,6 +28,7 @@ from windowbox.models.refs import (
     IP_POOLS,
     MACHINE_CLASSES,
     MACHINE_DEPLOYMENTS,
+    MACHINE_LEASES,
     MACHINE_SETS,
     MACHINES,
     MANAGED_RESOURCES,
@@ -250,6 +251,7 @@ KINDS = (
             Right(WORKERS, ("list",)),
             Right(SECRETS, (*READ, "patch")),
             Right(PODS, READ, "provider"),
+            Right(NAMESPACES, READ, "provider"),
             Right(SECRETS, MAKE, "provider"),
             Right(NODES, (*READ, *WATCH, "patch", "delete"), "target"),
             Right(NODES, ("patch",), "target", part="status"),
@@ -282,11 +284,11 @@ KINDS = (
         about="MachineSets, one for each template, which it scales and rolls",
         which="of all namespaces",
         owns=(MACHINE_SETS,),
-        reads=(MACHINES,),
+        reads=(MACHINE_LEASES, MACHINES),
         rights=(
             *_set_controller(MACHINE_DEPLOYMENTS),
             Right(MACHINE_SETS, ("list",)),
-            Right(HEARTBEATS._replace(named="machine-controller-manager"), ("create", *READ, "patch")),
+            Right(MACHINE_LEASES, ("create", *READ, "patch")),
         ),
     ),
     Served(
@@ -295,7 +297,7 @@ KINDS = (
         about="as many Machines as it asks for",
         which="of all namespaces",
         owns=(MACHINES,),
-        reads=(MACHINE_DEPLOYMENTS, NODES),
+        reads=(MACHINE_DEPLOYMENTS, MACHINE_LEASES, NODES),
         rights=(*_set_controller(MACHINE_SETS), Right(MACHINES, ("list",))),
     ),
     Served(
@@ -358,6 +360,6 @@ def named(name: str) -> Resource | None:
     lowered = name.lower()
     aliases = {alias: row.resource for row in KINDS for alias in row.aliases}
     for one in RESOURCES.values():
-        if lowered in (one.id, one.plural, one.kind.lower(), *one.short_names):
+        if lowered in one.names:
             return one
     return aliases.get(lowered)

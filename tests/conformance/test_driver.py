@@ -23,13 +23,16 @@ _PATIENCE = 90.0
 _SETS = ("machinedeployment", "machineset")
 
 
-@pytest.mark.parametrize(
+each_mode = pytest.mark.parametrize(
     ("mode", "pools"),
     [
         pytest.param("driver", ("machine",), id="C15-R1-driver-only"),
         pytest.param("full", ("machine", *_SETS), id="C15-R2-full"),
     ],
 )
+
+
+@each_mode
 async def test_pods_follow_a_deployment(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path, mode: Any, pools: tuple[str, ...]
 ) -> None:
@@ -49,6 +52,31 @@ async def test_pods_follow_a_deployment(
             await made.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
             await made.shoot.until(MACHINE_DEPLOYMENTS, "pool", lambda one: one is None, _PATIENCE)
             assert await _classes(made) == []
+
+
+@each_mode
+async def test_a_lost_pod_is_replaced_before_the_health_timeout(
+    plane: ControlPlane, nats: NatsServer, tmp_path: Path, mode: Any, pools: tuple[str, ...]
+) -> None:
+    settings = KindSettings(machines=MachineSettings(mode=mode))
+    async with kind_world(plane, nats, *pools, kinds=settings) as world, machines(world) as made:
+        with contextlib.ExitStack() as stack:
+            if mode == "driver":
+                stack.enter_context(manager(tmp_path, plane.kubeconfig, made.shoot.namespace))
+            await world.kube.create(MACHINE_DEPLOYMENTS, made.shoot.namespace, deployment(replicas=2))
+            await _until(made, complete)
+            [lost, kept] = [
+                Object(raw).name
+                for raw in (await world.kube.page(MACHINES, namespace=made.shoot.namespace)).items
+            ]
+            await world.kube.remove(PODS, made.infra, f"machine-{lost}", grace=0)
+            await made.simulator.node(f"machine-{lost}", Ready="Unknown")
+            await made.shoot.until(MACHINES, lost, lambda one: one is None, _PATIENCE)
+            await _until(made, complete)
+            assert await _classes(made) == ["small", "small"]
+            assert phase_of(await made.shoot.get(MACHINES, kept)) == "Running"
+            await made.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
+            await made.shoot.until(MACHINE_DEPLOYMENTS, "pool", lambda one: one is None, _PATIENCE)
 
 
 async def _until(made: Machines, holds: Any) -> None:

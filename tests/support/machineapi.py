@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from windowbox.clients.kube import Page
 from windowbox.errors import Conflict
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, NODES, RUNTIME, ObjectRef, Resource
+from windowbox.models.refs import (
+    MACHINE_DEPLOYMENTS,
+    MACHINE_LEASES,
+    NODES,
+    RUNTIME,
+    ObjectRef,
+    Resource,
+)
 from workers.lifecycle.statuses import merge
 from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
+from workers.machines.fence import Fence
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects
 from workers.machines.reporting import StatusReport
 
 _HOME = ObjectRef(RUNTIME, MACHINE_DEPLOYMENTS.id, "shoot--l--d", "pool")
+_LEASE = ObjectRef(RUNTIME, MACHINE_LEASES.id, "shoot--l--d", "machine-controller-manager")
+LEASE = f"{_LEASE.kind} {_LEASE.name}"
+"""The key of the Lease in `stored`."""
+
+
+def lease(uid: str = "u", holder: str = "windowbox") -> Object:
+    """The Lease of the namespace."""
+    return Object({"metadata": {"name": _LEASE.name, "uid": uid}, "spec": {"holderIdentity": holder}})
+
+
+def _held() -> dict[str, Object]:
+    return {LEASE: lease()}
 
 
 @dataclass
@@ -27,22 +46,23 @@ class MachineApi:
 
     errors: dict[str, Exception] = field(default_factory=dict)
     """What requests fail with, by kind; with `List`: what a list of that kind fails with."""
-    objects: dict[str, Object] = field(default_factory=dict)
+    stored: dict[str, Object] = field(default_factory=_held)
     asked: list[str] = field(default_factory=list)
 
     def add(self, resource: Resource, found: Object) -> Object:
         metadata = {**found.metadata, "resourceVersion": "1"}
-        self.objects[f"{resource.id} {found.name}"] = added = Object({**found.raw, "metadata": metadata})
+        self.stored[f"{resource.id} {found.name}"] = added = Object({**found.raw, "metadata": metadata})
         return added
 
     def run(self, state: State) -> DeploymentRun:
         clusters = cast(Any, self)
-        objects, nodes = MachineObjects(clusters, _HOME, self), Nodes(clusters, _HOME, self)
+        fence = Fence(clusters, _LEASE, self, lease().uid)
+        objects, nodes = MachineObjects(clusters, _HOME, self, fence), Nodes(clusters, _HOME, self, fence)
         report = StatusReport(clusters, _HOME, state.deployment, self)
         return DeploymentRun(state, objects, nodes, report, self, datetime(2026, 1, 1, tzinfo=UTC))
 
     async def read(self, ref: ObjectRef) -> Object | None:
-        return self.objects.get(f"{ref.kind} {ref.name}")
+        return self.stored.get(f"{ref.kind} {ref.name}")
 
     async def call(
         self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
@@ -57,31 +77,32 @@ class MachineApi:
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         self._ask(resource, name)
-        return self.objects.get(f"{resource.id} {name}")
+        return self.stored.get(f"{resource.id} {name}")
 
     async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
         self._ask(resource, name)
         key, version = f"{resource.id} {name}", patch["metadata"].get("resourceVersion")
-        found = self.objects[key]
+        found = self.stored[key]
         if version not in (None, found.resource_version):
             raise Conflict(f"{name} has changed")
         changed = merge(found.raw, patch)
         changed["metadata"]["resourceVersion"] = str(int(found.resource_version) + 1)
-        self.objects[key] = Object(changed)
-        return self.objects[key]
+        self.stored[key] = Object(changed)
+        return self.stored[key]
 
-    async def page(self, resource: Resource, **_: Any) -> Page:
+    async def objects(self, resource: Resource, **_: Any) -> AsyncIterator[Object]:
         if error := self.errors.get(f"{resource.kind}List"):
             raise error
-        found = [dict(one.raw) for key, one in self.objects.items() if key.startswith(f"{resource.id} ")]
-        return Page(found, "1", "")
+        for key, one in list(self.stored.items()):
+            if key.startswith(f"{resource.id} "):
+                yield one
 
     async def remove(self, resource: Resource, namespace: str, name: str, *, uid: str) -> bool:
         self._ask(resource, name)
-        return self.objects.pop(f"{resource.id} {name}", None) is not None
+        return self.stored.pop(f"{resource.id} {name}", None) is not None
 
     def node(self, name: str) -> Object:
-        return self.objects[f"{NODES.id} {name}"]
+        return self.stored[f"{NODES.id} {name}"]
 
     def _ask(self, resource: Resource, name: str) -> None:
         self.asked.append(f"{resource.kind} {name}")

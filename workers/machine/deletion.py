@@ -16,7 +16,7 @@ from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS
-from workers.machine import drain, names, specs, statuses
+from workers.machine import drain, names, reasons, specs, statuses
 from workers.machine.creation import Creation
 from workers.machine.evictions import Evictions
 from workers.machine.orphans import may_be_of
@@ -58,7 +58,8 @@ class Deletion:
             pod = None
         if pod is not None and not pod.deleting:
             # Not in the provider cluster's turn: a slow Shoot would hold up machines of others there.
-            if waiting := await self._drained(run, shoot):
+            # Of a Pod that has ended no kubelet is left, which could let Pods go.
+            if not reasons.has_ended(pod) and (waiting := await self._drained(run, shoot)):
                 return waiting
             await self._say(run, statuses.DELETING)
             async with self.targets.provider(run.run, *credentials) as provider:
@@ -100,7 +101,7 @@ class Deletion:
             if node is None:
                 return None
             evicting = run.now < drain.evicted_until(_asked(run), timeouts)
-            evictions = Evictions(shoot, run, node)
+            evictions = Evictions(shoot, node, run.now)
             left = await evictions.step(chosen, evicting=evicting)
             if chosen.forced:
                 await evictions.detach()

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from windowbox.errors import Conflict, Missing, PermanentError, TooManyRequests, TransientError
+from windowbox.errors import Conflict, Missing, PermanentError, TooManyRequests
 from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import NODES, PODS, VOLUME_ATTACHMENTS
 from workers.machine import drain
 from workers.machine.drain import Mode
-from workers.machine.run import MachineRun
-from workers.owned.targets import TargetCluster
+from workers.owned.targets import TargetCluster, in_batches
 
 _ALL_PODS = PODS._replace(selector="")
 _MOST = 500
 """Pods of one step; later steps take the others."""
-_PAGES = 40
 _AT_ONCE = 50
 """Evictions in one step, so that a run stays short."""
 _SHOWN = 3
@@ -27,8 +26,8 @@ _SHOWN = 3
 @dataclass(frozen=True)
 class Evictions:
     shoot: TargetCluster
-    run: MachineRun
     node: Object
+    now: datetime
     leaves: bool = True
     """Whether the node is deleted afterwards: its condition Terminating says so."""
     cordons: bool = True
@@ -48,8 +47,9 @@ class Evictions:
         for pod in step.evict[:_AT_ONCE]:
             if (why := await self._evict(pod)) is not None:
                 blocked.append(f"Pod {pod.namespace}/{pod.name} may not be evicted: {why}")
-        for pod in step.delete[:_AT_ONCE]:
-            await self.shoot.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
+        await in_batches(
+            self.shoot.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid) for pod in step.delete
+        )
         left = len(step.evict) + len(step.waiting) + len(step.delete)
         waited = f"waiting for {left} Pod{'s' if left > 1 else ''} to leave"
         return [*blocked[:_SHOWN], waited]
@@ -59,16 +59,9 @@ class Evictions:
 
         async def act() -> list[str]:
             api = await self.shoot.connection.api()
-            found: list[str] = []
-            more = ""
-            for _ in range(_PAGES):
-                page = await api.page(VOLUME_ATTACHMENTS, limit=_MOST, more=more)
-                found += [one.name for one in map(Object, page.items) if self._is_on_node(one)]
-                if not (more := page.more):
-                    break
-            return found
+            return [one.name async for one in api.objects(VOLUME_ATTACHMENTS) if self._is_on_node(one)]
 
-        for name in await self.run.recorder.call("attachments", self.node.name, act):
+        for name in await self.shoot.recorder.call("attachments", self.node.name, act):
             await self.shoot.remove(VOLUME_ATTACHMENTS, "", name)
 
     def _is_on_node(self, attachment: Object) -> bool:
@@ -80,25 +73,22 @@ class Evictions:
         async def act() -> list[dict[str, Any]]:
             api = await self.shoot.connection.api()
             fields = f"spec.nodeName={self.node.name}"
-            found: list[Object] = []
-            more = ""
-            for _ in range(_PAGES):
-                page = await api.page(_ALL_PODS, limit=_MOST, fields=fields, more=more)
+            found: list[dict[str, Any]] = []
+            async for pod in api.objects(_ALL_PODS, fields=fields):
                 # Some nodes have many Pods that have ended; a drain ignores them.
-                found += drain.candidates([Object(raw) for raw in page.items])
-                more = page.more
-                if not more or len(found) >= _MOST:
-                    return list(map(_reduced, found))
-            raise TransientError(f"node {self.node.name} has too many Pods to be drained")
+                found += map(_reduced, drain.candidates([pod]))
+                if len(found) >= _MOST:
+                    break
+            return found
 
-        return [Object(raw) for raw in await self.run.recorder.call("pods", self.node.name, act)]
+        return [Object(raw) for raw in await self.shoot.recorder.call("pods", self.node.name, act)]
 
     async def _set_terminating(self) -> None:
         """Set the condition Terminating on the node."""
         conditions: Sequence[Any] = self.node.status.get("conditions") or ()
         if any(one.get("type") == "Terminating" for one in conditions if isinstance(one, dict)):
             return
-        at = spelled(self.run.now)
+        at = spelled(self.now)
         condition = {
             "type": "Terminating",
             "status": "True",
@@ -126,7 +116,7 @@ class Evictions:
             return None
 
         request = f"{pod.namespace}/{pod.name}"
-        answer = await self.run.recorder.call("evict", request, act, effect=True)
+        answer = await self.shoot.recorder.call("evict", request, act, effect=True)
         return None if answer is None else str(answer)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from bus.messages import Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter, backoff
@@ -112,14 +111,10 @@ async def _any(
 
     async def act() -> bool:
         api = await own.connection.api()
-        within, more = resource._replace(within=namespace), ""
-        while True:
-            page: Any = await api.page(within, more=more)
-            if any(matches(Object(raw)) for raw in page.items):
+        async for found in api.objects(resource._replace(within=namespace)):
+            if matches(found):
                 return True
-            more = page.more
-            if not more:
-                return False
+        return False
 
     return bool(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, act))
 

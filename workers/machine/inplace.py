@@ -103,7 +103,7 @@ class InPlace:
     async def _drained(self, run: MachineRun, shoot: TargetCluster, node: Object) -> list[str]:
         timeouts = specs.timeouts(run.machine, self.settings)
         evicting = run.now < drain.evicted_until(_selected(node, run.now), timeouts)
-        evictions = Evictions(shoot, run, node, leaves=False)
+        evictions = Evictions(shoot, node, run.now, leaves=False)
         try:
             return await evictions.step(mode(run.machine, node, timeouts, run.now), evicting=evicting)
         except (TransientError, PermanentError) as error:

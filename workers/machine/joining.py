@@ -9,6 +9,7 @@ from typing import Any
 
 from bus.messages import EventIntent, Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter
+from windowbox.errors import PermanentError, TransientError
 from windowbox.models import machinekeys
 from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
@@ -19,6 +20,7 @@ from workers.machine import names, nodes, nodesync, phases, reasons, specs, stat
 from workers.machine.inplace import InPlace
 from workers.machine.nodesync import Patch
 from workers.machine.phases import Change, Verdict
+from workers.machine.pods import MachinePods
 from workers.machine.preserving import Preserving
 from workers.machine.reasons import Facts, Request
 from workers.machine.run import MachineRun
@@ -29,7 +31,10 @@ _PERMIT_RETRY = 5.0
 _LOOKS = (15.0, 30.0, 60.0, 120.0)
 """Seconds after which a machine that has not joined is looked at once more, should no event come."""
 _BOOTSTRAP = "system:bootstrap:"
-_MOST_REQUESTS = 500
+_KUBELETS = "spec.signerName=kubernetes.io/kube-apiserver-client-kubelet"
+"""Kubelets also request certificates as servers, every few days: a Shoot may have thousands of those."""
+_MOST_REQUESTS = 50
+"""Of one machine. A kubelet makes a new one after each quarter of an hour without an answer."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Joining:
     targets: TargetClusters
     settings: MachineSettings
     views: MachineViews
+    pods: MachinePods
 
     async def run(self, run: MachineRun, shoot: TargetCluster, pod: Object | None) -> Outcome:
         """Compare the Machine with its node."""
@@ -45,8 +51,13 @@ class Joining:
             # Somebody wants the node to go, and its machine with it.
             await self.targets.own_cluster(run.run).remove(MACHINES, run.ref.namespace, run.ref.name)
             return Outcome(Result.DELETED, note=f"node {node.name} is being deleted")
-        timeouts = specs.timeouts(run.machine, self.settings)
-        found = phases.verdict(statuses.state(run.machine), node, timeouts, run.now)
+        timeouts, state = specs.timeouts(run.machine, self.settings), statuses.state(run.machine)
+        asks = phases.may_have_lost_its_pod(state, node, timeouts)
+        loss = await self.pods.loss(run) if asks else None
+        if loss and run.phase == Phase.UNKNOWN:
+            # It may stay so: until another one is replaced, or for ever, if it has no health timeout.
+            await self._tell_loss(run, phases.unhealthy(state, node, timeouts, loss))
+        found = phases.verdict(state, node, timeouts, run.now, loss)
         if found.needs_permit and not await self._is_permitted(run, shoot):
             wish = Wish(reason=Reason.DUE)
             note = "another Machine of its MachineDeployment is being replaced"
@@ -66,8 +77,10 @@ class Joining:
         updating = node is not None and run.phase != Phase.FAILED
         if updating and node and (update := await InPlace(self.settings).run(run, shoot, node)):
             return Outcome(Result.WAITING, update, "the node is emptied for its update in place")
-        deadlines = [one for one in (found.deadline, again) if one is not None]
-        return _until(min(deadlines, default=None), run.now)
+        looks = [again] if again else []
+        looks += [(found.deadline, found.then)] if found.deadline else []
+        deadline, why = min(looks, default=(None, ""))
+        return _until(deadline, run.now, why=why)
 
     async def _node(self, run: MachineRun, shoot: TargetCluster) -> Object | None:
         name = str(run.machine.labels.get(machinekeys.NODE) or names.pod(run.ref.name))
@@ -95,6 +108,16 @@ class Joining:
         patch = {
             "conditions": _conditions(node),
             "lastOperation": dict(last),
+            "currentStatus": dict(statuses.current(run.machine)),
+        }
+        await run.report(patch)
+
+    async def _tell_loss(self, run: MachineRun, change: Change) -> None:
+        """The description alone; the phase and its time stay."""
+        last = statuses.operation(change.type, change.state, change.description, spelled(run.now))
+        patch = {
+            "conditions": [dict(one) for one in statuses.state(run.machine).conditions],
+            "lastOperation": last,
             "currentStatus": dict(statuses.current(run.machine)),
         }
         await run.report(patch)
@@ -158,12 +181,18 @@ class Joining:
         running = instant(reasons.running_since(pod)) if pod else None
         waiting = (run.now - (asked or run.now)).total_seconds()
         requests: Sequence[Request] = ()
+        unlisted = ""
         if node is None and running and (run.now - running).total_seconds() >= 2:
-            requests = await self._requests(run, shoot)
+            try:
+                requests = await self._requests(run, shoot)
+            except (TransientError, PermanentError) as error:
+                # The retries of a failed run come ever later, and the creation timeout with them.
+                unlisted = str(error)
         facts = Facts(
             pod=pod,
             node=node,
             requests=requests,
+            unlisted=unlisted,
             running_for=(run.now - running).total_seconds() if running else None,
             waiting_for=waiting,
         )
@@ -182,9 +211,13 @@ class Joining:
 
         async def act() -> list[dict[str, Any]]:
             api = await shoot.connection.api()
-            page = await api.page(CERTIFICATE_REQUESTS, limit=_MOST_REQUESTS)
-            mine = [Object(raw) for raw in page.items]
-            return [_request(one) for one in mine if one.spec.get("username") == user]
+            found: list[dict[str, Any]] = []
+            async for one in api.objects(CERTIFICATE_REQUESTS, fields=_KUBELETS):
+                if one.spec.get("username") == user:
+                    found.append(_request(one))
+                if len(found) == _MOST_REQUESTS:
+                    break
+            return found
 
         return [Request(**one) for one in await run.recorder.call("requests", user, act)]
 
@@ -222,11 +255,10 @@ def _request(found: Object) -> dict[str, Any]:
     }
 
 
-def _until(deadline: datetime | None, now: datetime, note: str = "") -> Outcome:
+def _until(deadline: datetime | None, now: datetime, note: str = "", why: str = "") -> Outcome:
     """Look again at the deadline; everything before that is told by events."""
     if deadline is None:
         return Outcome(Result.NOTHING_TO_DO, note=note)
     after = max(0.0, (deadline - now).total_seconds()) + 0.05
-    return Outcome(
-        Result.WAITING if note else Result.NOTHING_TO_DO, RequeueAfter(Wish(reason=Reason.DUE), after), note
-    )
+    again = RequeueAfter(Wish(reason=Reason.DUE), after, why)
+    return Outcome(Result.WAITING if note else Result.NOTHING_TO_DO, again, note)

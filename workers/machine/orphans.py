@@ -1,4 +1,4 @@
-"""Machine Pods without a Machine are deleted: as soon as one is seen, and after asking the API.
+"""Machine Pods and nodes without a Machine are deleted: as soon as one is seen, and after asking the API.
 
 Not while the Shoot moves between seeds: then its Machines are taken away, and put up elsewhere, while its
 nodes go on.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bus.messages import Reason, Result, Wish
@@ -29,7 +30,8 @@ from windowbox.models.refs import (
 )
 from workers import clock
 from workers.lifecycle.kinds import Run
-from workers.machine import names, wanted
+from workers.machine import drain, names, wanted
+from workers.machine.evictions import Evictions
 from workers.machine.views import MachineViews, require_listed
 from workers.machines.moving import leaves, moves, shoot_is_leaving
 from workers.machines.nodes import SELF_HOSTED
@@ -58,13 +60,9 @@ class Orphans:
         if await own.cached(NAMESPACES, "", machine.namespace) is None:
             return Outcome(Result.NOT_OURS, note="its control plane is in another cluster, or gone")
         await require_listed(self.views, machine.cluster, recorder)
-        owners = [
-            *await _listed(own, WORKERS, machine.namespace),
-            *await _listed(own, MACHINE_CLASSES, machine.namespace),
-        ]
-        if any(_moving(one) for one in owners) or await _shoot_is_leaving(own, machine.namespace):
-            again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
-            return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
+        owners = await _owners(own, machine.namespace)
+        if moving := await _moving_shoot(own, machine.namespace, owners):
+            return moving
         if why := await _reason_to_keep(own, machine, owners):
             return Outcome(Result.BLOCKED, note=why)
         for secret in sorted({tuple(one["secret"]) for one in owners if one["secret"]}):
@@ -77,18 +75,20 @@ class Orphans:
         return Outcome(Result.BLOCKED, note=f"no Secret in {machine.namespace} leads to {ref.cluster}")
 
     async def of_node(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
-        """Let go of a node whose Machine somebody has taken away without us, or that never had one.
+        """Remove a node whose machine is gone, and release one that never had a machine.
 
-        One that is being deleted goes; another one bears a note, once a machine would have had to join.
+        A node that is being deleted goes; one without a machine gets an annotation, once a machine would have
+        had to join.
         """
         node = await recorder.read(ref)
         if node is None or (node.deleting and machinekeys.NODE_FINALIZER not in node.finalizers):
             return Outcome(Result.NOTHING_TO_DO)
-        joins = self.settings.creation_timeout - await _age(node, recorder)
-        if not node.deleting and joins > 0:
-            return Outcome(
-                Result.WAITING, RequeueAfter(Wish(reason=Reason.DUE), joins + 1), "it has just come"
-            )
+        now = await clock.now(recorder)
+        joins = self.settings.creation_timeout - _age(node, now)
+        # Machines of our own cluster's nodes are most often another cluster's business.
+        had_machine = ref.cluster != RUNTIME and _had_machine(node)
+        if not (node.deleting or had_machine) and joins > 0:
+            return _just_joined(joins)
         name = str(node.labels.get(machinekeys.NODE_MACHINE) or node.name)
         machine = ObjectRef(RUNTIME, MACHINES.id, home_of(ref.cluster), name)
         own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
@@ -97,12 +97,46 @@ class Orphans:
             return Outcome(Result.NOTHING_TO_DO)
         if await self._is_claimed(node, machine.namespace, recorder):
             return Outcome(Result.NOTHING_TO_DO)
+        if had_machine and not node.deleting:
+            if outcome := await self._removed(ref, node, machine, own, now):
+                return outcome
+            if joins > 0:
+                return _just_joined(joins)
         head: dict[str, Any] = {"$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}
         patch = {"metadata": {**head, "uid": node.uid}}
         if not node.deleting:
             patch["metadata"]["annotations"] = {machinekeys.NOT_MANAGED: "1"}
         await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
         return Outcome(Result.RELEASED)
+
+    async def _removed(
+        self, ref: ObjectRef, node: Object, machine: ObjectRef, own: TargetCluster, now: datetime
+    ) -> Outcome | None:
+        """Delete a node of an ended machine, and its Pods. None if it may belong to somebody else."""
+        owners = await _owners(own, machine.namespace)
+        if moving := await _moving_shoot(own, machine.namespace, owners):
+            return moving
+        if await _reason_to_keep(own, machine, owners):
+            return None
+        if await self._has_pod(machine, own.recorder):
+            # When it ends, the node stops being Ready: the event brings us back.
+            return Outcome(Result.BLOCKED, note=f"Pod {names.pod(machine.name)} has not ended")
+        shoot = self.targets.member(ref.cluster, own.recorder)
+        evictions = Evictions(shoot, node, now)
+        await evictions.step(drain.Mode(forced=True, machine_too=True), evicting=False)
+        await evictions.detach()
+        head = {"uid": node.uid, "$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}
+        await shoot.strategic_merge(NODES, "", node.name, {"metadata": head})
+        await shoot.remove(NODES, "", node.name, uid=node.uid)
+        return Outcome(Result.REMOVED, note=f"there is no Machine {machine.namespace}/{machine.name}")
+
+    async def _has_pod(self, machine: ObjectRef, recorder: Recorder) -> bool:
+        async def act() -> list[tuple[str, ...]]:
+            return [tuple(pod) for pod in self.views.pods_named(names.pod(machine.name))]
+
+        pods = [ObjectRef(*found) for found in await recorder.call("pods", machine.name, act)]
+        seen = [await recorder.read(pod) for pod in pods]
+        return any(pod is not None and machine_of(pod) == machine for pod in seen)
 
     async def _is_claimed(self, node: Object, home: str, recorder: Recorder) -> bool:
         async def act() -> bool:
@@ -111,10 +145,19 @@ class Orphans:
         return bool(await recorder.call("claimants", node.name, act))
 
 
-async def _age(node: Object, recorder: Recorder) -> float:
+def _age(node: Object, now: datetime) -> float:
     """Seconds since the node joined."""
-    now = await clock.now(recorder)
     return (now - (instant(node.metadata.get("creationTimestamp")) or now)).total_seconds()
+
+
+def _had_machine(node: Object) -> bool:
+    """Whether the node had a Machine: both are written when a machine joins."""
+    return machinekeys.NODE_FINALIZER in node.finalizers and machinekeys.NODE_MACHINE in node.labels
+
+
+def _just_joined(joins: float) -> Outcome:
+    """Its machine may still claim it, for so many seconds."""
+    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DUE), joins + 1), "it has just come")
 
 
 def home_of(cluster: str) -> str:
@@ -157,6 +200,21 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: Sequen
     return ""
 
 
+async def _owners(own: TargetCluster, namespace: str) -> list[dict[str, Any]]:
+    """The Workers and MachineClasses of a control plane: because of them machines are ours."""
+    return [*await _listed(own, WORKERS, namespace), *await _listed(own, MACHINE_CLASSES, namespace)]
+
+
+async def _moving_shoot(
+    own: TargetCluster, namespace: str, owners: Sequence[Mapping[str, Any]]
+) -> Outcome | None:
+    """What to do while a Shoot moves between seeds: nothing for now. None if it does not move."""
+    if not any(_moving(one) for one in owners) and not await _shoot_is_leaving(own, namespace):
+        return None
+    again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
+    return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
+
+
 async def are_leaving(own: TargetCluster, namespace: str) -> bool:
     """Whether the machines of a namespace are being handed over to another seed."""
     owners = await _listed(own, WORKERS, namespace)
@@ -183,8 +241,6 @@ async def _listed(own: TargetCluster, resource: Any, namespace: str) -> list[dic
 
     async def act() -> list[dict[str, Any]]:
         api = await own.connection.api()
-        page = await api.page(resource._replace(within=namespace))
-        found = [Object(raw) for raw in page.items]
         return [
             {
                 "name": one.name,
@@ -192,7 +248,7 @@ async def _listed(own: TargetCluster, resource: Any, namespace: str) -> list[dic
                 "lastOperation": {name: one.last_operation.get(name) for name in ("type", "state")},
                 "secret": _secret(one),
             }
-            for one in found
+            async for one in api.objects(resource._replace(within=namespace))
         ]
 
     return list(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, act))

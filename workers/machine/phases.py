@@ -11,10 +11,14 @@ from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from workers.machine import nodes
 from workers.machine.nodes import Condition
+from workers.machine.reasons import Reason
 from workers.machine.specs import Timeouts
 
 _UPDATING = (Phase.IN_PLACE_UPDATING, Phase.IN_PLACE_UPDATE_FAILED)
 _TIMED = (Phase.UNKNOWN, Phase.IN_PLACE_UPDATE_FAILED)
+_GIVEN_UP = "the machine is Failed then, unless its node is healthy before"
+_TOO_LATE = "the machine is Failed then, unless it has joined before"
+_UPDATE_FAILED = "its update in place has failed then, unless its node says before that it is done"
 
 
 @dataclass(frozen=True)
@@ -47,29 +51,45 @@ class Verdict:
 
     change: Change | None = None
     deadline: datetime | None = None
+    then: str = ""
+    """What becomes of the Machine at the deadline, for people."""
     needs_permit: bool = field(default=False)
     """Only one Machine of a MachineDeployment may be given up at a time."""
 
 
-def verdict(state: MachineState, node: Object | None, timeouts: Timeouts, now: datetime) -> Verdict:
-    """What the node, and the time, make of a Machine that has been made."""
+def may_have_lost_its_pod(state: MachineState, node: Object | None, timeouts: Timeouts) -> bool:
+    """Whether the node does not work, so that it is worth asking for the Pod that it runs in."""
+    if state.phase not in (Phase.RUNNING, Phase.UNKNOWN, *_UPDATING):
+        return False
+    if node is None:
+        return bool(state.conditions)
+    return not nodes.healthy(nodes.conditions(node), timeouts.node_conditions)
+
+
+def verdict(
+    state: MachineState, node: Object | None, timeouts: Timeouts, now: datetime, loss: Reason | None = None
+) -> Verdict:
+    """What the node, and the time, make of a Machine that has been made.
+
+    `loss` says why its Pod is lost for good, if that is known: then there is nothing to wait for.
+    """
     found = nodes.conditions(node) if node is not None else []
     if node is not None and nodes.healthy(found, timeouts.node_conditions):
         held = state.phase == Phase.PENDING and nodes.awaits_critical_components(node)
         if state.phase not in (Phase.RUNNING, *_UPDATING) and not held:
             return Verdict(_joined(state))
     elif state.phase == Phase.RUNNING and (node is not None or state.conditions):
-        change = _unhealthy(state, node, timeouts)
-        return Verdict(change, _health_deadline(timeouts, now))
+        change = unhealthy(state, node, timeouts, loss)
+        return Verdict(change, _health_deadline(timeouts, now, loss), _GIVEN_UP)
     if node is not None and state.phase in _UPDATING and (updated := _updated(state, node)):
         failed = updated.phase == Phase.IN_PLACE_UPDATE_FAILED
-        return Verdict(updated, _health_deadline(timeouts, now) if failed else None)
-    return _timed(state, found, timeouts, now)
+        return Verdict(updated, _health_deadline(timeouts, now) if failed else None, _GIVEN_UP)
+    return _timed(state, found, timeouts, now, loss)
 
 
-def _health_deadline(timeouts: Timeouts, now: datetime) -> datetime | None:
+def _health_deadline(timeouts: Timeouts, now: datetime, loss: Reason | None = None) -> datetime | None:
     """When a Machine is given up whose phase changes now."""
-    return None if timeouts.health is None else now + timedelta(seconds=timeouts.health)
+    return None if timeouts.health is None else now + timedelta(seconds=0 if loss else timeouts.health)
 
 
 def _updated(state: MachineState, node: Object) -> Change | None:
@@ -85,27 +105,35 @@ def _updated(state: MachineState, node: Object) -> Change | None:
     return None
 
 
-def _timed(state: MachineState, found: Sequence[Condition], timeouts: Timeouts, now: datetime) -> Verdict:
+def _timed(
+    state: MachineState,
+    found: Sequence[Condition],
+    timeouts: Timeouts,
+    now: datetime,
+    loss: Reason | None,
+) -> Verdict:
     if state.phase in (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF, Phase.NEW):
         deadline = state.created + timedelta(seconds=timeouts.creation)
         if now < deadline:
-            return Verdict(deadline=deadline)
+            return Verdict(deadline=deadline, then=_TOO_LATE)
         if state.phase != Phase.PENDING:
             return Verdict()  # the attempt that fails next says why
         return Verdict(_too_late(state, timeouts.creation))
     if state.phase == Phase.IN_PLACE_UPDATING:
         deadline = state.since + timedelta(seconds=timeouts.in_place)
-        if now < deadline:
-            return Verdict(deadline=deadline)
+        if now < deadline and not loss:
+            return Verdict(deadline=deadline, then=_UPDATE_FAILED)
         text = f"Machine {state.name} failed to in-place update in {timeouts.in_place / 60:g} minutes."
+        if loss:
+            text = f"Machine {state.name} failed to in-place update: {loss.text}"
         failed = OperationState.FAILED
         change = Change(Phase.IN_PLACE_UPDATE_FAILED, OperationType.IN_PLACE_UPDATE, failed, text)
-        return Verdict(change, _health_deadline(timeouts, now))
+        return Verdict(change, _health_deadline(timeouts, now, loss), _GIVEN_UP)
     if state.phase in _TIMED and timeouts.health is not None:
         deadline = state.since + timedelta(seconds=timeouts.health)
-        if now < deadline:
-            return Verdict(deadline=deadline)
-        return Verdict(_given_up(state, found, timeouts), needs_permit=True)
+        if now < deadline and not loss:
+            return Verdict(deadline=deadline, then=_GIVEN_UP)
+        return Verdict(_given_up(state, found, timeouts, loss), needs_permit=True)
     return Verdict()
 
 
@@ -120,7 +148,10 @@ def _joined(state: MachineState) -> Change:
     )
 
 
-def _unhealthy(state: MachineState, node: Object | None, timeouts: Timeouts) -> Change:
+def unhealthy(
+    state: MachineState, node: Object | None, timeouts: Timeouts, loss: Reason | None = None
+) -> Change:
+    """What an Unknown Machine says."""
     gone = "" if node is not None else "Node object went missing. "
     found = nodes.conditions(node) if node is not None else list(state.conditions)
     wrong = nodes.told(nodes.bad(found, timeouts.node_conditions))
@@ -129,7 +160,7 @@ def _unhealthy(state: MachineState, node: Object | None, timeouts: Timeouts) -> 
         OperationType.HEALTH_CHECK,
         OperationState.PROCESSING,
         f"{gone}Machine {state.name} is unhealthy - changing MachinePhase to Unknown. "
-        f"Node conditions: {wrong or 'none'}",
+        f"Node conditions: {wrong or 'none'}{f'. {loss.text}' if loss else ''}",
     )
 
 
@@ -143,13 +174,16 @@ def _too_late(state: MachineState, timeout: float) -> Change:
     )
 
 
-def _given_up(state: MachineState, found: Sequence[Condition], timeouts: Timeouts) -> Change:
+def _given_up(
+    state: MachineState, found: Sequence[Condition], timeouts: Timeouts, loss: Reason | None
+) -> Change:
     assert timeouts.health is not None
     wrong = nodes.told(nodes.bad(found, timeouts.node_conditions)) or "there is no node"
+    since = f"health checks failing since last {timeouts.health / 60:g} minutes"
     return Change(
         Phase.FAILED,
         state.operation or OperationType.HEALTH_CHECK,
         OperationState.FAILED,
-        f"Machine {state.name} health checks failing since last {timeouts.health / 60:g} minutes. "
+        f"Machine {state.name} {f'is lost: {loss.text}' if loss else since}. "
         f"Updating machine phase to Failed. Node Conditions: {wrong}",
     )

@@ -60,8 +60,10 @@ class Preserving:
     targets: TargetClusters
     settings: MachineSettings
 
-    async def run(self, run: MachineRun, shoot: TargetCluster, node: Object | None) -> datetime | None:
-        """Begin to preserve the Machine, or end it. Returns when to look again."""
+    async def run(
+        self, run: MachineRun, shoot: TargetCluster, node: Object | None
+    ) -> tuple[datetime, str] | None:
+        """Begin to preserve the Machine, or end it. Returns when to look again, and what for."""
         decision = decide(run.machine, node, run.now)
         await self._remember(run, node, decision)
         if decision.preserved and until(run.machine) is None:
@@ -75,8 +77,9 @@ class Preserving:
             if patch:
                 await shoot.strategic_merge(NODES, "", node.name, patch)
             if run.phase == Phase.FAILED and (again := await self._drained(run, shoot, node, decision)):
-                return again
-        return until(run.machine)
+                return again, "the preserved machine's node is drained further"
+        expiry = until(run.machine)
+        return (expiry, "its preservation ends then") if expiry else None
 
     def _timeout(self, run: MachineRun) -> float:
         found = run.machine.spec.get("machinePreserveTimeout")
@@ -90,7 +93,7 @@ class Preserving:
         said = next((one for one in nodes.conditions(node) if one["type"] == _CONDITION), None)
         if said and said["status"] == "True":
             return None
-        if await Evictions(shoot, run, node, leaves=False, cordons=False).step(
+        if await Evictions(shoot, node, run.now, leaves=False, cordons=False).step(
             Mode(False, False), evicting=True
         ):
             return run.now + timedelta(seconds=_DRAIN_RETRY)

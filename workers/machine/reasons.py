@@ -3,6 +3,7 @@ certificate requests say."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,8 @@ class Facts:
     pod: Object | None
     node: Object | None = None
     requests: Sequence[Request] = ()
+    unlisted: str = ""
+    """Why the requests are not known."""
     running_for: float | None = None
     """Seconds since the Pod's container runs."""
     waiting_for: float = 0.0
@@ -67,9 +70,8 @@ def reason(facts: Facts) -> Reason | None:
 
 def _of_pod(pod: Object) -> Reason | None:
     name = pod.name
-    if pod.status.get("phase") == "Failed":
-        words = _cut(pod.status.get("message")) or str(pod.status.get("reason") or "no reason is given")
-        return Reason("PodEnded", f"Pod {name} has ended ({words}); another is made in its place")
+    if end := loss(pod):
+        return Reason(end.kind, f"{end.text}; another is made in its place")
     if unscheduled := _condition(pod, "PodScheduled", "False"):
         return Reason(
             "Unschedulable",
@@ -93,18 +95,52 @@ def _of_pod(pod: Object) -> Reason | None:
     if why == "CrashLoopBackOff":
         ended = ended or mapping(mapping(container.get("lastState")).get("terminated"))
     if ended:
-        return Reason("MachineEnded", _exit(name, ended))
+        return Reason("MachineEnded", _exit(pod, ended))
     return None
 
 
-def _exit(name: str, ended: Mapping[str, Any]) -> str:
+def has_ended(pod: Object) -> bool:
+    """Whether the Pod never runs again."""
+    return pod.status.get("phase") in ("Failed", "Succeeded")
+
+
+def loss(pod: Object) -> Reason | None:
+    """How the Pod has ended for good, if it has."""
+    if not has_ended(pod):
+        return None
+    why = str(pod.status.get("reason") or "")
+    words = _cut(pod.status.get("message")) or why or "no reason is given"
+    if why == "Evicted":
+        return Reason(
+            "PodEvicted",
+            f"Pod {pod.name} was evicted ({words}): give its pool a larger volume or machine type, or the "
+            "nodes of the provider cluster more of what ran out",
+        )
+    return Reason(
+        "PodEnded",
+        f"Pod {pod.name} has ended ({words}): see its Events and its node in the provider cluster",
+    )
+
+
+def gone(namespace: str, name: str) -> Reason:
+    """The provider cluster has no such Pod any more."""
+    return Reason(
+        "PodGone",
+        f"Pod {namespace}/{name} is gone from the provider cluster: somebody deleted it, or the node that "
+        "it ran on; see that cluster's Events and audit log",
+    )
+
+
+def _exit(pod: Object, ended: Mapping[str, Any]) -> str:
     """How the machine's init ended, for instance because its user data failed."""
     last_words = _cut(ended.get("message"))
     spoken = f", and said: {last_words}" if last_words else ""
     why = str(ended.get("reason") or "")
     code = f"with exit code {ended.get('exitCode')}{f' ({why})' if why else ''}"
-    remedy = "give it more memory" if why == "OOMKilled" else f"see its log: kubectl logs {name} --previous"
-    return f"the machine in Pod {name} ended {code}{spoken}: {remedy}"
+    remedy = (
+        "give it more memory" if why == "OOMKilled" else f"see its log: {_kubectl(pod, 'logs')} --previous"
+    )
+    return f"the machine in Pod {pod.name} ended {code}{spoken}: {remedy}"
 
 
 def _slow_start(facts: Facts) -> Reason | None:
@@ -119,24 +155,24 @@ def _slow_start(facts: Facts) -> Reason | None:
         )
     return Reason(
         "PodNotStarted",
-        f"Pod {pod.name} is on node {pod.spec['nodeName']}, but not running yet: see its Events with kubectl "
-        f"describe pod -n {pod.namespace} {pod.name}",
+        f"Pod {pod.name} is on node {pod.spec['nodeName']}, but not running yet: see its Events with "
+        + _kubectl(pod, "describe pod"),
     )
 
 
 def _not_registered(facts: Facts) -> Reason | None:
     assert facts.pod
-    if denied := [one.name for one in facts.requests if one.denied]:
+    if denied := [_shown(one.name) for one in facts.requests if one.denied]:
         return Reason(
             "RequestDenied", f"certificate request {denied[0]} of the kubelet was denied: see who denied it"
         )
-    if waiting := [one.name for one in facts.requests if not one.approved]:
+    if waiting := [_shown(one.name) for one in facts.requests if not one.approved]:
         return Reason(
             "RequestNotApproved",
             f"certificate request {waiting[0]} of the kubelet is not approved: check the csrapproving "
             f"controller of the Shoot, or run kubectl certificate approve {waiting[0]} there",
         )
-    if unsigned := [one.name for one in facts.requests if not one.issued]:
+    if unsigned := [_shown(one.name) for one in facts.requests if not one.issued]:
         return Reason(
             "RequestNotSigned",
             f"certificate request {unsigned[0]} is approved, but not signed: check the csrsigning controller "
@@ -144,16 +180,22 @@ def _not_registered(facts: Facts) -> Reason | None:
         )
     if facts.running_for is None or facts.running_for < _PATIENCE:
         return None
+    if facts.unlisted:
+        return Reason(
+            "RequestsNotListed",
+            f"Pod {facts.pod.name} has no node yet, and certificate requests of the Shoot, which may "
+            f"show why, cannot be listed: {_cut(facts.unlisted)}",
+        )
     if facts.requests:
         return Reason(
             "NotRegistered",
             f"the kubelet in Pod {facts.pod.name} has its certificate, but has not registered a node: see "
-            f"its log with kubectl exec {facts.pod.name} -- journalctl -u kubelet",
+            f"its log with {_kubectl(facts.pod, 'exec')} -- journalctl -u kubelet",
         )
     return Reason(
         "NotHeardOf",
         f"Pod {facts.pod.name} runs, but the Shoot's API server has not heard of it: its user data failed, "
-        f"or it does not reach the API server; see kubectl exec {facts.pod.name} -- journalctl",
+        f"or it does not reach the API server; see {_kubectl(facts.pod, 'exec')} -- journalctl",
     )
 
 
@@ -200,6 +242,16 @@ def _container(pod: Object) -> Mapping[str, Any]:
 def _condition(pod: Object, type: str, status: str) -> Mapping[str, Any] | None:
     listed = mappings(pod.status.get("conditions"))
     return next((one for one in listed if (one.get("type"), one.get("status")) == (type, status)), None)
+
+
+def _shown(name: str) -> str:
+    """The name of a certificate request as a shell takes it: the machine chooses it freely."""
+    return shlex.quote("".join(letter for letter in _cut(name) if letter.isprintable()))
+
+
+def _kubectl(pod: Object, verb: str) -> str:
+    """The command for a machine's Pod; people copy it from a status of another namespace."""
+    return f"kubectl -n {pod.namespace} {verb} {pod.name}"
 
 
 def _cut(text: Any) -> str:

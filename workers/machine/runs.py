@@ -22,6 +22,7 @@ from workers.machine.finalizers import Finalizers
 from workers.machine.joining import Joining, tell_reason
 from workers.machine.orphans import Orphans, are_leaving, machine_of
 from workers.machine.phases import Change
+from workers.machine.pods import MachinePods
 from workers.machine.providerclusters import ProviderClusters
 from workers.machine.run import MachineRun, begun
 from workers.machine.shoots import Shoots
@@ -81,6 +82,10 @@ class MachineRuns:
     def _creation(self) -> Creation:
         return Creation(self.targets, self.shoots, self.settings, self.providers)
 
+    @property
+    def _pods(self) -> MachinePods:
+        return MachinePods(self.targets, self.views, self._creation, self.providers)
+
     async def _machine(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         found = await recorder.read(ref)
         if found is None:
@@ -125,36 +130,16 @@ class MachineRuns:
             await self._creation.attempt(run)
             await run.report(statuses.pending(statuses.CREATING, run.now))
         shoot = await self.shoots.target(run.ref, run.recorder)
-        pod = await self._pod(run) if run.phase == Phase.PENDING else None
+        pod = await self._pods.seen(run) if run.phase == Phase.PENDING else None
         if run.phase == Phase.PENDING and (again := await self._replaced(run, pod)):
             return again
         if shoot is None:
             return await self._available(run, pod)
-        return await Joining(self.targets, self.settings, self.views).run(run, shoot, pod)
-
-    async def _pod(self, run: MachineRun) -> Object | None:
-        """The Machine's Pod on the bus. Pods of other clusters may have its labels."""
-
-        async def act() -> list[tuple[str, ...]]:
-            return [tuple(pod) for pod in self.views.pods_named(names.pod(run.ref.name))]
-
-        pods: dict[str, Object] = {}
-        for found in await run.recorder.call("pods", None, act):
-            ref = ObjectRef(*found)
-            pod = await run.recorder.read(ref)
-            if pod is not None and machine_of(pod) == run.ref:
-                pods.setdefault(ref.cluster, pod)
-        if not pods:
-            return None
-        try:
-            _, credentials = await self._creation.place(run)
-            return pods.get(await self.providers.of(run, credentials))
-        except (TransientError, PermanentError, Waiting):
-            return next(iter(pods.values()))  # its node may join while the provider cluster is unreachable
+        return await Joining(self.targets, self.settings, self.views, self._pods).run(run, shoot, pod)
 
     async def _replaced(self, run: MachineRun, pod: Object | None) -> Outcome | None:
         """Replace a missing or ended Pod of a machine that has not joined. The outcome waits for it."""
-        if pod is not None and pod.status.get("phase") in ("Failed", "Succeeded") and not pod.deleting:
+        if pod is not None and reasons.has_ended(pod) and not pod.deleting:
             await tell_reason(run, reasons.reason(reasons.Facts(pod)))
             plan = await self._creation.plan(run)
             async with self.targets.provider(run.run, *plan.credentials) as target:

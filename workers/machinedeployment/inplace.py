@@ -217,7 +217,8 @@ async def _shrink(run: DeploymentRun, new: MachineSet) -> bool:
         return False
     # Who was selected a moment ago may not be seen on the bus yet.
     try:
-        nodes = await run.nodes.live()
+        machines = [one for owned in run.state.machines.values() for one in owned]
+        nodes = await run.nodes.live({one.node for one in machines if one.node})
     except TransientError as error:
         run.node_error = error
         return False

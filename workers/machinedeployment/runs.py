@@ -12,14 +12,14 @@ from windowbox.clients.clusters import Clusters
 from windowbox.errors import Malformed, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import mapping
-from windowbox.models.refs import MACHINE_SETS, ObjectRef
+from windowbox.models.refs import MACHINE_LEASES, MACHINE_SETS, ObjectRef
 from workers import clock
 from workers.machinedeployment import autoscaling, rollback, rollout, status, strategies
 from workers.machinedeployment.rollout import DeploymentRun
 from workers.machinedeployment.state import State
-from workers.machines import deployments, facts
+from workers.machines import deployments, facts, fence
 from workers.machines.facts import MachineFacts
-from workers.machines.fence import RENEWAL, Fence
+from workers.machines.fence import RENEWAL, Held
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.outcomes import report_quarantine, retried
@@ -38,7 +38,6 @@ class MachineDeploymentRuns:
         self._bus = bus
         self._clusters = clusters
         self._views = views
-        self._fence = Fence(clusters)
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Do the next step, whatever the wish once meant."""
@@ -48,16 +47,17 @@ class MachineDeploymentRuns:
         report = StatusReport(self._bus, ref, found, recorder)
         try:
             await report.begin()
-            if held := await self._fence.claim(ref, recorder):
+            lease = await fence.claim(self._clusters, ref, recorder)
+            if isinstance(lease, Held):
                 if not wish.reported:
-                    report.event("Warning", "NamespaceServedByOthers", str(held))
+                    report.event("Warning", "NamespaceServedByOthers", str(lease))
                     await report.end({})
-                again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, held.remaining))
-                return Outcome(Result.BLOCKED, again, str(held))
-            objects = MachineObjects(self._clusters, ref, recorder)
+                again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining))
+                return Outcome(Result.BLOCKED, again, str(lease))
+            objects = MachineObjects(self._clusters, ref, recorder, lease)
             spec = deployments.lenient(found) if found.deleting else deployments.checked(found)
             state = State(found, spec)
-            nodes = Nodes(self._clusters, ref, recorder)
+            nodes = Nodes(self._clusters, ref, recorder, lease)
             run = DeploymentRun(state, objects, nodes, report, recorder, await clock.now(recorder))
             return await self._reconcile(run, wish)
         except Malformed as error:
@@ -160,16 +160,18 @@ class MachineDeploymentRuns:
             "conditions": status.shown_with(shown, conditions, run.now, renew=True),
         }
         changed = await run.report.end(wanted) or run.changed
-        after = RENEWAL
+        looks = [(RENEWAL, f"the Lease {MACHINE_LEASES.named} of its namespace is renewed then")]
         if (left := status.remaining(state, {**shown, **wanted}, run.now)) is not None and left > 0:
-            after = min(after, left + 1)
+            looks.append((left + 1, "its roll-out is late then: spec.progressDeadlineSeconds are over"))
         if run.again is not None:
-            after = min(after, run.again)
+            looks.append((run.again, "a node was changed by others meanwhile, and is marked again"))
         if run.collisions != facts.number(shown.get("collisionCount")):
-            after = 0.05  # with another name
-        again = RequeueAfter(Wish(reason=Reason.DUE), after)
+            looks.append((0.05, "a MachineSet of that name is there: the next name is tried"))
+        after, why = min(looks)
+        again = RequeueAfter(Wish(reason=Reason.DUE), after, why)
         if run.node_error:
             pause = backoff(wish.attempt + 1, first=1.0, longest=_LONGEST)
             if pause <= after:
-                again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=wish.attempt + 1), pause)
+                retry = Wish(reason=Reason.RETRY, attempt=wish.attempt + 1)
+                again = RequeueAfter(retry, pause, str(run.node_error))
         return Outcome(Result.ENSURED if changed else Result.NOTHING_TO_DO, again)

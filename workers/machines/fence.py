@@ -1,4 +1,8 @@
-"""At most one program makes Machines in a namespace: a Lease says whether it is windowbox."""
+"""At most one program makes Machines in a namespace: a Lease says whether it is windowbox.
+
+Nothing about a Lease is kept in memory. Each write reads it from the bus, where the Leases of windowbox are
+mirrored, and from the API server only if the bus shows none that is ours.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Conflict
+from windowbox.clients.kube import Kube
+from windowbox.errors import Conflict, Forbidden, LeaseLost
 from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
-from windowbox.models.refs import HEARTBEATS, ObjectRef
+from windowbox.models.refs import MACHINE_LEASES, NAMESPACES, ObjectRef
 from workers.recorder import Recorder
 
-LEASES = HEARTBEATS._replace(named="machine-controller-manager")
 HOLDER = "windowbox"
 DURATION = 3600
 """Seconds. Gardener's machine-controller-manager waits as long for us after our last renewal."""
 RENEWAL = DURATION / 2
+_FRESH = timedelta(seconds=RENEWAL / 2)
+_LABELS = dict([MACHINE_LEASES.selector.split("=")])
+"""A Lease without them is not mirrored."""
 
 
 @dataclass(frozen=True)
@@ -30,61 +37,95 @@ class Held:
 
     def __str__(self) -> str:
         return (
-            f"{self.by} holds the Lease {LEASES.named} of this namespace: scale the Deployment "
+            f"{self.by} holds the Lease {MACHINE_LEASES.named} of this namespace: scale the Deployment "
             "machine-controller-manager to 0, or set machines.mode to driver"
         )
 
 
+@dataclass(frozen=True)
 class Fence:
-    """The Leases of all namespaces. All processes of windowbox share one holder: the queue divides them."""
+    """The Lease under which one run acts. All processes share one holder: the queue divides the work."""
 
-    def __init__(self, clusters: Clusters) -> None:
-        self._clusters = clusters
-        self._ours: dict[tuple[str, str], datetime] = {}
-        """Until when a Lease that this process has seen need not be renewed."""
+    clusters: Clusters
+    lease: ObjectRef
+    recorder: Recorder
+    uid: str
+    """Of the Lease. Empty in a namespace that is being deleted: nobody can make a Lease there."""
 
-    async def claim(self, ref: ObjectRef, recorder: Recorder) -> Held | None:
-        """Take or renew the Lease of the object's namespace. Returns who has it, if somebody else has."""
+    async def require(self) -> None:
+        """Raise LeaseLost unless the Lease is still the one that the run began with, and ours."""
+        seen = await self.recorder.read(self.lease)
+        if seen is not None and self._allows(seen):
+            return
 
-        async def act() -> dict[str, Any] | None:
-            now, home = datetime.now(UTC), (ref.cluster, ref.namespace)
-            if self._ours.get(home, now) > now:
-                return None
-            held = await self._take(ref, now)
-            if held is None:
-                self._ours[home] = now + timedelta(seconds=RENEWAL)
-            return {"by": held.by, "remaining": held.remaining} if held else None
+        async def act() -> bool:
+            # The bus may not show yet what this run has just written.
+            kube = await self.clusters.get(self.lease.cluster)
+            live = await kube.find(MACHINE_LEASES, self.lease.namespace, self.lease.name)
+            return self._allows(live) if live else not self.uid
 
-        answer = await recorder.call("lease", None, act, effect=True)
-        return Held(**answer) if answer else None
+        if not await self.recorder.call("lease kept", None, act):
+            raise LeaseLost(
+                f"the Lease {self.lease.name} of {self.lease.namespace} was deleted or taken", retry_after=0.2
+            )
 
-    async def _take(self, ref: ObjectRef, now: datetime) -> Held | None:
-        kube = await self._clusters.get(ref.cluster)
-        found = await kube.find(LEASES, ref.namespace, LEASES.named)
-        if found and (held := holder(found, now)):
-            return held
-        spec = {
-            "holderIdentity": HOLDER,
-            "leaseDurationSeconds": DURATION,
-            "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        }
-        if found is None:
-            body = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": LEASES.named},
-                "spec": spec,
-            }
-            await kube.create(LEASES, ref.namespace, body)
-            return None
-        if _fresh(found, now):
-            return None
-        patch = {"metadata": {"resourceVersion": found.resource_version}, "spec": spec}
-        try:
-            await kube.merge(LEASES, ref.namespace, LEASES.named, patch)
-        except Conflict as error:
-            raise Conflict(f"{ref.namespace}: somebody else renews the Lease", retry_after=0.2) from error
-        return None
+    def _allows(self, lease: Object) -> bool:
+        return lease.uid == self.uid and lease.spec.get("holderIdentity") == HOLDER
+
+
+async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence | Held:
+    """Take or renew the Lease of an object's namespace. Returns who has it, if somebody else has."""
+    lease = ref._replace(kind=MACHINE_LEASES.id, name=MACHINE_LEASES.named)
+    seen, now = await recorder.read(lease), datetime.now(UTC)
+    if seen is not None and _fresh(seen, now):
+        return Fence(clusters, lease, recorder, seen.uid)
+
+    async def act() -> dict[str, Any]:
+        taken = await _take(await clusters.get(lease.cluster), lease.namespace, now)
+        return {"uid": taken} if isinstance(taken, str) else {"by": taken.by, "remaining": taken.remaining}
+
+    answer = await recorder.call("lease", None, act, effect=True)
+    return Fence(clusters, lease, recorder, answer["uid"]) if "uid" in answer else Held(**answer)
+
+
+async def _take(kube: Kube, namespace: str, now: datetime) -> str | Held:
+    """The uid of the Lease, which is ours then, or who has it."""
+    found = await kube.find(MACHINE_LEASES, namespace, MACHINE_LEASES.named)
+    spec = {
+        "holderIdentity": HOLDER,
+        "leaseDurationSeconds": DURATION,
+        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    if found is None:
+        return await _create(kube, namespace, spec)
+    if held := holder(found, now):
+        return held
+    if _fresh(found, now) and found.labels.items() >= _LABELS.items():
+        return found.uid
+    metadata = {"resourceVersion": found.resource_version, "labels": _LABELS}
+    try:
+        await kube.merge(
+            MACHINE_LEASES, namespace, MACHINE_LEASES.named, {"metadata": metadata, "spec": spec}
+        )
+    except Conflict as error:
+        raise Conflict(f"{namespace}: somebody else renews the Lease", retry_after=0.2) from error
+    return found.uid
+
+
+async def _create(kube: Kube, namespace: str, spec: dict[str, Any]) -> str:
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": MACHINE_LEASES.named, "labels": _LABELS},
+        "spec": spec,
+    }
+    try:
+        return (await kube.create(MACHINE_LEASES, namespace, body)).uid
+    except Forbidden:
+        home = await kube.find(NAMESPACES, "", namespace)
+        if home is None or not home.deleting:
+            raise
+        return ""
 
 
 def holder(lease: Object, now: datetime) -> Held | None:
@@ -98,7 +139,7 @@ def holder(lease: Object, now: datetime) -> Held | None:
 
 
 def _fresh(lease: Object, now: datetime) -> bool:
-    """Whether the Lease is ours and need not be renewed yet."""
+    """Whether the Lease is ours and need not be renewed yet. Clocks of processes may differ a little."""
     renewed = instant(lease.spec.get("renewTime"))
     ours = lease.spec.get("holderIdentity") == HOLDER and lease.spec.get("leaseDurationSeconds") == DURATION
-    return ours and renewed is not None and timedelta() <= now - renewed < timedelta(seconds=RENEWAL / 2)
+    return ours and renewed is not None and abs(now - renewed) < _FRESH

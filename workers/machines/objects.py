@@ -12,6 +12,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, MACHINES, WORKERS, ObjectRef, Resource
 from workers.machines import facts
 from workers.machines.facts import MachineFacts
+from workers.machines.fence import Fence
 from workers.machines.moving import is_leaving, shoot_is_leaving
 from workers.recorder import Recorder
 
@@ -20,11 +21,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class MachineObjects:
-    """The API of the cluster and namespace that a run's object is in."""
+    """The API of the cluster and namespace that a run's object is in. Each write checks the Lease first."""
 
     clusters: Clusters
     ref: ObjectRef
     recorder: Recorder
+    fence: Fence
 
     async def machines(self) -> list[MachineFacts]:
         """All Machines of the namespace, as the API has them."""
@@ -65,6 +67,7 @@ class MachineObjects:
 
     async def create(self, resource: Resource, body: Json) -> Object:
         """Make it. Raises Conflict if there is one of this name."""
+        await self.fence.require()
 
         async def act() -> Json:
             kube = await self.clusters.get(self.ref.cluster)
@@ -74,6 +77,7 @@ class MachineObjects:
 
     async def patch(self, resource: Resource, name: str, patch: Json, version: str = "") -> Object | None:
         """Merge into an object, only if it has this version where one is given. None if it is gone."""
+        await self.fence.require()
         if version:
             patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": version}}
 
@@ -89,6 +93,8 @@ class MachineObjects:
         return Object(raw) if raw else None
 
     async def delete(self, resource: Resource, name: str, uid: str) -> None:
+        await self.fence.require()
+
         async def act() -> bool:
             kube = await self.clusters.get(self.ref.cluster)
             return await kube.remove(resource, self.ref.namespace, name, uid=uid)
@@ -97,13 +103,7 @@ class MachineObjects:
 
     async def _list(self, resource: Resource) -> list[Object]:
         kube = await self.clusters.get(self.ref.cluster)
-        found: list[Object] = []
-        more = ""
-        while True:
-            page = await kube.page(resource, namespace=self.ref.namespace, more=more)
-            found += map(Object, page.items)
-            if not (more := page.more):
-                return found
+        return [one async for one in kube.objects(resource, namespace=self.ref.namespace)]
 
 
 def with_finalizer(found: Mapping[str, Any], finalizer: str) -> Json:

@@ -12,15 +12,15 @@ from bus.connection import Bus
 from bus.messages import Reason, Result, Wish
 from bus.pool import Outcome, RequeueAfter
 from windowbox.clients.clusters import Clusters
-from windowbox.errors import Conflict, Missing, PermanentError, TransientError
+from windowbox.errors import Conflict, LeaseLost, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
 from workers import clock
-from workers.machines import deployments, facts, preservation, templates
+from workers.machines import deployments, facts, fence, preservation, templates
 from workers.machines.facts import MachineFacts
-from workers.machines.fence import Fence
+from workers.machines.fence import Held
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.outcomes import report_quarantine, retried
@@ -65,7 +65,6 @@ class MachineSetRuns:
         self._clusters = clusters
         self._views = views
         self._settings = settings
-        self._fence = Fence(clusters)
 
     async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """Reconcile the MachineSet as it is now, whatever the wish was made for."""
@@ -76,12 +75,13 @@ class MachineSetRuns:
         if not found.deleting and (reason := machines.valid(owner)):
             return Outcome(Result.REFUSED, note=reason)
         try:
-            if held := await self._fence.claim(ref, recorder):
-                again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, held.remaining))
-                return Outcome(Result.BLOCKED, again, str(held))
+            lease = await fence.claim(self._clusters, ref, recorder)
+            if isinstance(lease, Held):
+                again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining))
+                return Outcome(Result.BLOCKED, again, str(lease))
             report = StatusReport(self._bus, ref, found, recorder)
             await report.begin()
-            objects = MachineObjects(self._clusters, ref, recorder)
+            objects = MachineObjects(self._clusters, ref, recorder, lease)
             run = _Run(owner, objects, report, recorder, await clock.now(recorder))
             return await self._reconcile(run, wish)
         except (TransientError, PermanentError) as error:
@@ -134,7 +134,7 @@ class MachineSetRuns:
     async def _nodes(self, run: _Run, failed: Sequence[MachineFacts]) -> dict[str, str | None]:
         """The preservation annotations of the nodes of failed machines."""
         said: dict[str, str | None] = {}
-        nodes = Nodes(self._clusters, run.objects.ref, run.recorder)
+        nodes = Nodes(self._clusters, run.objects.ref, run.recorder, run.objects.fence)
         for one in failed:
             node = await nodes.get(one.node)
             said[one.node] = str(node.annotations.get(keys.PRESERVE, "")) if node else None
@@ -236,6 +236,8 @@ class MachineSetRuns:
                 await self._delete(run, plan)
                 going = {one.uid for one in plan.delete}
                 owned = [dataclasses.replace(o, deleting=True) if o.uid in going else o for o in owned]
+        except LeaseLost:
+            raise  # the status is for others to write now
         except (TransientError, PermanentError) as error:
             verb = "FailedCreate" if plan.create else "FailedDelete"
             run.conditions.append(Condition(status.FAILURE, verb, str(error)))
@@ -297,11 +299,12 @@ class MachineSetRuns:
 
 def _outcome(run: _Run, owned: Sequence[MachineFacts], plan: Plan, changed: bool) -> Outcome:
     """The next run comes with an event, or when the preservation of a machine expires."""
-    expiries = [one.expiry for one in owned if one.expiry and one.expiry > run.now]
+    expiries = [(one.expiry, one.name) for one in owned if one.expiry and one.expiry > run.now]
     again = None
     if expiries:
-        after = (min(expiries) - run.now).total_seconds()
-        again = RequeueAfter(Wish(reason=Reason.DUE), max(1.0, after))
+        expiry, name = min(expiries)
+        after = max(1.0, (expiry - run.now).total_seconds())
+        again = RequeueAfter(Wish(reason=Reason.DUE), after, f"the preservation of Machine {name} ends then")
     result = Result.ENSURED if plan.acts or changed else Result.NOTHING_TO_DO
     return Outcome(Result.BLOCKED if plan.held else result, again, plan.held)
 

@@ -159,7 +159,7 @@ class WorkerActuator(Actuator):
         now = await clock.now(run.recorder)
         results = await self._health(run, found)
         if due := conditions.requeue_after(results):
-            run.dues.append(due)
+            run.dues.append((due, "health checks that are not finished are made again"))
         told = {} if run.drift else statusreport.deployments(run.object, plan.groups, now)
         return {
             **told,

@@ -187,6 +187,44 @@ async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: st
     assert await made.world.kube.find(PODS, made.infra, "machine-moving")
 
 
+@rule("B13-R3")
+async def test_a_node_stays_until_its_machine_has_ended(made: Machines) -> None:
+    kube = made.world.kube
+    await made.machine("lost")
+    await made.until_node("machine-lost", lambda one: bool(one and one.finalizers))
+    await made.until("lost", "Running")
+    await kube.merge(PODS, made.infra, "machine-lost", {"metadata": {"finalizers": ["test/kept"]}})
+    await made.shoot.merge(MACHINES, "lost", {"metadata": {"finalizers": None}})
+    await made.delete("lost")
+    await made.shoot.until_gone(MACHINES, "lost")
+    await kube.merge(NODES, "", "machine-lost", {"metadata": {"labels": {"seen": "true"}}})
+    await made.world.quiet()
+    assert await kube.find(NODES, "", "machine-lost")
+    await kube.merge(PODS, made.infra, "machine-lost", {"metadata": {"finalizers": None}})
+    await made.simulator.until_gone("machine-lost")
+    await made.simulator.node("machine-lost", Ready="Unknown")
+    await made.shoot.until_gone(NODES, "machine-lost")
+
+
+@rule("B13-R3", "A15-R6")
+async def test_nodes_of_a_shoot_that_moves_are_kept(made: Machines) -> None:
+    """Another seed has their machines, and their Pods may not be known here."""
+    kube = made.world.kube
+    await made.machine("moved")
+    await made.until_node("machine-moved", lambda one: bool(one and one.finalizers))
+    await made.until("moved", "Running")
+    await made.shoot.cluster(status={"lastOperation": {"type": "Migrate", "state": "Processing"}})
+    await made.delete("moved")
+    await made.shoot.until_gone(MACHINES, "moved")
+    await kube.remove(PODS, made.infra, "machine-moved")
+    await made.simulator.until_gone("machine-moved")
+    await kube.merge(NODES, "", "machine-moved", {"metadata": {"labels": {"seen": "true"}}})
+    await made.world.quiet()
+    assert await kube.find(NODES, "", "machine-moved")
+    await kube.merge(NODES, "", "machine-moved", {"metadata": {"finalizers": None}})
+    await kube.remove(NODES, "", "machine-moved")
+
+
 @rule("A15-R6")
 async def test_machines_of_a_shoot_that_moves_leave_their_pods_though_their_worker_is_gone(
     made: Machines,

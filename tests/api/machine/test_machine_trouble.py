@@ -127,6 +127,83 @@ async def test_a_pod_that_was_deleted_before_it_joined_is_made_again(world: Kind
         await made.until("again", "Running")
 
 
+@rule("B9-R4", "L3")
+async def test_a_machine_whose_pod_was_deleted_fails_at_once(world: KindWorld) -> None:
+    async with machines(world) as made:
+        await made.machine("lost")
+        await made.until("lost", "Running")
+        await world.kube.remove(PODS, made.infra, "machine-lost")
+        await made.simulator.node("machine-lost", Ready="Unknown")
+        found = await made.until("lost", "Failed")
+        assert description(found).startswith(
+            f"Machine lost is lost: Pod {made.infra}/machine-lost is gone from the provider cluster: "
+        )
+
+
+@rule("B9-R4", "L3", "B12-R1")
+async def test_a_machine_whose_pod_was_evicted_fails_and_goes_at_once(world: KindWorld) -> None:
+    async with machines(world) as made:
+        await made.machine("full")
+        await made.until("full", "Running")
+        pod = {"spec": {"nodeName": "machine-full", "containers": [{"name": "a", "image": "a"}]}}
+        await made.shoot.kube.create(PODS, "default", {"metadata": {"name": "on-full"}, **pod})
+        message = 'Usage of EmptyDir volume "containerd" exceeds the limit "1Gi".'
+        await made.simulator.status("machine-full", phase="Failed", reason="Evicted", message=message)
+        await made.simulator.node("machine-full", Ready="Unknown")
+        found = await made.until("full", "Failed")
+        assert f"Pod machine-full was evicted ({message}): give its pool a larger volume" in description(
+            found
+        )
+        # Its kubelet, which would let the Pod on it go, has ended with it.
+        await made.delete("full")
+        await made.shoot.until_gone(MACHINES, "full")
+        await world.kube.remove(PODS, "default", "on-full", grace=0)
+
+
+@rule("B9-R4")
+async def test_a_machine_whose_pod_is_there_waits_for_its_timeout(world: KindWorld) -> None:
+    async with machines(world) as made:
+        await made.machine("slow")
+        await made.until("slow", "Running")
+        await made.simulator.node("machine-slow", Ready="Unknown")
+        await made.until("slow", "Unknown")
+        await world.quiet()
+        assert phase_of(await made.shoot.get(MACHINES, "slow")) == "Unknown"
+        await world.kube.remove(PODS, made.infra, "machine-slow")
+        await made.until("slow", "Failed")
+
+
+async def test_a_loss_is_named_where_no_timeout_ends_it(world: KindWorld) -> None:
+    async with machines(world) as made:
+        await made.machine("kept", disableHealthTimeout=True)
+        await made.until("kept", "Running")
+        await made.simulator.node("machine-kept", Ready="Unknown")
+        await made.until("kept", "Unknown")
+        await world.kube.remove(PODS, made.infra, "machine-kept")
+        found = await made.until_told("kept", f"Pod {made.infra}/machine-kept is gone")
+        assert phase_of(found) == "Unknown"
+
+
+async def test_a_class_that_leads_elsewhere_loses_no_machine(world: KindWorld) -> None:
+    async with machines(world) as made:
+        await made.machine("safe")
+        await made.until("safe", "Running")
+        elsewhere = {"providerSpec": {"namespace": "nowhere"}}
+        await made.shoot.merge(MACHINE_CLASSES, "small", elsewhere)
+        # Without the label that it is watched by, the bus does not show that it is there.
+        await world.kube.merge(PODS, made.infra, "machine-safe", {"metadata": {"labels": {"app": None}}})
+        await world.quiet()
+        await made.simulator.node("machine-safe", Ready="Unknown")
+        await made.until("safe", "Unknown")
+        await world.quiet()
+        found = await made.shoot.get(MACHINES, "safe")
+        assert phase_of(found) == "Unknown"
+        assert "is gone" not in description(found)
+        back = {"providerSpec": {"namespace": made.infra}}
+        await made.shoot.merge(MACHINE_CLASSES, "small", back)
+        await world.kube.merge(PODS, made.infra, "machine-safe", {"metadata": {"labels": {"app": "machine"}}})
+
+
 async def test_a_missing_secret_is_named(world: KindWorld) -> None:
     async with machines(world) as made:
         ref = {"name": "absent", "namespace": made.shoot.namespace}

@@ -114,7 +114,7 @@ async def test_machine_deployments_move_their_condition_and_keep_others(world: K
     await shoot.secret("gardener-internal", kubeconfig=world.unreachable())
     async with simulated(shoot.kube, shoot.namespace):
         await create(shoot, small)
-        await shoot.until_ready(WORKERS, NAME)
+        created = await shoot.until_ready(WORKERS, NAME)
         await world.quiet()
     name = f"{shoot.namespace}-small-z1"
     times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
@@ -135,4 +135,7 @@ async def test_machine_deployments_move_their_condition_and_keep_others(world: K
         now = await shoot.get(WORKERS, NAME)
         assert said(now, "Other") == f"True: {number}"
         assert said(now, TYPES[0]) == f'False: machine "m" failed: quota {number}.'
+        # No client has asked for an operation since.
+        assert now
+        assert now.last_operation == created.last_operation
     print(f"a MachineDeployment moved its condition in {sorted(took)[10]:.3f} s, at most {max(took):.3f} s")

@@ -9,7 +9,7 @@ from windowbox import kinds
 from windowbox.commands import kinds_page
 from windowbox.kinds import KINDS, POOLS, RESOURCES, Served
 from windowbox.models import crds
-from windowbox.models.refs import DNSRECORDS, SECRETS, SERVICES
+from windowbox.models.refs import DNSRECORDS, HEARTBEATS, MACHINE_LEASES, SECRETS, SERVICES
 from workers import pools, replay
 
 each = pytest.mark.parametrize("row", KINDS, ids=lambda row: row.pool)
@@ -51,6 +51,8 @@ def test_secrets_are_never_mirrored() -> None:
         ("dnsrecords", DNSRECORDS),
         ("dnsrecords.extensions.gardener.cloud", DNSRECORDS),
         ("lb", SERVICES),
+        ("lease", HEARTBEATS),
+        ("machineleases.coordination.k8s.io", MACHINE_LEASES),
         ("svc", SERVICES),
         ("ponds", None),
     ],
@@ -60,10 +62,6 @@ def test_a_kind_is_found_by_its_names(name: str, resource: object) -> None:
 
 
 def test_no_name_means_two_kinds() -> None:
-    names = [
-        name
-        for one in RESOURCES.values()
-        for name in {one.id, one.plural, one.kind.lower(), *one.short_names}
-    ]
+    names = [name for one in RESOURCES.values() for name in one.names]
     aliases = [alias for row in KINDS for alias in row.aliases]
     assert len(names + aliases) == len({*names, *aliases})

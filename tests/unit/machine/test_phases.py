@@ -13,12 +13,14 @@ from windowbox.models.objects import Object
 from workers.machine import phases
 from workers.machine.mapping import MachineMapping
 from workers.machine.phases import MachineState
+from workers.machine.reasons import Reason
 from workers.machine.specs import Timeouts
 
 CRITICAL = {"key": "node.gardener.cloud/critical-components-not-ready", "effect": "NoSchedule"}
 GOOD, BAD = node(Ready="True"), node(Ready="False")
 FAILED = node(Ready="True", metadata={"labels": {keys.UPDATE_RESULT: keys.FAILED}})
 CONDITIONS = [{"type": "Ready", "status": "True"}]
+GONE = Reason("PodGone", "Pod infra/machine-a is gone: see who deleted it")
 
 
 def state(phase: str, *, age: float = 60, since: float = 60, **more: Any) -> MachineState:
@@ -58,19 +60,23 @@ def test_the_phase_follows_from_node_and_time(
 
 
 @pytest.mark.parametrize(
-    ("before", "found", "seconds"),
+    ("before", "found", "seconds", "then"),
     [
-        pytest.param(state("Pending", age=200), None, 1000, id="B9-R5+pending"),
-        pytest.param(state("Unknown", since=100), BAD, 500, id="B9-R5+unknown"),
-        pytest.param(state("Running"), BAD, 600, id="B9-R9+unknown-from-now-on"),
-        pytest.param(state("InPlaceUpdating", since=1201), GOOD, 600, id="B9-R9+update-too-late"),
-        pytest.param(state("InPlaceUpdating"), FAILED, 600, id="B9-R9+update-failed"),
+        pytest.param(state("Pending", age=200), None, 1000, "joined", id="B9-R5+pending"),
+        pytest.param(state("Unknown", since=100), BAD, 500, "healthy", id="B9-R5+unknown"),
+        pytest.param(state("Running"), BAD, 600, "healthy", id="B9-R9+unknown-from-now-on"),
+        pytest.param(state("InPlaceUpdating", since=200), GOOD, 1000, "update in place", id="updating"),
+        pytest.param(state("InPlaceUpdating", since=1201), GOOD, 600, "healthy", id="B9-R9+update-too-late"),
+        pytest.param(state("InPlaceUpdating"), FAILED, 600, "healthy", id="B9-R9+update-failed"),
     ],
 )
-def test_the_next_look_is_at_the_deadline(before: MachineState, found: Object | None, seconds: float) -> None:
-    deadline = phases.verdict(before, found, TIMEOUTS, NOW).deadline
-    assert deadline
-    assert (deadline - NOW).total_seconds() == seconds
+def test_the_next_look_is_at_the_deadline(
+    before: MachineState, found: Object | None, seconds: float, then: str
+) -> None:
+    found_now = phases.verdict(before, found, TIMEOUTS, NOW)
+    assert found_now.deadline
+    assert (found_now.deadline - NOW).total_seconds() == seconds
+    assert then in found_now.then
 
 
 @pytest.mark.parametrize(
@@ -123,10 +129,74 @@ def test_each_change_says_why(
     assert ((change.type, change.state), change.description) == (operation, words)
 
 
-def test_an_unhealthy_machine_without_a_timeout_stays() -> None:
+@pytest.mark.parametrize("loss", [None, GONE], ids=["unhealthy", "pod-gone"])
+def test_an_unhealthy_machine_without_a_timeout_stays(loss: Reason | None) -> None:
     forever = Timeouts(1200.0, None, 7200.0, 1200.0, 360, ())
-    found = phases.verdict(state(Phase.UNKNOWN, since=1e6), BAD, forever, NOW)
+    found = phases.verdict(state(Phase.UNKNOWN, since=1e6), BAD, forever, NOW, loss)
     assert found == phases.Verdict()
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "after", "words"),
+    [
+        pytest.param(
+            state("Running"),
+            BAD,
+            "Unknown",
+            "Machine a is unhealthy - changing MachinePhase to Unknown. "
+            "Node conditions: Ready is False (R: m). Pod infra/machine-a is gone: see who deleted it",
+            id="runs",
+        ),
+        pytest.param(
+            state("Unknown", since=1),
+            BAD,
+            "Failed",
+            "Machine a is lost: Pod infra/machine-a is gone: see who deleted it. Updating machine phase to "
+            "Failed. Node Conditions: Ready is False (R: m)",
+            id="unknown",
+        ),
+        pytest.param(
+            state("Unknown", since=1),
+            None,
+            "Failed",
+            "Machine a is lost: Pod infra/machine-a is gone: see who deleted it. Updating machine phase to "
+            "Failed. Node Conditions: there is no node",
+            id="node-missing",
+        ),
+        pytest.param(
+            state("InPlaceUpdating", since=1),
+            BAD,
+            "InPlaceUpdateFailed",
+            "Machine a failed to in-place update: Pod infra/machine-a is gone: see who deleted it",
+            id="updating",
+        ),
+    ],
+)
+def test_a_machine_without_its_pod_is_given_up_at_once(
+    before: MachineState, found: Object | None, after: str, words: str
+) -> None:
+    verdict = phases.verdict(before, found, TIMEOUTS, NOW, GONE)
+    assert verdict.change
+    assert (verdict.change.phase, verdict.change.description) == (after, words)
+    assert verdict.needs_permit if after == "Failed" else verdict.deadline == NOW
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "asks"),
+    [
+        pytest.param(state("Running"), GOOD, False, id="works"),
+        pytest.param(state("Running"), BAD, True, id="unhealthy"),
+        pytest.param(state("Running"), None, False, id="never-had-a-node"),
+        pytest.param(state("Unknown", conditions=CONDITIONS), None, True, id="node-missing"),
+        pytest.param(state("InPlaceUpdating"), BAD, True, id="updating"),
+        pytest.param(state("Pending"), BAD, False, id="not-joined"),
+        pytest.param(state("Failed"), BAD, False, id="given-up"),
+    ],
+)
+def test_a_pod_is_asked_for_when_its_node_does_not_work(
+    before: MachineState, found: Object | None, asks: bool
+) -> None:
+    assert phases.may_have_lost_its_pod(before, found, TIMEOUTS) is asks
 
 
 @pytest.mark.parametrize(

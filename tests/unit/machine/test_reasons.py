@@ -47,9 +47,18 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Object:
         ),
         pytest.param(
             Facts(pod(status={"phase": "Failed", "reason": "Evicted", "message": "low on memory"})),
-            "PodEnded",
-            "has ended (low on memory)",
+            "PodEvicted",
+            "Pod p was evicted (low on memory): give its pool a larger volume or machine type",
             id="L3+evicted",
+        ),
+        pytest.param(
+            Facts(pod(status={"phase": "Failed", "reason": "NodeShutdown"})),
+            "PodEnded",
+            "has ended (NodeShutdown): see its Events",
+            id="L3+ended",
+        ),
+        pytest.param(
+            Facts(pod(status={"phase": "Succeeded"})), "PodEnded", "another is made", id="L3+succeeded"
         ),
         pytest.param(
             Facts(ended(3, message="user data: line 4: no such file")),
@@ -72,22 +81,27 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Object:
             id="L3+unheard",
         ),
         pytest.param(
-            Facts(RUNNING, requests=[Request("csr-1")]),
+            Facts(RUNNING, requests=[Request("node-csr-Gcc_dse6")]),
             "RequestNotApproved",
-            "kubectl certificate approve csr-1",
+            "kubectl certificate approve node-csr-Gcc_dse6",
             id="L3+request",
         ),
         pytest.param(
-            Facts(RUNNING, requests=[Request("csr-1", denied=True)]), "RequestDenied", "csr-1", id="L3+denied"
+            Facts(RUNNING, requests=[Request("node-csr-Gcc_dse6", denied=True)]),
+            "RequestDenied",
+            "node-csr-Gcc_dse6",
+            id="L3+denied",
         ),
         pytest.param(
-            Facts(RUNNING, requests=[Request("csr-1", approved=True)]),
+            Facts(RUNNING, requests=[Request("node-csr-Gcc_dse6", approved=True)]),
             "RequestNotSigned",
             "csrsigning",
             id="L3+unsigned",
         ),
         pytest.param(
-            Facts(RUNNING, requests=[Request("csr-1", approved=True, issued=True)], running_for=20),
+            Facts(
+                RUNNING, requests=[Request("node-csr-Gcc_dse6", approved=True, issued=True)], running_for=20
+            ),
             "NotRegistered",
             "has not registered a node",
             id="L3+unregistered",
@@ -118,6 +132,33 @@ def test_what_is_wrong_is_said(facts: Facts, kind: str, words: str) -> None:
     assert found
     assert found.kind == kind
     assert words in found.text
+
+
+@pytest.mark.parametrize(
+    ("facts", "command"),
+    [
+        pytest.param(Facts(ended(3)), "kubectl -n ns logs machine-a --previous", id="ended"),
+        pytest.param(
+            Facts(pod(spec={"nodeName": "host"}), waiting_for=20),
+            "kubectl -n ns describe pod p",
+            id="slow-start",
+        ),
+        pytest.param(
+            Facts(RUNNING, running_for=20), "kubectl -n ns exec machine-a -- journalctl", id="unheard"
+        ),
+        pytest.param(
+            Facts(
+                RUNNING, requests=[Request("node-csr-Gcc_dse6", approved=True, issued=True)], running_for=20
+            ),
+            "kubectl -n ns exec machine-a -- journalctl -u kubelet",
+            id="unregistered",
+        ),
+    ],
+)
+def test_a_hint_names_the_namespace_of_the_pod(facts: Facts, command: str) -> None:
+    found = reasons.reason(facts)
+    assert found
+    assert found.text.endswith(command)
 
 
 @pytest.mark.parametrize(

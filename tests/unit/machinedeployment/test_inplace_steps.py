@@ -65,7 +65,7 @@ async def test_a_set_whose_template_is_wanted_again_bears_no_marks_of_an_old_one
     for name in "xyz":
         node(api, name, CANDIDATE)
     await strategies.advance(run(api, "", "xyz", kind=kind, marked=NEW))
-    assert keys.SCALE_UP_DISABLED not in api.objects[f"{MACHINE_SETS.id} {NEW}"].labels
+    assert keys.SCALE_UP_DISABLED not in api.stored[f"{MACHINE_SETS.id} {NEW}"].labels
     for name in "xyz":
         assert keys.CANDIDATE not in api.node(name).labels
         assert not api.node(name).spec.get("taints")
@@ -113,7 +113,7 @@ async def test_a_machine_that_has_been_handed_over_is_not_counted_again() -> Non
     await api.merge(MACHINES, "", "a", {"metadata": {"labels": {"handed": "over"}}})
     with pytest.raises(Conflict):
         await inplace.update(step)
-    sizes = {name: api.objects[f"{MACHINE_SETS.id} {name}"].spec["replicas"] for name in (OLD, NEW)}
+    sizes = {name: api.stored[f"{MACHINE_SETS.id} {name}"].spec["replicas"] for name in (OLD, NEW)}
     assert sizes == {OLD: 2, NEW: 1}
 
 
