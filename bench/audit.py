@@ -7,6 +7,8 @@ from pathlib import Path
 
 import orjson
 
+from windowbox.models.refs import HEARTBEATS
+
 _OURS = "system:windowbox:"
 WRITES = frozenset({"create", "update", "patch", "delete"})
 
@@ -47,7 +49,7 @@ def _request(event: dict[str, object]) -> str | None:
     # A watch has a second stage, when it begins; counted is the end of each request.
     if event["stage"] != "ResponseComplete" or not isinstance(about, dict):
         return None
-    if about["resource"] == "leases":
-        return None  # the heartbeat does not depend on the load
+    if about.get("name") == HEARTBEATS.named:
+        return None  # it does not depend on the load
     part = f"/{about['subresource']}" if "subresource" in about else ""
     return f"{event['verb']} {about['resource']}{part}"

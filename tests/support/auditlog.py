@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import orjson
 
 from bench.audit import WRITES
@@ -21,4 +23,15 @@ def writes_in(world: KindWorld, namespace: str) -> list[str]:
         if ours and event["stage"] == "ResponseComplete" and event["verb"] in WRITES:
             part = f"/{about['subresource']}" if "subresource" in about else ""
             found.append(f"{event['verb']} {about['resource']}{part} {user.removeprefix(_OURS)}")
+    return found
+
+
+def creators(world: KindWorld, namespace: str, plural: str) -> Counter[str]:
+    """Who has created how many objects of a kind there so far."""
+    log = (world.plane.kubeconfig.parent / "audit.log").read_bytes()
+    found: Counter[str] = Counter()
+    for event in map(orjson.loads, log.split(b"\n")[:-1]):
+        about, code = event.get("objectRef", {}), event.get("responseStatus", {}).get("code")
+        if (about.get("namespace"), about.get("resource"), event["verb"]) == (namespace, plural, "create"):
+            found[event["user"]["username"]] += event["stage"] == "ResponseComplete" and code == 201
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -161,6 +161,8 @@ def scale(
 @click.option("--simulated", is_flag=True, help="Simulated nodes, also where real ones could be had.")
 @click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
 @click.option("--kills", is_flag=True, help="Envoy is killed instead, also on a busy machine.")
+@click.option("--waiting", type=click.IntRange(0), default=0, help="So many wait for an address instead.")
+@click.option("--hibernation", is_flag=True, help="A Shoot is hibernated and woken instead (Linux, root).")
 @click.option(
     "--services",
     type=click.IntRange(1),
@@ -182,6 +184,8 @@ def loadbalancer(
     simulated: bool,
     crowded: bool,
     kills: bool,
+    waiting: int,
+    hibernation: bool,
     services: tuple[int, ...],
     idle: float,
     output: str,
@@ -190,14 +194,23 @@ def loadbalancer(
     from bench import (
         loadbalancers,
         loadbalancers_figures,
+        loadbalancers_hibernation,
         loadbalancers_kills,
         loadbalancers_scale,
+        loadbalancers_waiting,
     )
 
     figures: Any
-    if kills:
+    shown: Sequence[RenderableType]
+    if waiting:
+        figures = _run(loadbalancers_waiting.run(waiting, _say))
+        shown = [loadbalancers_figures.waiting_table(figures)]
+    elif kills:
         figures = _run(loadbalancers_kills.run(times, _say))
         shown = loadbalancers_figures.measured_tables("From Envoy's end to a client served", figures)
+    elif hibernation:
+        figures = _run(loadbalancers_hibernation.run(times, _say))
+        shown = loadbalancers_figures.measured_tables("From nodes that are Ready to clients served", figures)
     elif crowded:
         figures = _run(loadbalancers_scale.run(services, times, idle, _say))
         shown = loadbalancers_figures.scale_tables(figures)

@@ -23,6 +23,9 @@ class Child:
     env: Mapping[str, str] = field(default_factory=dict)
     before: Callable[[], None] | None = None
     then: Callable[[], None] | None = None
+    held: Callable[[], bool] | None = None
+    """Whether it cannot run now, such as a kubelet without its containerd: it is started once it can, and
+    ends without a crash meanwhile."""
     stop_signal: signal.Signals = signal.SIGTERM
     inner: bool = False
     """The program is the only child of what `argv` starts, and signals are meant for it."""

@@ -44,6 +44,9 @@ class Restarter:
     async def run(self) -> None:
         while True:
             await self._wanted.wait()
+            if await self._is_held():
+                await asyncio.sleep(_LOOK_AGAIN)
+                continue
             began = time.monotonic()
             try:
                 await self._run_once()
@@ -51,6 +54,9 @@ class Restarter:
                 self.state.last_exit = str(error)
             if not self._wanted.is_set():
                 self._note("stopped")
+                continue
+            if await self._is_held():
+                self._note("waiting")
                 continue
             if time.monotonic() - began > _HEALTHY_AFTER:
                 self._delay = _FIRST_DELAY
@@ -103,6 +109,9 @@ class Restarter:
     def _kill(self) -> None:
         if self._process:
             _send(self._process, signal.SIGKILL, self._process.pid)
+
+    async def _is_held(self) -> bool:
+        return self.child.held is not None and await asyncio.to_thread(self.child.held)
 
     async def _run_once(self) -> None:
         process = await self._launch()

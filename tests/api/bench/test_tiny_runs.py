@@ -54,6 +54,17 @@ def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
     assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
 
 
+def test_services_that_wait_for_an_address_are_looked_at_again(tmp_path: Path) -> None:
+    found = bench(tmp_path, "loadbalancer", "--waiting", "200")
+    assert [(each["addresses"], each["waiting"], each["checks"]) for each in found] == [
+        ("10.0.0.0/27", 200, 100),
+        ("10.0.0.0/27, shared", 200, 100),
+        ("10.0.0.0/24", 200, 100),
+        ("10.0.0.0/24, shared", 200, 100),
+    ]
+    assert all(each["check_ms"]["p50"] > 0 for each in found)
+
+
 @pytest.mark.long
 def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
     found = bench(tmp_path, "scale", "-n", "20", "--workers", "1", "--workers", "2")

@@ -22,7 +22,16 @@ from windowbox.sandbox.machines import image
 from windowbox.sandbox.nodes import iproute, routes
 from windowbox.sandbox.nodes.images import ECHO
 from windowbox.sandbox.progress import Progress
-from windowbox.sandbox.shoots import creation, deletion, etcd, objects, records, traces, waiting
+from windowbox.sandbox.shoots import (
+    creation,
+    deletion,
+    etcd,
+    hibernation,
+    objects,
+    records,
+    traces,
+    waiting,
+)
 
 SERVICES = "/api/v1/namespaces/default/services"
 
@@ -144,7 +153,11 @@ def test_commands_show_shoots_and_consoles(world: ShootWorld, monkeypatch: pytes
     assert "1 of 1" in _said("shoot", "list", "--name", folder.name)
     path = _said("shoot", "kubeconfig", NAME, "--name", folder.name).strip()
     assert path == str(records.kubeconfig(folder, NAME))
-    [machine] = [one for one in _said("machine", "logs", "--name", folder.name).split() if NAME in one]
+    [node] = world.api.read("/api/v1/nodes")["items"]
+    machine = node["metadata"]["name"].removeprefix("machine-")
+    # Those of machines that have ended are kept, too.
+    consoles = _said("machine", "logs", "--name", folder.name)
+    [machine] = [one for one in consoles.split() if one.endswith(machine)]
     assert "node-agent-simulator: Pods get addresses" in _said(
         "machine", "logs", machine, "--name", folder.name
     )
@@ -161,10 +174,13 @@ def test_another_image_replaces_machines(world: ShootWorld) -> None:
     assert former["spec"]["podCIDR"] not in _routes()
 
 
-def test_a_deleted_shoot_leaves_no_trace(world: ShootWorld) -> None:
+@pytest.mark.slow
+def test_a_shoot_deleted_in_hibernation_leaves_no_trace(world: ShootWorld) -> None:
+    """Of one that is deleted while it is awake, the demo shows the same."""
     port, prefix = world.sandbox.state.ports["etcd"], world.shoot.etcd_prefix
-    assert etcd.count(port, prefix)
     own = ranges.kept(records.folder(world.sandbox.folder, NAME), [])
+    hibernation.hibernate(world.sandbox, NAME, lambda what, seconds: None)
+    assert etcd.count(port, prefix)
     assert own.pods in routes.known()
     deletion.delete(world.sandbox, NAME, lambda what, seconds: None)
     assert traces.of(world.sandbox, world.shoot) == []

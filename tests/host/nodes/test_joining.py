@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 
-from tests.support import livefiles, worldwithnodes
+from tests.support import kubeletrequests, livefiles, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.sandbox import ownership
 from windowbox.sandbox.apiserver import ApiServer
@@ -27,7 +25,6 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NEWCOMERS = "system:bootstrappers:windowbox"
 ONE_NODE = Options(watchers=0, workers=0, patchers=0, nodes=1)
 
@@ -43,7 +40,7 @@ def test_a_kubelet_gets_its_certificate_with_the_token(nodes: NodeWorld) -> None
         assert user == {"client-certificate": str(path), "client-key": str(path)}
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         spec = asked[certificate.public_bytes(serialization.Encoding.PEM)]
-        assert spec["signerName"] == SIGNER
+        assert spec["signerName"] == kubeletrequests.CLIENT
         assert spec["username"] == f"system:bootstrap:{_token(nodes)[0]}"
         assert NEWCOMERS in spec["groups"]
         certificate.verify_directly_issued_by(
@@ -112,7 +109,9 @@ def test_the_token_is_in_no_command_line_and_in_no_environment(nodes: NodeWorld)
 
 def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
     node = _as_node(nodes, "node-1")
-    name = node.create(REQUESTS, _request("node-1"))["metadata"]["name"]
+    name = node.create(REQUESTS, kubeletrequests.request("node-1", generateName="renewal-"))["metadata"][
+        "name"
+    ]
     for event in nodes.api.events(f"{REQUESTS}?fieldSelector=metadata.name={name}", seconds=60):
         if certificate := event["object"]["status"].get("certificate"):
             break
@@ -180,25 +179,3 @@ def _may(verb: str, group: str, resource: str) -> dict[str, Any]:
 
 def _review(kind: str, version: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind}
-
-
-def _request(node: str) -> dict[str, Any]:
-    """What a kubelet asks for."""
-    name = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
-            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}"),
-        ]
-    )
-    asked = x509.CertificateSigningRequestBuilder().subject_name(name)
-    signed = asked.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
-    return {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"generateName": "renewal-"},
-        "spec": {
-            "signerName": SIGNER,
-            "request": base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode(),
-            "usages": ["digital signature", "client auth"],
-        },
-    }

@@ -41,7 +41,7 @@ async def test_an_import_that_does_not_end_is_tried_again(
     place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     child = programs.containerd(place, [tmp_path / "image.tar"])
-    runs = dataclasses.replace(child, argv=["sleep", "600"], before=None, inner=False)
+    runs = dataclasses.replace(child, argv=["sleep", "600"], before=None, held=None, inner=False)
     restarter = Restarter(runs, tmp_path / "log", lambda: None)
     running = asyncio.create_task(restarter.run())
     restarter.start()

@@ -87,6 +87,11 @@ WAITING = extension("Worker", "Processing", "Waiting for 1 machine")
         ),
         pytest.param(observed(extensions={"ControlPlane": BEHIND}), "ControlPlane", id="no-webhooks-yet"),
         pytest.param(observed(membership={"asleep": True}), None, id="hibernated"),
+        pytest.param(
+            observed(membership={"asleep": True}, managed=[WEBHOOKS]),
+            None,
+            id="nothing-in-a-hibernated-shoot",
+        ),
     ],
 )
 def test_the_first_that_could_go_on_blocks(found: Observed, name: str | None) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
 
 from windowbox.sandbox.shoots.hostagent import NodeConfig
-from windowbox.sandbox.shoots.podroutes import Machine, wanted
+from windowbox.sandbox.shoots.podroutes import Machine, machine, wanted
 
 NODES = [
     NodeConfig("wb0-node-1", "198.18.0.11", "198.18.8.0/25", ""),
@@ -38,3 +41,24 @@ def test_one_machine_gets_what_is_for_services() -> None:
 def test_a_node_that_is_no_pod_of_the_sandbox_is_left_out() -> None:
     foreign = Machine(ip_address("192.0.2.1"), ip_network("240.1.2.0/24"))
     assert wanted([foreign], NODES, SERVICES) == wanted([], NODES, SERVICES)
+
+
+def node(address: str, pods: Any = "240.1.0.0/24") -> dict[str, Any]:
+    listed = [{"type": "Hostname", "address": "a.b"}, {"type": "InternalIP", "address": address}]
+    return {"spec": {"podCIDR": pods}, "status": {"addresses": listed}}
+
+
+def test_a_node_is_a_machine_with_its_range() -> None:
+    assert machine(node("198.18.8.130")) == ONE
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        *(node(address) for address in ("", "a.b", "::ffff:198.18.8.130", "fd00::1")),
+        *(node("198.18.8.130", pods) for pods in (None, "", "240.1.0.0", "x/24")),
+    ],
+)
+def test_a_node_that_cannot_be_read_is_none_yet(found: dict[str, Any]) -> None:
+    assert machine(found) is None

@@ -1,6 +1,8 @@
-"""Names of Shoots."""
+"""Names of Shoots, and which of them run."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +24,14 @@ def test_a_name_may_not_be(name: str) -> None:
 def test_a_machine_pod_name_fits_a_host_name() -> None:
     shoot = records.new("a234567890123456", ())
     assert len(f"machine-{shoot.technical_id}-small-z1-12345-12345") <= 63
+
+
+def test_a_hibernated_shoot_stays_without_running(tmp_path: Path) -> None:
+    for name in ("asleep", "awake"):
+        records.write(tmp_path, records.new(name, ()))
+    records.hibernate(tmp_path, "asleep")
+    assert records.names(tmp_path) == ["asleep", "awake"]
+    assert records.awake_names(tmp_path) == ["awake"]
+    records.wake(tmp_path, "asleep")
+    records.wake(tmp_path, "asleep")
+    assert records.awake_names(tmp_path) == ["asleep", "awake"]

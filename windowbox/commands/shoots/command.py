@@ -1,7 +1,9 @@
-"""`windowbox shoot create`, `list`, `status`, `kubeconfig` and `delete`."""
+"""`windowbox shoot create`, `list`, `status`, `kubeconfig`, `hibernate`, `wake` and `delete`."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +18,8 @@ _MOST = 20
 
 
 @click.group(
-    epilog="\b\nExamples:\n  windowbox shoot create one\n  windowbox shoot list\n  windowbox shoot delete one"
+    epilog="\b\nExamples:\n  windowbox shoot create one\n  windowbox shoot list\n"
+    "  windowbox shoot hibernate one\n  windowbox shoot wake one\n  windowbox shoot delete one"
 )
 def shoot() -> None:
     """Shoots: clusters whose nodes are machines (Linux, as root).
@@ -47,7 +50,7 @@ def create(shoot_name: str, workers: int, name: str | None) -> None:
     sandbox = _sandbox(name)
     records.check_new(sandbox.folder, shoot_name)
     click.echo(f"Creating the shoot {shoot_name!r} with {workers} machines")
-    option = f" --name {name}" if name else ""
+    option = _option(name)
     try:
         creation.create(sandbox, shoot_name, workers, Progress(click.echo), say)
     except Unreachable:
@@ -120,6 +123,43 @@ def kubeconfig(shoot_name: str, name: str | None) -> None:
     click.echo(records.kubeconfig(folder, shoot_name))
 
 
+@shoot.command(
+    short_help="End a Shoot's machines and control plane, until it is woken up.",
+    epilog="\b\nExample:\n  windowbox shoot hibernate one",
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@name_option
+def hibernate(shoot_name: str, name: str | None) -> None:
+    """Hibernate a Shoot: its machines end, then its control plane. Safe to interrupt and to repeat.
+
+    Pods are deleted whatever their budgets say. Volumes, which are folders of the machines, are lost.
+    Objects and the addresses of load balancers are kept: `windowbox shoot wake` starts it all again.
+    """
+    from windowbox.sandbox.shoots import hibernation
+
+    sandbox = _sandbox(name)
+    click.echo(f"Hibernating the shoot {shoot_name!r}")
+    with _repeatable(f"windowbox shoot hibernate {shoot_name}{_option(name)}"):
+        hibernation.hibernate(sandbox, shoot_name, say)
+    click.echo(f"To wake it up: `windowbox shoot wake {shoot_name}{_option(name)}`")
+
+
+@shoot.command(
+    short_help="Wake a hibernated Shoot up, and wait for its nodes.",
+    epilog="\b\nExample:\n  windowbox shoot wake one",
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@name_option
+def wake(shoot_name: str, name: str | None) -> None:
+    """Start a hibernated Shoot's control plane and machines again. Safe to interrupt and to repeat."""
+    from windowbox.sandbox.shoots import hibernation
+
+    sandbox = _sandbox(name)
+    click.echo(f"Waking the shoot {shoot_name!r} up")
+    with _repeatable(f"windowbox shoot wake {shoot_name}{_option(name)}"):
+        hibernation.wake(sandbox, shoot_name, say)
+
+
 @shoot.command(short_help="Delete a Shoot and its data.", epilog="\b\nExample:\n  windowbox shoot delete one")
 @click.argument("shoot_name", metavar="SHOOT")
 @name_option
@@ -135,6 +175,21 @@ def delete(shoot_name: str, name: str | None) -> None:
 
 def say(what: str, seconds: float) -> None:
     click.echo(f"  {click.style('✓', fg='green')} {seconds:5.1f} s  {what}")
+
+
+@contextlib.contextmanager
+def _repeatable(command: str) -> Iterator[None]:
+    """Say how to go on after a wait that was too long, or an interruption."""
+    try:
+        yield
+    except (Unreachable, KeyboardInterrupt):
+        click.echo(f"To go on from here: `{command}`", err=True)
+        raise
+
+
+def _option(name: str | None) -> str:
+    """What a command takes to mean the same sandbox."""
+    return f" --name {name}" if name else ""
 
 
 def _sandbox(name: str | None) -> Sandbox:

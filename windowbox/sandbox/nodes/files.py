@@ -10,13 +10,16 @@ from typing import Any
 
 import yaml
 
-from windowbox.sandbox import certificates, controlplane
+from windowbox.sandbox import certificates, controlplane, processes
 from windowbox.sandbox import files as whole
 from windowbox.sandbox.apiserver import ApiServer
 from windowbox.sandbox.certificates import Pair
 from windowbox.sandbox.nodes import configurations, images
 from windowbox.sandbox.nodes.addresses import NodePlan, Plan
 from windowbox.sandbox.nodes.joining import Token
+from windowbox.sandbox.processes import ProcessId
+
+OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,19 @@ class Place:
     def init_file(self) -> Path:
         """The PID and start time of the process whose namespaces the others of this node join."""
         return self.run / "init"
+
+    @property
+    def off_file(self) -> Path:
+        """It is there while the node has no power."""
+        return self.run / OFF
+
+    def is_up(self) -> bool:
+        """Whether the first process of the node runs, in whose namespaces the others are."""
+        try:
+            pid, started = self.init_file.read_text().split()
+        except (OSError, ValueError):
+            return False
+        return processes.alive(ProcessId(int(pid), started)) and not self.off_file.exists()
 
     @property
     def containers(self) -> Path:

@@ -1,7 +1,7 @@
 """Simulates power loss of a node whose sandbox another process supervises.
 
-The supervisor restarts the node's processes at once, as a machine that boots; the node is unreachable until
-its link is up again.
+The supervisor sees by a file that a node has no power: its processes stay ended, which counts as no crash,
+and start in their order once the power is back.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 from windowbox.errors import Missing
-from windowbox.sandbox.nodes import claims, network
+from windowbox.sandbox.nodes import claims, files, network
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.state import State
 
@@ -24,6 +25,7 @@ def nodes(state: State) -> list[str]:
 def off(state: State, node: str) -> None:
     """Set the link down, and end all processes and Pods of the node by SIGKILL."""
     network.unplug(_claim(state), node)
+    _off_file(state, node).touch()
     first = state.children[f"{node}/init"].process()
     if first:  # the PID namespace ends with it
         with contextlib.suppress(ProcessLookupError):
@@ -31,8 +33,13 @@ def off(state: State, node: str) -> None:
 
 
 def on(state: State, node: str) -> None:
-    """Set the link up again."""
+    """Set the link up again, and have the node start."""
     network.plug(_claim(state), node)
+    _off_file(state, node).unlink(missing_ok=True)
+
+
+def _off_file(state: State, node: str) -> Path:
+    return _claim(state).folder / node / files.OFF
 
 
 def _claim(state: State) -> Claim:

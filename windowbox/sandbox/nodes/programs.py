@@ -76,6 +76,7 @@ def first(place: Place) -> Child:
         ],
         ready=place.init_file.exists,
         before=lambda: _forget(place),
+        held=place.off_file.exists,
         stop_signal=signal.SIGKILL,
     )  # fmt: skip
 
@@ -88,6 +89,7 @@ def containerd(place: Place, archives: list[Path]) -> Child:
         ready=lambda: _answers(place),
         before=cgroups.weigh,
         then=lambda: _import(place, archives),
+        held=lambda: not place.is_up(),
         inner=True,
     )
 
@@ -104,6 +106,7 @@ def kubelet(place: Place, api: ApiServer) -> Child:
             f"--node-ip={node.v4},{node.v6}", f"--root-dir={place.kubelet}",
         ),
         ready=lambda: controlplane.healthy(f"http://{node.v4}:10248/healthz") and _is_ready(api, node.name),
+        held=lambda: not (place.is_up() and _answers(place)),
         inner=True,
     )  # fmt: skip
 
@@ -113,6 +116,7 @@ def kube_proxy(place: Place) -> Child:
         f"{place.node.name}/kube-proxy",
         _inside(place, str(binaries.find("kube-proxy")), f"--config={place.data / 'kube-proxy.yaml'}"),
         ready=lambda: controlplane.healthy(f"http://{place.node.v4}:10256/healthz"),
+        held=lambda: not place.is_up(),
         inner=True,
     )
 

@@ -88,7 +88,7 @@ def chain(found: Observed) -> list[Link]:
         found.server,
         extensions["Infrastructure"],
         extensions["ControlPlane"],
-        *(_managed(one, found.technical_id) for one in found.managed),
+        *(_managed(one, found) for one in found.managed),
         _membership(found.membership),
         extensions["OperatingSystemConfig"],
         *(_machine(one, found.technical_id) for one in found.machines),
@@ -167,10 +167,12 @@ def _needs(kind: str, found: Observed) -> tuple[str, ...]:
     return _KINDS[kind]
 
 
-def _managed(object: Object, namespace: str) -> Link:
+def _managed(object: Object, found: Observed) -> Link:
     """A ManagedResource, by its conditions."""
     name = f"{_MANAGED} {object['metadata']['name']}"
-    step = f"kubectl -n {namespace} describe managedresource {object['metadata']['name']}"
+    if _asleep(found) and not object.get("spec", {}).get("class"):
+        return Link(name, State.DONE, "not checked while hibernated")
+    step = f"kubectl -n {found.technical_id} describe managedresource {object['metadata']['name']}"
     conditions = {one.get("type"): one for one in _list(object, "conditions")}
     needs = _MANAGED_NEEDS.get(object["metadata"]["name"], ())
     for type_ in ("ResourcesApplied", "ResourcesHealthy"):
@@ -180,6 +182,11 @@ def _managed(object: Object, namespace: str) -> Link:
             since = instant(one.get("lastTransitionTime")) or _created(object)
             return Link(name, State.WAITING, said.rstrip(": "), since, step, needs)
     return Link(name, State.DONE, "applied, healthy", None, step, needs)
+
+
+def _asleep(found: Observed) -> bool:
+    """Whether nothing that is in the Shoot can be checked: its resource manager has ended, too."""
+    return bool(found.membership and found.membership.get("asleep"))
 
 
 def _membership(found: Mapping[str, Any] | None) -> Link:

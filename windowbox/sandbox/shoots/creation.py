@@ -115,6 +115,15 @@ def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
         time.sleep(_LOOK_AGAIN)
 
 
+def wait_ended(sandbox: Sandbox, shoot: Shoot) -> None:
+    """Wait until no process of the control plane is left."""
+    limit = time.monotonic() + _SERVERS_PATIENCE
+    while any(name.startswith(shoot.child("")) for name in sandbox.state.children):
+        if time.monotonic() > limit:
+            raise Unreachable(f"the processes of shoot {shoot.name} have not ended: see `windowbox status`")
+        time.sleep(_LOOK_AGAIN)
+
+
 def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) -> None:
     """Write the Worker, with an image of this version: another than before replaces all machines."""
     path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{objects.SYSTEM_CONFIG}"
@@ -126,38 +135,71 @@ def wait_nodes(
     sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None] = lambda node: None
 ) -> list[str]:
     """The names of the Shoot's nodes, once so many are Ready; `say` is told of each."""
-    api, limit = _api(sandbox, shoot), time.monotonic() + _NODES_PATIENCE
-    ready: set[str] = set()
-    while time.monotonic() < limit:
-        for event in api.events("/api/v1/nodes", seconds=5):
+    ready = _wait_each(_api(sandbox, shoot), "/api/v1/nodes", is_ready, count, say)
+    if len(ready) < count:
+        raise Unreachable(_too_few(sandbox, shoot, f"{len(ready)} of {count} nodes are Ready"))
+    return ready
+
+
+def wait_machines(sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None]) -> None:
+    """Wait until so many machines run as nodes; `say` is told of each."""
+    running = _wait_each(sandbox.api, _machines(shoot), _is_running, count, say)
+    if len(running) < count:
+        raise Unreachable(_too_few(sandbox, shoot, f"{len(running)} of {count} machines are Running"))
+
+
+def _wait_each(
+    api: ApiServer, path: str, holds: Callable[[dict[str, Any]], bool], count: int, say: Callable[[str], None]
+) -> list[str]:
+    """The names of the objects that meet the condition, once so many do, or fewer when time is over."""
+    limit = time.monotonic() + _NODES_PATIENCE
+    met: set[str] = set()
+    while len(met) < count and time.monotonic() < limit:
+        for event in api.events(path, seconds=5):
+            if event["type"] == "ERROR":
+                break
             name = event["object"]["metadata"]["name"]
-            if event["type"] == "DELETED" or not is_ready(event["object"]):
-                ready.discard(name)
-            elif name not in ready:
-                ready.add(name)
+            if event["type"] == "DELETED" or not holds(event["object"]):
+                met.discard(name)
+            elif name not in met:
+                met.add(name)
                 say(name)
-            if len(ready) >= count:
-                return sorted(ready)
-    raise Unreachable(
-        f"{len(ready)} of {count} nodes are Ready after {_NODES_PATIENCE:.0f} s: "
-        + "; ".join([*_troubles(sandbox, shoot), "see `windowbox machine logs`"])
-    )
+            if len(met) >= count:
+                break
+    return sorted(met)
+
+
+def _too_few(sandbox: Sandbox, shoot: Shoot, what: str) -> str:
+    troubles = [*_troubles(sandbox, shoot), "see `windowbox machine logs`"]
+    return f"{what} after {_NODES_PATIENCE:.0f} s: {'; '.join(troubles)}"
+
+
+def _machines(shoot: Shoot) -> str:
+    return f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{shoot.technical_id}/machines"
+
+
+def _is_running(machine: dict[str, Any]) -> bool:
+    return bool(_phase(machine) == "Running")
+
+
+def _phase(machine: dict[str, Any]) -> Any:
+    return machine.get("status", {}).get("currentStatus", {}).get("phase", "new")
 
 
 def _troubles(sandbox: Sandbox, shoot: Shoot) -> list[str]:
     """What machines that are not Running say of themselves."""
-    path = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{shoot.technical_id}/machines"
-    found = []
-    for machine in sandbox.api.read(path)["items"]:
-        phase = machine.get("status", {}).get("currentStatus", {}).get("phase", "new")
-        if phase != "Running":
-            found.append(f"{machine['metadata']['name']} is {phase}: {waiting.described(machine)}")
-    return found
+    return [
+        f"{machine['metadata']['name']} is {_phase(machine)}: {waiting.described(machine)}"
+        for machine in sandbox.api.read(_machines(shoot))["items"]
+        if not _is_running(machine)
+    ]
 
 
 def nodes(sandbox: Sandbox, shoot: Shoot) -> tuple[str, str]:
     """The URL of its API server, and how many of its nodes are Ready."""
     api = _api(sandbox, shoot)
+    if records.is_hibernated(sandbox.folder, shoot.name):
+        return api.url, "hibernated"
     try:
         found = api.read("/api/v1/nodes")["items"]
     except (Refused, Unreachable):
@@ -170,11 +212,17 @@ def is_ready(node: dict[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def wait_succeeded(api: ApiServer, shoot: Shoot, plural: str, name: str) -> dict[str, Any]:
+def wait_succeeded(
+    api: ApiServer,
+    shoot: Shoot,
+    plural: str,
+    name: str,
+    holds: Callable[[dict[str, Any]], bool] = waiting.succeeded,
+) -> dict[str, Any]:
     path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/{plural}"
     kind = plural.removesuffix("s")
     what = f"{kind} {shoot.technical_id}/{name} has not succeeded (see `windowbox trace {kind} …`)"
-    return waiting.until(api, path, name, waiting.succeeded, what, patience=_PATIENCE)
+    return waiting.until(api, path, name, holds, what, patience=_PATIENCE)
 
 
 def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 
-from windowbox.errors import Refused, Unreachable
+from windowbox.errors import Refused
 from windowbox.sandbox import ranges
 from windowbox.sandbox.nodes import network, routes
 from windowbox.sandbox.nodes.addresses import Network
-from windowbox.sandbox.shoots import etcd, objects, records, traces, waiting
+from windowbox.sandbox.shoots import creation, etcd, hibernation, objects, records, traces, waiting
 from windowbox.sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
 from windowbox.sandbox.shoots.records import Shoot
 
-_LOOK_AGAIN = 0.05
 _PATIENCE = 180.0
-_SERVERS_PATIENCE = 60.0
 
 
 def delete(sandbox: Sandbox, name: str, say: Say) -> None:
@@ -25,6 +23,10 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
     home = f"{EXTENSIONS}/namespaces/{shoot.technical_id}"
     _delete(sandbox, f"{home}/workers", objects.WORKER)
     say("its machines are gone", time.monotonic() - began)
+    if records.is_hibernated(sandbox.folder, name):
+        # The ControlPlane waits until its objects in the Shoot are gone.
+        hibernation.wake_control_plane(sandbox, shoot)
+        say("its control plane runs again", time.monotonic() - began)
     _delete(sandbox, f"{home}/controlplanes", objects.CONTROL_PLANE)
     _delete(sandbox, f"{home}/operatingsystemconfigs", objects.SYSTEM_CONFIG)
     _delete(sandbox, f"{home}/infrastructures", objects.INFRASTRUCTURE)
@@ -43,11 +45,7 @@ def remove_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
     """End its processes; remove its data, in etcd too, and the routes."""
     records.forget(sandbox.folder, shoot.name)
     sandbox.notify()
-    limit = time.monotonic() + _SERVERS_PATIENCE
-    while any(name.startswith(shoot.child("")) for name in sandbox.state.children):
-        if time.monotonic() > limit:
-            raise Unreachable(f"the processes of shoot {shoot.name} have not ended: see `windowbox status`")
-        time.sleep(_LOOK_AGAIN)
+    creation.wait_ended(sandbox, shoot)
     etcd.wipe(sandbox.state.ports["etcd"], shoot.etcd_prefix)
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     inside: list[Network] = [own.services_v4, own.services_v6, own.pods]

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from windowbox.sandbox.apiserver import ApiServer, from_kubeconfig
 from windowbox.sandbox.nodes import routes
 from windowbox.sandbox.nodes.claims import Claim
 from windowbox.sandbox.shoots import consoles
-from windowbox.sandbox.shoots.podroutes import Machine, wanted
+from windowbox.sandbox.shoots.podroutes import machine, wanted
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def _keep_routes(config: Config, path: Path) -> None:
     inside = [ip_network(config.pods), ip_network(config.services)]
 
     def follow(nodes: dict[str, dict[str, Any]]) -> None:
-        machines = [machine for node in nodes.values() if (machine := _machine(node))]
+        machines = [one for node in nodes.values() if (one := machine(node))]
         for where, found in wanted(machines, config.nodes, config.services).items():
             routes.lead(claim, where, found, inside)
         path.with_name("host-agent.ready").touch()
@@ -128,14 +128,6 @@ def _states(api: ApiServer, path: str) -> Iterator[dict[str, dict[str, Any]]]:
         else:
             objects[found["metadata"]["name"]] = found
         yield objects
-
-
-def _machine(node: dict[str, Any]) -> Machine | None:
-    """None as long as the node has no address or no Pod range."""
-    addresses = node.get("status", {}).get("addresses") or []
-    internal = [a["address"] for a in addresses if a["type"] == "InternalIP" and "." in a["address"]]
-    pods = node.get("spec", {}).get("podCIDR")
-    return Machine(ip_address(internal[0]), ip_network(pods)) if internal and pods else None
 
 
 if __name__ == "__main__":

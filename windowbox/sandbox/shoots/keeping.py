@@ -42,13 +42,14 @@ class Shoots:
             try:
                 while True:
                     self._changed.clear()
-                    await self._follow(group, set(records.names(self.sandbox)))
+                    # What all Shoots share serves those that are hibernated, too.
+                    shared = {SHARED} if records.names(self.sandbox) else set()
+                    await self._follow(group, shared | set(records.awake_names(self.sandbox)))
                     await self._changed.wait()
             finally:
                 await self._follow(group, set())
 
-    async def _follow(self, group: asyncio.TaskGroup, shoots: set[str]) -> None:
-        wanted = shoots | ({SHARED} if shoots else set())
+    async def _follow(self, group: asyncio.TaskGroup, wanted: set[str]) -> None:
         # Those that could not be prepared are tried again.
         self._running = {name: task for name, task in self._running.items() if not task.done()}
         gone = [self._running.pop(name) for name in self._running.keys() - wanted]

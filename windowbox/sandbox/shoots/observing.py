@@ -30,7 +30,7 @@ def observe(sandbox: Sandbox, shoot: Shoot, membership: Mapping[str, Any] | None
     return Observed(
         technical_id=shoot.technical_id,
         began=instant(_read(api, f"{EXTENSIONS}/clusters/{shoot.technical_id}")),
-        server=_server(inside, shoot),
+        server=_server(sandbox, inside, shoot),
         extensions={
             kind: next((one for one in found if one["metadata"]["name"] == _NAMES[kind]), None)
             for kind, found in extensions.items()
@@ -51,7 +51,9 @@ def observe(sandbox: Sandbox, shoot: Shoot, membership: Mapping[str, Any] | None
     )
 
 
-def _server(inside: ApiServer, shoot: Shoot) -> Link:
+def _server(sandbox: Sandbox, inside: ApiServer, shoot: Shoot) -> Link:
+    if records.is_hibernated(sandbox.folder, shoot.name):
+        return Link("API server", State.DONE, f"hibernated: `windowbox shoot wake {shoot.name}`")
     step = f"windowbox logs {shoot.child('kube-apiserver')}"
     if inside.ready():
         return Link("API server", State.DONE, inside.url, None, step)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
-from typing import Protocol
+from ipaddress import ip_network
+from typing import Any, Protocol
+
+from windowbox.models import addresses
+from windowbox.models.addresses import Address, Network
 
 HOST = ""
 """Where: on this host. Other places are network namespaces."""
@@ -26,8 +29,17 @@ class SandboxNode(Protocol):
 class Machine:
     """A node of the Shoot: its address is that of a Pod in the sandbox."""
 
-    address: IPv4Address | IPv6Address
-    pods: IPv4Network | IPv6Network
+    address: Address
+    pods: Network
+
+
+def machine(node: dict[str, Any]) -> Machine | None:
+    """None as long as the node has no IPv4 address or no Pod range that can be read."""
+    listed = node.get("status", {}).get("addresses") or []
+    internal = [addresses.address(one["address"]) for one in listed if one["type"] == "InternalIP"]
+    address = next((one for one in internal if one and one.version == 4), None)
+    pods = addresses.prefix(node.get("spec", {}).get("podCIDR") or "")
+    return Machine(address, pods) if address and pods else None
 
 
 def wanted(

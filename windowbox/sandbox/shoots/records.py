@@ -14,6 +14,8 @@ from windowbox.sandbox import files, processes
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,14}[a-z0-9])?")
 _ENDED = "ended.json"
+_HIBERNATED = "hibernated"
+"""A file: the control plane of the Shoot does not run."""
 _SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
@@ -82,8 +84,13 @@ def kubeconfig(sandbox: Path, name: str) -> Path:
 
 
 def names(sandbox: Path) -> list[str]:
-    """The Shoots whose control plane runs."""
+    """The Shoots, also those that are hibernated."""
     return sorted(path.parent.name for path in sandbox.glob("shoots/*/shoot.json"))
+
+
+def awake_names(sandbox: Path) -> list[str]:
+    """The Shoots whose control plane runs."""
+    return [name for name in names(sandbox) if not is_hibernated(sandbox, name)]
 
 
 def all_names(sandbox: Path) -> list[str]:
@@ -114,6 +121,20 @@ def forget(sandbox: Path, name: str) -> None:
     path = _file(sandbox, name)
     if path.exists():
         path.replace(path.with_name(_ENDED))
+
+
+def is_hibernated(sandbox: Path, name: str) -> bool:
+    return (folder(sandbox, name) / _HIBERNATED).exists()
+
+
+def hibernate(sandbox: Path, name: str) -> None:
+    """Have the supervisor end the processes of the Shoot until `wake`."""
+    (folder(sandbox, name) / _HIBERNATED).touch()
+
+
+def wake(sandbox: Path, name: str) -> None:
+    """Have the supervisor start the processes of the Shoot again."""
+    (folder(sandbox, name) / _HIBERNATED).unlink(missing_ok=True)
 
 
 def remove(sandbox: Path, name: str) -> None:

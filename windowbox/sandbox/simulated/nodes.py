@@ -9,7 +9,6 @@ from typing import Any
 
 from windowbox.clients.kube import Kube
 from windowbox.errors import Conflict, Malformed
-from windowbox.models.objects import Object
 from windowbox.models.refs import NODES
 from windowbox.sandbox.simulated.objects import PLAYED
 
@@ -41,8 +40,7 @@ async def register(kube: Kube, count: int, network: str) -> None:
     """
     for name, address in zip(names(count), addresses(network, count), strict=True):
         await _register(kube, name, address)
-    for raw in (await kube.page(NODES)).items:
-        object = Object(raw)
+    async for object in kube.objects(NODES):
         match = _NAME.fullmatch(object.name)
         if match and int(match[1]) > count and object.labels.get(PLAYED):
             await kube.delete(NODES, "", object.name)
