@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhooks import clusters
-from webhooks.review import Context, Lookup, Review
+from webhooks.review import Context, Lookup, Review, about
 from webhooks.shapes import named, objects, part, put
 from webhooks.webhook import Webhook
 from windowbox.models.objects import Json
@@ -17,13 +17,18 @@ _POOL = {
 }
 
 
+_CLUSTER = "kube-system"
+
+
 def lookup(review: Review) -> Lookup:
-    return Lookup(CLUSTERS, "", "kube-system")
+    return Lookup(CLUSTERS, "", _CLUSTER)
 
 
 def act(review: Review, context: Context) -> Json | None:
     cluster = context.looked_up("failed reading Cluster resource: ")
-    if clusters.managed_infrastructure(part(cluster, "spec", "shoot")):
+    with about(clusters.shoot_in(_CLUSTER)):
+        managed = clusters.managed_infrastructure(part(cluster, "spec", "shoot"))
+    if managed:
         return None
     pod = part(review.object, "spec", "template", "spec")
     for field in ("containers", "initContainers"):

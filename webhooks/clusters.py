@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from webhooks.review import Denied
-from webhooks.shapes import objects, part, text
+from collections.abc import Mapping
+
+from webhooks.review import Denied, about
+from webhooks.shapes import given, objects, part
 from windowbox.models.objects import Json
 
 
 def shoot(cluster: Json, name: str) -> Json:
     """The Shoot in the Cluster. Without one the request is denied."""
-    found = part(cluster, "spec", "shoot")
+    with about(f"Cluster {name}"):
+        found = part(cluster, "spec", "shoot")
     if not found:
         raise Denied(f"Cluster {name} contains no Shoot: gardenlet has to write it first")
     return found
+
+
+def shoot_in(name: str) -> str:
+    """What denials call the Shoot in the Cluster of that name."""
+    return f"the Shoot in Cluster {name}"
 
 
 def workers(shoot: Json) -> list[Json]:
@@ -22,10 +30,12 @@ def workers(shoot: Json) -> list[Json]:
 
 def self_hosted(shoot: Json) -> bool:
     """Whether the control plane runs on nodes of the Shoot itself."""
-    return any(worker.get("controlPlane") is not None for worker in workers(shoot))
+    return any(given(worker, "controlPlane", Mapping, "an object") for worker in workers(shoot))
 
 
 def managed_infrastructure(shoot: Json) -> bool:
     """Whether Gardener creates the Shoot's infrastructure."""
     spec = part(shoot, "spec")
-    return bool(text(spec, "credentialsBindingName") or text(spec, "secretBindingName"))
+    # Even an empty name counts, as for Gardener.
+    names = ("credentialsBindingName", "secretBindingName")
+    return any(given(spec, name, str, "a string") for name in names)

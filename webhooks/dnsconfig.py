@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhooks.review import Context, Lookup, Review
+from webhooks.review import Context, Lookup, Review, about
 from webhooks.shapes import namespace, part, put
 from webhooks.webhook import Webhook
 from windowbox.models.objects import Json, Object
@@ -28,7 +28,9 @@ def lookup(review: Review) -> Lookup | None:
 def act(review: Review, context: Context) -> Json | None:
     if _is_left_alone(review):
         return None
-    servers = part(context.looked_up(), "spec").get("clusterIPs") or []
+    service = context.looked_up()
+    with about(f"Service {_SERVER}/coredns"):
+        servers = part(service, "spec").get("clusterIPs") or []
     domain = "svc.cluster.local"
     config = {
         "nameservers": servers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhooks.review import Context, Lookup, Review
+from webhooks.review import Context, Lookup, Review, about
 from webhooks.shapes import name, namespace, objects, part, put, text
 from webhooks.webhook import Webhook
 from windowbox.models.objects import Json
@@ -15,17 +15,23 @@ _NAME = "allow-to-private-networks"
 def lookup(review: Review) -> Lookup | None:
     if name(review) != _NAME:
         return None
-    return Lookup(CLUSTERS, "", namespace(review).removeprefix("infra-"))
+    return Lookup(CLUSTERS, "", _cluster(review))
 
 
 def act(review: Review, context: Context) -> Json | None:
     if name(review) != _NAME:
         return None
-    nodes = text(part(context.looked_up(), "spec", "seed", "spec", "networks"), "nodes")
+    cluster = context.looked_up()
+    with about(f"Cluster {_cluster(review)}"):
+        nodes = text(part(cluster, "spec", "seed", "spec", "networks"), "nodes")
     egress = objects(part(review.object, "spec"), "egress")
     if not nodes or not egress:
         return None
     return put(review.object, [_reaching(rule, nodes) for rule in egress], "spec", "egress")
+
+
+def _cluster(review: Review) -> str:
+    return namespace(review).removeprefix("infra-")
 
 
 def _reaching(rule: Json, nodes: str) -> Json:

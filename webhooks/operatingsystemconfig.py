@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from webhooks import clusters
 from webhooks.configs import componentconfig, units
-from webhooks.review import Context, Denied, Review
+from webhooks.review import OLD_OBJECT, Context, Denied, Review, about
 from webhooks.shapes import namespace, objects, part, put, text
 from windowbox.models.objects import Json
 
@@ -18,69 +18,88 @@ _UNIT = "kubelet.service"
 _KUBELET = "/var/lib/kubelet/config/kubelet"
 _SYSCTL = "/etc/sysctl.d/99-k8s-general.conf"
 _LONGEST_VERSION = 100
-_SEMVER = re.compile(r"v?\d+(\.\d+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII)
+_PRERELEASE = r"(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)"
+_BUILD = r"[0-9A-Za-z-]+"
+_SEMVER = re.compile(
+    rf"v?\d{{1,19}}(\.\d{{1,19}}){{0,2}}(-{_PRERELEASE}(\.{_PRERELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
+    re.ASCII,
+)
+
+Edit = Callable[[Json], Json | None]
+"""A unit or file with its text edited; None if it has no text of its own."""
 
 
 def for_machines(review: Review, context: Context) -> Json:
     """The OperatingSystemConfig with its kubelet settings for this provider. The first error denies."""
     missing = f"could not get cluster for namespace '{namespace(review)}': "
-    _check_version(review, clusters.shoot(context.looked_up(missing), namespace(review)))
-    if review.old_object is not None:
-        # So does Gardener: what is stored has to be readable, too.
-        _rewritten(review.old_object)
-    return _rewritten(review.object)
-
-
-def _rewritten(config: Json) -> Json:
-    spec = part(config, "spec")
-    files = _edited(objects(spec, "files"), "path", _KUBELET, _kubelet)
-    files = _edited(files, "path", _SYSCTL, _sysctl)
-    unit_list = _edited(objects(spec, "units"), "name", _UNIT, _unit)
-    for field, entries in (("files", files), ("units", unit_list)):
-        if entries:
-            config = put(config, entries, "spec", field)
+    shoot = clusters.shoot(context.looked_up(missing), namespace(review))
+    pool = part(review.object, "metadata", "labels").get(_POOL)
+    with about(clusters.shoot_in(namespace(review))):
+        _check_versions(shoot, pool)
+    config = review.object
+    for field, key, name, edit in _EDITS:
+        entries = objects(part(config, "spec"), field)
+        at = next((at for at, one in enumerate(entries) if one.get(key) == name), None)
+        if at is None or (edited := edit(entries[at])) is None:
+            continue
+        _check_stored(review, field, key, name, edit)
+        config = put(config, [*entries[:at], edited, *entries[at + 1 :]], "spec", field)
     return config
 
 
-def _check_version(review: Review, shoot: Json) -> None:
-    pool = part(review.object, "metadata", "labels").get(_POOL)
-    of_pool = (part(one, "kubernetes") for one in clusters.workers(shoot) if one.get("name") == pool)
-    general = text(part(shoot, "spec", "kubernetes"), "version")
-    for version in (general, text(next(of_pool, {}), "version") or general):
-        if len(version) > _LONGEST_VERSION or not _SEMVER.fullmatch(version):
-            raise Denied(f"Kubernetes version {version!r:.50} of the Shoot is not a semantic version")
+def _check_stored(review: Review, field: str, key: str, name: str, edit: Edit) -> None:
+    """Deny if the entry that is replaced cannot be read, as Gardener does."""
+    with about(OLD_OBJECT):
+        stored = objects(part(review.old_object or {}, "spec"), field)
+        try:
+            if found := next((one for one in stored if one.get(key) == name), None):
+                edit(found)
+        except Denied as error:
+            remedy = f"to repair it, take the entry out of spec.{field} in one update, and add it in another"
+            raise Denied(f"{error}; {remedy}") from error
 
 
-def _edited(found: list[Json], key: str, value: str, edit: Callable[[Json], Json]) -> list[Json]:
-    """The list with the first entry of that name edited."""
-    at = next((at for at, one in enumerate(found) if one.get(key) == value), None)
-    return found if at is None else [*found[:at], edit(found[at]), *found[at + 1 :]]
+def _check_versions(shoot: Json, pool: object) -> None:
+    """Deny if the Shoot's Kubernetes version, or that of the pool, cannot be read."""
+    _check_version("spec.kubernetes.version", text(part(shoot, "spec", "kubernetes"), "version"))
+    for at, worker in enumerate(clusters.workers(shoot)):
+        if pool is not None and worker.get("name") == pool:
+            kubernetes = part(worker, "kubernetes")
+            if kubernetes.get("version") is not None:
+                where = f"spec.provider.workers[{at}].kubernetes.version of worker pool {pool!r:.70}"
+                _check_version(where, text(kubernetes, "version"))
+            return
 
 
-def _unit(unit: Json) -> Json:
+def _check_version(where: str, version: str) -> None:
+    if len(version) > _LONGEST_VERSION or not _SEMVER.fullmatch(version):
+        raise Denied(f"{where} is {version!r:.50}: make it a semantic version such as 1.36.3")
+
+
+def _unit(unit: Json) -> Json | None:
     if unit.get("content") is None:
-        return unit
+        return None
     try:
         return put(unit, units.normalised(text(unit, "content")), "content")
     except units.BadUnit as error:
         raise Denied(f"unit {_UNIT} cannot be read: {error}") from error
 
 
-def _kubelet(file: Json) -> Json:
+def _kubelet(file: Json) -> Json | None:
     try:
         return _recoded(file, componentconfig.for_machine)
     except componentconfig.Unreadable as error:
         raise Denied(f"file {_KUBELET} is not a KubeletConfiguration: {error}") from error
 
 
-def _sysctl(file: Json) -> Json:
-    return _recoded(file, str) if text(part(file, "content", "inline"), "data") else file
+def _sysctl(file: Json) -> Json | None:
+    return _recoded(file, str)
 
 
-def _recoded(file: Json, edit: Callable[[str], str]) -> Json:
+def _recoded(file: Json, edit: Callable[[str], str]) -> Json | None:
     """The file with its inline text edited, in the encoding that it had."""
     if part(file, "content").get("inline") is None:
-        return file
+        return None
     inline = part(file, "content", "inline")
     encoding, data = text(inline, "encoding"), text(inline, "data")
     match encoding:
@@ -100,3 +119,11 @@ def _decoded(file: Json, data: str) -> str:
         return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True).decode()
     except (binascii.Error, ValueError) as error:
         raise Denied(f"file {text(file, 'path')}: its data is not base64 of a text: {error}") from error
+
+
+_EDITS: tuple[tuple[str, str, str, Edit], ...] = (
+    ("units", "name", _UNIT, _unit),
+    ("files", "path", _KUBELET, _kubelet),
+    ("files", "path", _SYSCTL, _sysctl),
+)
+"""In which field of the spec, by which key, and what is done to the first entry of that name."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +18,18 @@ class Denied(Exception):
 
 class Undecodable(Exception):
     """The object is not what its kind says: answered with code 400."""
+
+
+OLD_OBJECT = "the stored object (oldObject)"
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Name in denials the object that they are about, if it is another one than that under review."""
+    try:
+        yield
+    except (Denied, Undecodable) as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from webhooks import clusters, quantities
-from webhooks.review import Context, Review
+from webhooks.review import Context, Review, about
 from webhooks.shapes import named, namespace, objects, part, put
 from windowbox.models.objects import Json
 
@@ -18,7 +18,9 @@ _REQUESTS = {"cpu": "10m", "memory": "20Mi"}
 def added(review: Review, context: Context) -> Json:
     """The Deployment with the driver as one of its containers."""
     cluster = context.looked_up("failed reading Cluster: ")
-    hosted = not clusters.self_hosted(clusters.shoot(cluster, namespace(review)))
+    shoot = clusters.shoot(cluster, namespace(review))
+    with about(clusters.shoot_in(namespace(review))):
+        hosted = not clusters.self_hosted(shoot)
     container = _container(context.image(NAME), namespace(review), hosted)
     former = objects(part(review.object, "spec", "template", "spec"), "containers")
     requests = quantities.spelled(_requests(former), _REQUESTS)

@@ -25,7 +25,6 @@ from windowbox.clients import kube
 from windowbox.clients.leaderelection import LeaderElection
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.images import ImageVector
-from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, RUNTIME
 from windowbox.models.webhooks import Target
 from windowbox.settings import Settings
@@ -140,14 +139,10 @@ class Admitting:
         bus = self._bus
         if self._served.garden or bus is None:
             return
-        queue, more = Queue(bus, _CONTROL_PLANES), ""
-        while True:
-            page = await self._served.called.page(CONTROL_PLANES, more=more, metadata_only=True)
-            for found in page.items:
-                ref = Object(found).ref(RUNTIME, CONTROL_PLANES.id)
-                await queue.wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
-            if not (more := page.more):
-                return
+        queue = Queue(bus, _CONTROL_PLANES)
+        async for found in self._served.called.objects(CONTROL_PLANES, metadata_only=True):
+            ref = found.ref(RUNTIME, CONTROL_PLANES.id)
+            await queue.wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
 
 
 def _images(vector: ImageVector) -> dict[str, str]:

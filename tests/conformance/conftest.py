@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 
 from tests.conformance import gardens
-from tests.support import leftovers, servers
+from tests.support import leftovers, providerlocal, servers, standins
 from tests.support.machinecontrollermanager import PROGRAM
 from tests.support.running import running
 from tests.support.servers import ControlPlane
 from windowbox.clients import kube
 from windowbox.clients.kube import Kube
+from windowbox.errors import Refused
+
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +33,28 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip(reason)
     with servers.control_plane(tmp_path_factory.mktemp("plane"), controllers=True, audit=True) as made:
         yield made
+
+
+@pytest.fixture(scope="package")
+def defined(plane: ControlPlane) -> Iterator[None]:
+    """The kinds that webhooks of Gardener's own programs look for."""
+    standins.define(plane.api)
+    yield
+    standins.remove(plane.api)
+
+
+@pytest.fixture(scope="module")
+def of_garden(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of Gardener's own admission in the garden."""
+    if reason := servers.missing(providerlocal.ADMISSION):
+        pytest.skip(reason)
+    with providerlocal.admission(tmp_path_factory.mktemp("admission"), plane.kubeconfig) as url:
+        yield url
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        # Nobody answers the API server any more.
+        with contextlib.suppress(Refused):
+            name = "gardener-extension-admission-local"
+            plane.api.request("DELETE", f"{_CONFIGURATIONS}/{kind}/{name}").close()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from bus.connection import connected
-from tests.support import providerlocal, servers, standins
+from tests.support import providerlocal, servers
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
 from tests.support.admissionexamples import DRIVER, Example, examples
 from tests.support.natsserver import ensured
@@ -33,7 +33,7 @@ from windowbox.models.refs import CLUSTERS, SECRETS
 from windowbox.sandbox.apiserver import ApiServer
 
 NEITHER = ("/dnsconfig", "/calico-self-hosted-shoot", "/webhooks/")
-"""Of former versions, of self-hosted Shoots, and of a garden."""
+"""Of former versions, of self-hosted Shoots, and of a garden, which `test_admission.py` asks about."""
 IMAGES = {DRIVER: f"{DRIVER}:v0.0.0"}
 """As the program has it built in."""
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -49,17 +49,9 @@ def asked() -> list[Example]:
 
 
 @pytest.fixture(scope="module")
-def defined(plane: ControlPlane) -> Iterator[None]:
-    """The kinds that the program looks for."""
+def theirs(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if reason := servers.missing(providerlocal.PROGRAM):
         pytest.skip(reason)
-    standins.define(plane.api)
-    yield
-    standins.remove(plane.api)
-
-
-@pytest.fixture(scope="module")
-def theirs(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [configured] = [one.context.settings for one in asked() if one.fields.get("settings")]
     folder = tmp_path_factory.mktemp("webhooks")
     with providerlocal.webhooks(folder, plane.kubeconfig, configured.prometheus) as url:
@@ -86,6 +78,34 @@ async def test_any_object_is_answered_as_gardener_answers_it(
     assert compared > VARIANTS / 4 or example.name == ALWAYS_CRASHES
 
 
+@rule("WW-47")
+@pytest.mark.parametrize("field", ["files", "units"])
+async def test_a_stored_entry_has_to_be_readable_only_where_it_is_replaced(
+    theirs: str, plane: ControlPlane, field: str
+) -> None:
+    [example] = [one for one in asked() if one.name == "WA-1"]
+    _apply(plane.api, example.fields["found"])
+    review = example.review()
+    object = review["request"]["object"]
+    unreadable = copy.deepcopy(object)
+    for file in unreadable["spec"]["files"]:
+        file["content"] = {"inline": {"encoding": "", "data": "a: ["}}
+    for unit in unreadable["spec"]["units"]:
+        unit["content"] = "[A]\nB"
+    without = {**object, "spec": {**object["spec"], field: []}}
+    other = "units" if field == "files" else "files"
+    unreadable["spec"][other] = []
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as http:
+        for new, allowed in ((object, False), (without, True)):
+            update = {**review["request"], "operation": "UPDATE", "object": new, "oldObject": unreadable}
+            async with http.post(
+                theirs + example.fields["path"], json={**review, "request": update}
+            ) as answer:
+                told = orjson.loads(await answer.read())["response"]
+            ours = _ours(example, {**review, "request": update})
+            assert (told["allowed"], ours.allowed) == (allowed, allowed), (told, ours)
+
+
 def _check(object: Any, told: Mapping[str, Any], ours: Answer) -> None:
     assert (ours.code == 200) == told["allowed"], (object, told, ours)
     if not told["allowed"]:
@@ -105,12 +125,21 @@ def _ours(example: Example, review: dict[str, Any]) -> Answer:
 
 
 def _variants(review: dict[str, Any], chance: random.Random) -> Iterator[dict[str, Any]]:
-    """The review, and others of objects in which something is missing, empty, double or other than usual."""
+    """The review, and others of objects in which something is missing, empty, double or other than usual.
+
+    One in three is about an update, where the stored object is so.
+    """
     yield review
     places = list(_places(review["request"]["object"]))
-    for _ in range(VARIANTS):
+    for number in range(VARIANTS):
         other = copy.deepcopy(review)
-        parent, place = other["request"]["object"], chance.choice(places)
+        if number % 3 == 0:
+            other["request"] |= {
+                "operation": "UPDATE",
+                "oldObject": copy.deepcopy(review["request"]["object"]),
+            }
+        changed_in = other["request"]["oldObject" if number % 3 == 0 else "object"]
+        parent, place = changed_in, chance.choice(places)
         for step in place[:-1]:
             parent = parent[step]
         _change(parent, place[-1], chance.randrange(3))

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from bench.audit import AuditLog
-from bus import intents, recordings, streams
+from bus import consumers, intents, recordings, streams
 from bus.connection import Access, Bus, connected
 from bus.leases import Leases
+from bus.messages import Wish
 from bus.pool import Pool
 from bus.queue import Queue
 from bus.recordings import Deciding, Header, Recording
@@ -295,6 +296,14 @@ async def kind_world(
 
             async with world_of(world, "worker", working):
                 yield world
+                await _require_notes(nats)
+
+
+async def _require_notes(nats: NatsServer) -> None:
+    """Every scheduled wish says what it waits for: `windowbox trace` shows it."""
+    async with connected(Access(nats.url, name="test")) as bus:
+        scheduled = consumers.snapshot(bus, streams.LATER, ["later.>"])
+        assert [one.subject async for one in scheduled if not Wish.decoded(one.data).note] == []
 
 
 class Seeds(NamedTuple):

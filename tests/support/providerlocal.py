@@ -1,4 +1,4 @@
-"""Gardener's own provider-local, as a process that serves a test's cluster."""
+"""Gardener's own provider-local and its admission in the garden, as processes that serve a test's cluster."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from windowbox.sandbox import binaries, controlplane, files, kubeconfigs, proces
 from windowbox.sandbox.children import Child
 
 PROGRAM = "provider-local"
+ADMISSION = "admission-local"
 _WEBHOOKS = ("controlplane", "shoot", "networkpolicy", "node", "prometheus", "rollout-speedup")
 """Their paths are their names."""
+_VERSION = "--gardener-version=v1.150.0"
 
 
 @contextlib.contextmanager
@@ -23,13 +25,14 @@ def provider(folder: Path, kubeconfig: Path, release: str, backups: Path) -> Ite
     Its heartbeat is in the namespace `release`, its buckets in `backups`. Its webhooks are off.
     """
     arguments = [
+        _VERSION,
         f"--heartbeat-namespace={release}",
         "--disable-controllers=dnsrecord",
         f"--disable-webhooks={','.join(_WEBHOOKS)}",
         f"--backupbucket-local-dir={backups}",
         f"--backupbucket-container-mount-path={backups}",
     ]
-    with _running(folder, kubeconfig, arguments):
+    with _running(PROGRAM, folder, kubeconfig, arguments):
         yield
 
 
@@ -44,28 +47,35 @@ def webhooks(
     settings = settings or PrometheusSettings(remote_write_urls=(), external_labels={})
     labels = ",".join(f"{name}={value}" for name, value in settings.external_labels.items())
     arguments = [
+        _VERSION,
         "--heartbeat-namespace=default",
         "--controllers=heartbeat",
         f"--webhook-config-namespace={namespace}",
         *(f"--prometheus-remote-write-url={url}" for url in settings.remote_write_urls),
         *([f"--prometheus-external-labels={labels}"] if labels else []),
     ]
-    with _running(folder, kubeconfig, arguments) as port:
+    with _running(PROGRAM, folder, kubeconfig, arguments) as port:
         yield f"https://127.0.0.1:{port}"
 
 
 @contextlib.contextmanager
-def _running(folder: Path, kubeconfig: Path, arguments: list[str]) -> Iterator[int]:
+def admission(folder: Path, kubeconfig: Path) -> Iterator[str]:
+    """The admission in the garden; gives its URL, to which the path of each webhook is added."""
+    with _running(ADMISSION, folder, kubeconfig, []) as port:
+        yield f"https://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def _running(program: str, folder: Path, kubeconfig: Path, arguments: list[str]) -> Iterator[int]:
     folder.mkdir(parents=True, exist_ok=True)
     inline = folder / "kubeconfig"
     files.write_private(inline, kubeconfigs.inline(kubeconfig))
     health, port = f"127.0.0.1:{processes.free_port()}", processes.free_port()
     command = [
-        str(binaries.find(PROGRAM)),
+        str(binaries.find(program)),
         f"--kubeconfig={inline}",
         # Where it waits for the Lease of a former process, it does so for 15 s.
         "--leader-election=false",
-        "--gardener-version=v1.150.0",
         f"--health-bind-address={health}",
         "--metrics-bind-address=0",
         "--webhook-config-mode=url",
@@ -76,6 +86,6 @@ def _running(folder: Path, kubeconfig: Path, arguments: list[str]) -> Iterator[i
         *arguments,
     ]
     ready = f"http://{health}/readyz"
-    child = Child(PROGRAM, command, ready=lambda: controlplane.healthy(ready), env={"KUBECONFIG": ""})
+    child = Child(program, command, ready=lambda: controlplane.healthy(ready), env={"KUBECONFIG": ""})
     with servers.running(child, folder):
         yield port

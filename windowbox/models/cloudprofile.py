@@ -11,7 +11,20 @@ from windowbox.errors import Malformed
 from windowbox.models.cloudconfig import LoadBalancerConfig, Strict, explained
 from windowbox.models.extensions import Part
 
-Capabilities = dict[str, list[str]]
+
+def _or_empty(value: object) -> object:
+    return "" if value is None else value
+
+
+Text = Annotated[str, BeforeValidator(_or_empty)]
+"""A string that is empty where it is missing: which ones have to be there, validation says."""
+
+
+def _or_none(value: object) -> object:
+    return [] if value is None else value
+
+
+Capabilities = dict[str, Annotated[list[Text], BeforeValidator(_or_none)]]
 """What a machine can do, or an image asks for: of each capability the values."""
 
 _T = TypeVar("_T", bound=BaseModel)
@@ -45,7 +58,7 @@ class Stage(Part):
 
 
 class ImageVersion(Part):
-    version: str
+    version: Text = ""
     classification: str | None = None
     expiration_date: str | None = None
     lifecycle: list[Stage] | None = None
@@ -54,7 +67,7 @@ class ImageVersion(Part):
 
 
 class MachineImage(Part):
-    name: str
+    name: Text = ""
     versions: list[ImageVersion] | None = None
 
 
@@ -82,14 +95,6 @@ class CloudProfileSpec(Part):
     provider_config: dict[str, Any] | None = None
 
 
-def _or_empty(value: object) -> object:
-    return "" if value is None else value
-
-
-Text = Annotated[str, BeforeValidator(_or_empty)]
-"""A string that is empty where it is missing: which ones have to be there, validation says."""
-
-
 class Flavor(Strict):
     """An image for machines that can do something."""
 
@@ -108,7 +113,7 @@ class Image(Strict):
     versions: list[Version] | None = None
 
 
-Images = Annotated[Sequence[Image], BeforeValidator(lambda value: [] if value is None else value)]
+Images = Annotated[Sequence[Image], BeforeValidator(_or_none)]
 
 
 class CloudProfileConfig(Strict):

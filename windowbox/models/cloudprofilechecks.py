@@ -12,7 +12,8 @@ from windowbox.models.cloudprofile import (
     CloudProfileConfig,
     CloudProfileSpec,
     Flavor,
-    ImageVersion,
+    Image,
+    MachineImage,
     Version,
 )
 from windowbox.models.fielderrors import forbidden, invalid, not_supported, required
@@ -24,6 +25,24 @@ _MOST = 256
 """Errors that are told: nobody reads more, and each may be long."""
 
 _Key = frozenset[tuple[str, frozenset[str]]]
+
+
+class Versions:
+    """The versions of images. Of entries of the same image only the last counts, as for Gardener."""
+
+    def __init__(self, images: Sequence[Image | MachineImage] | None) -> None:
+        self.of: dict[str, set[str]] = {}
+        """By the name of the image."""
+        self._overridden: set[tuple[str, str]] = set()
+        for image in images or []:
+            self._overridden.update((image.name, version) for version in self.of.get(image.name, ()))
+            self.of[image.name] = {one.version for one in image.versions or []}
+
+    def remedy(self, name: str, version: str) -> str:
+        """What to add to an error about a version that is missing here."""
+        if (name, version) not in self._overridden:
+            return ""
+        return f": machine image {name} is listed more than once, and only its last entry counts: merge them"
 
 
 def errors(config: CloudProfileConfig, profile: CloudProfileSpec) -> list[str]:
@@ -85,7 +104,7 @@ def _unmapped(
     config: CloudProfileConfig, profile: CloudProfileSpec, definitions: Sequence[Capability]
 ) -> Iterator[str]:
     all_values = {one.name: frozenset(one.values) for one in definitions}
-    mapped = _by_name(config, all_values)
+    mapped, versions = _offered(config, all_values), Versions(config.machine_images)
     for i, image in enumerate(profile.machine_images or []):
         if not image.versions:
             continue
@@ -94,45 +113,33 @@ def _unmapped(
             yield required(path, f"machine image {image.name} of spec.machineImages has no entry")
         elif definitions:
             for version in image.versions:
-                offered = mapped[image.name]
-                yield from _unmapped_flavors(offered, image.name, version, path, definitions, all_values)
+                flavors, what = mapped[image.name].get(version.version), f"{image.name}@{version.version}"
+                if flavors is None:
+                    detail = f"version {what} of spec.machineImages has no entry"
+                    yield required(path, detail + versions.remedy(image.name, version.version))
+                    continue
+                for wanted in version.capability_flavors or [{}]:
+                    if _key(wanted, all_values) not in flavors:
+                        named = capabilities.defaulted(wanted, definitions).items()
+                        asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in named)
+                        yield required(path, f"version {what} has no capability flavor for {asked}")
 
 
-def _by_name(
+def _offered(
     config: CloudProfileConfig, all_values: Mapping[str, Set[str]]
 ) -> dict[str, dict[str, set[_Key]]]:
     """What flavors offer, by image and version."""
-    found: dict[str, dict[str, set[_Key]]] = {}
-    for image in config.machine_images:
-        versions = found.setdefault(image.name, {})
-        for version in image.versions or []:
-            offered = versions.setdefault(version.version, set())
-            offered |= {_key(one.capabilities or {}, all_values) for one in version.capability_flavors or []}
-    return found
-
-
-def _unmapped_flavors(
-    offered: Mapping[str, Set[_Key]],
-    name: str,
-    version: ImageVersion,
-    path: str,
-    definitions: Sequence[Capability],
-    all_values: Mapping[str, Set[str]],
-) -> Iterator[str]:
-    if version.version not in offered:
-        yield required(path, f"version {name}@{version.version} of spec.machineImages has no entry")
-        return
-    for wanted in version.capability_flavors or [{}]:
-        if _key(wanted, all_values) not in offered[version.version]:
-            named = capabilities.defaulted(wanted, definitions).items()
-            asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in named)
-            yield required(path, f"version {name}@{version.version} has no capability flavor for {asked}")
+    return {
+        image.name: {
+            version.version: {
+                _key(one.capabilities or {}, all_values) for one in version.capability_flavors or []
+            }
+            for version in image.versions or []
+        }
+        for image in config.machine_images
+    }
 
 
 def _key(flavor: Capabilities, all_values: Mapping[str, Set[str]]) -> _Key:
     """What is equal for flavors that mean the same: not to mention a capability means all its values."""
-    return frozenset(
-        (name, frozenset(values))
-        for name, values in flavor.items()
-        if values and name in all_values and set(values) != all_values[name]
-    )
+    return frozenset((name, frozenset(flavor.get(name, every))) for name, every in all_values.items())

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import (
     IPv4Address,
-    IPv4Network,
     IPv6Address,
-    IPv6Network,
-    ip_network,
     summarize_address_range,
 )
 from itertools import islice
 from typing import NamedTuple
 
 from windowbox.errors import Malformed
+from windowbox.models import addresses
+from windowbox.models.addresses import Network
 from windowbox.models.bastion import BastionIngress, IPBlock
 
-Network = IPv4Network | IPv6Network
-
-_CIDR = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9]\d{0,2})", re.ASCII)
 _MAX_SOURCES = 5000
 
 
@@ -84,14 +79,10 @@ def _inside(part: Network, whole: Network) -> bool:
 
 def _network(text: str, where: str) -> Network:
     """A prefix, whatever stands behind its length."""
-    try:
-        if _CIDR.fullmatch(text):
-            found = ip_network(text, strict=False)
-            if isinstance(found, IPv4Network) or found.network_address.ipv4_mapped is None:
-                return found
-    except ValueError:
-        pass
-    raise Malformed(f"{where} is {text!r:.60}: give a prefix such as 203.0.113.0/24 or 2001:db8::/64")
+    found = addresses.prefix(text)
+    if found is None:
+        raise Malformed(f"{where} is {text!r:.60}: give a prefix such as 203.0.113.0/24 or 2001:db8::/64")
+    return found
 
 
 def _span(network: Network) -> Span:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from itertools import combinations
 
 from windowbox.errors import Malformed
+from windowbox.models import addresses
+from windowbox.models.addresses import Network
 from workers.lifecycle.shoots import ShootFacts
 
-Network = IPv4Network | IPv6Network
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
-_CIDR = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9]\d{0,2})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,9 @@ def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
 
 
 def _network(cidr: str) -> Network:
-    # Python takes more for a network than Kubernetes does.
-    if not _CIDR.fullmatch(cidr):
+    if addresses.prefix(cidr) is None:
         raise ValueError(f"{cidr!r:.60} does not look like 10.0.0.0/16 or fd00:10::/64")
-    found = ip_network(cidr)
-    if isinstance(found, IPv6Network) and found.network_address.ipv4_mapped:
-        raise ValueError(f"{cidr!r} is of IPv4 in the clothes of IPv6")
-    return found
+    return ip_network(cidr)
 
 
 def _check_overlaps(by_name: Mapping[str, Iterable[Network]]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from windowbox.models import addresses
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS
@@ -127,10 +127,8 @@ def _entries(ingress: Object) -> Iterator[Mapping[str, Any]]:
 
 
 def _record_type(address: object) -> str | None:
-    try:
-        return "A" if ip_address(str(address)).version == 4 else "AAAA"
-    except ValueError:
-        return None
+    found = addresses.address(address) if isinstance(address, str) else None
+    return None if found is None else "A" if found.version == 4 else "AAAA"
 
 
 def _leads_to_itself(host: str, target: Target) -> bool:

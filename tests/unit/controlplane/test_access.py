@@ -99,8 +99,15 @@ def test_a_kubeconfig_may_name_the_file_of_a_token() -> None:
     assert access.parsed(_secret(text))["users"][0]["user"] == {"tokenFile": "/var/run/token"}
 
 
-@pytest.mark.parametrize(("leads", "dues"), [(False, [30.0]), (True, [])], ids=["missing", "there"])
-async def test_a_missing_generic_kubeconfig_is_looked_for_again(leads: bool, dues: list[float]) -> None:
+MISSING = "waiting for Secret shoot--a--b/generic-token-kubeconfig to have a kubeconfig that names a server"
+
+
+@pytest.mark.parametrize(
+    ("leads", "dues"), [(False, [(30.0, MISSING)]), (True, [])], ids=["missing", "there"]
+)
+async def test_a_missing_generic_kubeconfig_is_looked_for_again(
+    leads: bool, dues: list[tuple[float, str]]
+) -> None:
     """No event tells of Secrets."""
     world = Doors({}, access={"changed": False, "leads": leads}, secrets={"changed": False}, clock=NOW)
     run = doors.run(world)

@@ -61,6 +61,7 @@ def test_a_node_takes_traffic(found: Object) -> None:
         ),
         pytest.param(node("node-1", "nowhere"), "has no InternalIP", id="LB-5-addresses-unreadable"),
         pytest.param(node("node-1", "fe80::1%eth0"), "has no InternalIP", id="LB-5-addresses-scoped"),
+        pytest.param(node("node-1", "::ffff:127.0.0.1"), "has no InternalIP", id="LB-5-addresses-mapped"),
         pytest.param(Object({"metadata": {"name": "node-1"}}), "has no InternalIP", id="LB-5-addresses-none"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import brotli
@@ -163,3 +164,38 @@ CONFIGURATION = ("ERR_CONFIGURATION_PROBLEM",)
 )
 def test_why_it_does_not_go(found: Object, why: tuple[str, tuple[str, ...]]) -> None:
     assert managedresources.deletion_problem(found) == why
+
+
+def being_deleted(reason: str = "DeletionPending", **annotations: str) -> Object:
+    said = {"type": "ResourcesApplied", "status": "Progressing", "reason": reason}
+    named = {f"gardener.cloud/{name}": value for name, value in annotations.items()}
+    metadata = {"deletionTimestamp": "2026-09-01T10:00:00Z", "annotations": named}
+    return Object({"metadata": metadata, "status": {"conditions": [said]}})
+
+
+def asked_at(seconds: float) -> Object:
+    return being_deleted(timestamp=f"2026-09-01T10:00:{seconds:09.6f}+00:00")
+
+
+@pytest.mark.parametrize(
+    ("found", "pause"),
+    [
+        pytest.param(being_deleted(), 0.0, id="never-asked"),
+        pytest.param(being_deleted("ApplySucceeded"), None, id="it-has-not-begun"),
+        pytest.param(being_deleted("DeletionFailed"), None, id="it-has-failed"),
+        pytest.param(being_deleted(operation="reconcile"), None, id="it-has-been-asked"),
+        pytest.param(asked_at(20.0), None, id="its-own-pace-is-as-good"),
+        pytest.param(asked_at(8.0), 2.0, id="long-pending-long-pause"),
+        pytest.param(asked_at(4.0), 0.0, id="the-pause-is-over"),
+        pytest.param(being_deleted(timestamp="2026-09-01T09:00:00Z"), 0.0, id="asked-before-its-deletion"),
+        pytest.param(leaving("False", "DeletionPending", "class has changed"), None, id="not-being-deleted"),
+    ],
+)
+def test_when_it_is_asked_to_look_again(found: Object, pause: float | None) -> None:
+    now = datetime(2026, 9, 1, 10, 0, 10, tzinfo=UTC)
+    assert managedresources.next_look(found, now) == pause
+
+
+def test_who_has_just_been_asked_is_given_time() -> None:
+    now = datetime(2026, 9, 1, 10, 0, 0, 100000, tzinfo=UTC)
+    assert managedresources.next_look(asked_at(0.05), now) == pytest.approx(0.15)

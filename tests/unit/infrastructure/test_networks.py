@@ -49,7 +49,7 @@ def test_each_family_has_the_first_range_that_fits(
         pytest.param(ShootFacts(nodes=("fe80::%eth0/64",)), "eth0/64' does not", id="I-3-zone"),
         pytest.param(
             ShootFacts(nodes=("::ffff:10.0.0.0/112",), ip_families=("IPv6",)),
-            "'::ffff:10.0.0.0/112' is of IPv4 in the clothes of IPv6",
+            "'::ffff:10.0.0.0/112' does not",
             id="I-3-IPv4-in-IPv6",
         ),
         pytest.param(ShootFacts(nodes=("1" * 9999,)), f"'{'1' * 59} does not", id="I-3-without-end"),

@@ -105,6 +105,17 @@ def test_a_checkout_that_differs_from_its_commit_is_refused(
         building.committed()
 
 
+def test_a_version_is_not_released_while_its_changes_say_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    changes = "# Changelog\n\n## 0.3.0\n\nNot released yet.\n\n* Better.\n\n## 0.2.0\n\n* Good.\n"
+    (tmp_path / "CHANGELOG.md").write_text(changes)
+    building.announced("0.2.0")
+    with pytest.raises(Refused, match=r"says of 0\.3\.0: Not released yet\."):
+        building.announced("0.3.0")
+
+
 def test_a_version_that_is_released_is_not_made_of_another_commit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

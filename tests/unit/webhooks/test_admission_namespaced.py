@@ -125,6 +125,52 @@ def test_a_profile_maps_what_it_adds_and_nothing_else(given: Any, wanted: set[st
     assert errors(refusal("validator", given, found=OF_PARENT)) == wanted
 
 
+LAST = ": machine image new is listed more than once, and only its last entry counts: merge them"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        pytest.param(
+            namespaced(
+                config(image("new", version("1", image="x"), version("2", image="y"))),
+                image("new", version("1")),
+                image("new", version("2")),
+            ),
+            f'{IMAGES}[0].versions[0]: Invalid value: "new@1": machine image version is not defined in the '
+            f"NamespacedCloudProfile{LAST}",
+            id="AD-33-in-the-spec",
+        ),
+        pytest.param(
+            namespaced(
+                config(image("new", version("1", image="x")), image("new", version("2", image="y"))),
+                image("new", version("1"), version("2")),
+            ),
+            f"{IMAGES}: Required value: machine image version new@1 {NOT_IN_CONFIG}{LAST}",
+            id="AD-31-in-the-config",
+        ),
+        pytest.param(
+            namespaced(
+                config(image("new", version("2", image="y"))),
+                image("new", version("1")),
+                image("new", version("2")),
+            ),
+            "",
+            id="AD-31-only-the-last-is-needed",
+        ),
+        pytest.param(
+            namespaced(None, image("old", version("1"))),
+            f"{IMAGES}: Required value: machine image version old@1 {NOT_IN_CONFIG}",
+            id="AD-31-in-the-parent",
+        ),
+    ],
+)
+def test_of_an_image_that_is_listed_twice_the_last_counts(given: Any, wanted: str) -> None:
+    images = [image("old", version("1")), image("old", version("2"))]
+    parent = {"spec": {"machineImages": images}}
+    assert answered("validator", given, found=parent).message == wanted
+
+
 @rule("AD-31")
 def test_a_new_version_with_its_image_is_allowed() -> None:
     given = namespaced(config(image("old", version("3", image="x"))), image("old", version("3")))
@@ -194,9 +240,20 @@ def test_what_a_profile_adds_wins() -> None:
     )
 
 
+@rule("AD-14")
+def test_of_what_a_profile_lists_twice_the_last_counts() -> None:
+    twice = (
+        image("a", version("1", image="x")),
+        image("a", version("2", image="y"), version("2", image="z")),
+    )
+    [found] = merged(config(*twice), config())["machineImages"]
+    assert found == image("a", version("2", image="z", capabilityFlavors=None))
+
+
 @rule("AD-15")
-def test_a_load_balancer_that_is_missing_is_shown_as_such() -> None:
-    assert merged(*BOTH)["loadBalancer"] is None
+@pytest.mark.parametrize("balancer", [{}, {"loadBalancer": None}, {"loadBalancer": {}}])
+def test_a_load_balancer_that_is_missing_has_no_image(balancer: Any) -> None:
+    assert merged(BOTH[0], BOTH[1] | balancer)["loadBalancer"] == {"image": ""}
 
 
 FLAVORS = [{"image": "x", "capabilities": {"architecture": ["amd64"]}}, {"image": "y"}]
@@ -227,6 +284,13 @@ FLAVORS = [{"image": "x", "capabilities": {"architecture": ["amd64"]}}, {"image"
         pytest.param(
             version("1", image="x"), [], version("1", image="x", capabilityFlavors=None), id="image"
         ),
+        pytest.param(
+            version("1", image="", capabilityFlavors=[]),
+            CAPABILITIES,
+            version("1", capabilityFlavors=[{"image": ""}]),
+            id="nothing-to-flavors",
+        ),
+        pytest.param(version("1", image=""), [], version("1", capabilityFlavors=None), id="no-image"),
     ],
 )
 def test_versions_are_brought_to_the_format_of_the_parent(own: Any, capabilities: Any, found: Any) -> None:

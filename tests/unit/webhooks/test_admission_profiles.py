@@ -179,6 +179,14 @@ def test_with_capabilities_flavors_are_checked(given: dict[str, Any], wanted: se
     assert errors(message) == {f"{IMAGES}[0].versions[0]{one}" for one in wanted}
 
 
+@rule("AD-24", "AD-25")
+@pytest.mark.parametrize(("offered", "allowed"), [([], True), (None, True), (["plain"], False)])
+def test_a_capability_without_values_is_not_one_with_all(offered: Any, allowed: bool) -> None:
+    given = config(image("a", version("1", capabilityFlavors=[flavor(architecture=["arm64"], boot=offered)])))
+    wanted = image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"], "boot": []}]))
+    assert answered("validator", profile(given, wanted, capabilities=CAPABILITIES)).allowed == allowed
+
+
 ARM, AMD = flavor(architecture=["arm64"]), flavor(architecture=["amd64"])
 
 
@@ -235,6 +243,32 @@ def test_every_flavor_of_every_version_has_its_image(images: list[Any], wanted: 
     given = config(image("a", version("1", capabilityFlavors=[ARM, AMD])))
     answer = answered("validator", profile(given, *images, capabilities=CAPABILITIES))
     assert answer.message == (f"{IMAGES}{wanted}" if wanted else "")
+
+
+@rule("AD-25")
+@pytest.mark.parametrize(
+    ("images", "wanted"),
+    [
+        pytest.param(
+            [
+                image("a", version("1", capabilityFlavors=[ARM])),
+                image("a", version("2", capabilityFlavors=[ARM])),
+            ],
+            "version a@1 of spec.machineImages has no entry: machine image a is listed more than once, and "
+            "only its last entry counts: merge them",
+            id="an-image",
+        ),
+        pytest.param(
+            [image("a", version("1", capabilityFlavors=[ARM]), version("1", capabilityFlavors=[AMD]))],
+            "version a@1 has no capability flavor for architecture: arm64, boot: secure/plain",
+            id="a-version",
+        ),
+    ],
+)
+def test_of_what_a_config_lists_twice_the_last_counts(images: list[Any], wanted: str) -> None:
+    of_profile = image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"]}]))
+    given = profile(config(*images), of_profile, capabilities=CAPABILITIES)
+    assert refusal("validator", given) == f"{IMAGES}[0]: Required value: {wanted}"
 
 
 @rule("AD-25")

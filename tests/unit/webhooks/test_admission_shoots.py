@@ -82,6 +82,11 @@ SELF_HOSTED: dict[str, Any] = {"workers": (ONE, HOSTING)}
             "10.0.0.0/16",
             id="AD-42-old-binding",
         ),
+        pytest.param(
+            shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName=""),
+            "",
+            id="AD-42-binding-without-a-name",
+        ),
     ],
 )
 def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: dict[str, Any], range_: str) -> None:
@@ -99,7 +104,7 @@ def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: dict[str, Any]
     [
         "", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/255.255.0.0", "10.0.0.0/0.0.255.255",
         "10.0.0/16", "010.0.0.0/16", "fd00::%eth0/64", "10.0.0.0/-1", " 10.0.0.0/16", "x" * 4_000,
-        "10.0.0.0/٢", "a/\n",
+        "10.0.0.0/٢", "a/\n", "10.0.0.0/016", "fd00:10:1:100::/056", "::ffff:10.0.0.0/112",
     ],
 )  # fmt: skip
 def test_nodes_that_are_no_range_are_refused(nodes: str) -> None:
@@ -161,6 +166,19 @@ def test_what_is_in_the_kubeconfig_does_not_matter(old: Any) -> None:
 def test_a_secret_without_a_kubeconfig_may_stay_as_it_is() -> None:
     given = secret({"other": "eA=="})
     assert answered("secrets.validator", given | {"metadata": {"name": "x", "labels": {}}}, old=given).allowed
+
+
+@rule("AD-50")
+@pytest.mark.parametrize("value", ["eA", "e A==", "%", "eA=", 1, ["eA=="], "é"])
+def test_what_is_no_base64_cannot_be_decoded(value: Any) -> None:
+    answer = answered("secrets.validator", secret({**KUBECONFIG, "other": value}))
+    assert (answer.code, answer.message) == (400, "data.other is not base64 of anything")
+
+
+@rule("AD-50")
+def test_the_same_data_may_be_spelled_otherwise() -> None:
+    old = secret({"other": "eA\r\n==", "empty": None})
+    assert answered("secrets.validator", secret({"other": "eA==", "empty": ""}), old=old).allowed
 
 
 @rule("AD-51")
