@@ -77,7 +77,7 @@ class ControlPlaneActuator(Actuator):
         )
         await generated.clean_up(target, site, secrets)
         if secrets.due is not None:
-            run.dues.append(max(0.0, secrets.due - now.timestamp()))
+            run.dues.append((max(0.0, secrets.due - now.timestamp()), "a certificate is renewed then"))
         return await self._told(run, target, site, now)
 
     async def _told(self, run: Run, target: TargetCluster, site: Site, now: datetime) -> Status:
@@ -122,13 +122,10 @@ class ControlPlaneActuator(Actuator):
         else:
             if not await access.ensure_windowbox(target, site) and site.hosted:
                 # No event tells of Secrets.
-                run.dues.append(_KUBECONFIG_SECONDS)
-                logger.info(
-                    "%s: waiting for Secret %s/%s to have a kubeconfig that names a server",
-                    run.ref,
-                    site.namespace,
-                    site.generic_kubeconfig,
-                )
+                secret = f"Secret {site.namespace}/{site.generic_kubeconfig}"
+                why = f"waiting for {secret} to have a kubeconfig that names a server"
+                run.dues.append((_KUBECONFIG_SECONDS, why))
+                logger.info("%s: %s", run.ref, why)
             other = access.CCM_SECRET
         if await target.has_secret(site.namespace, other):
             await target.remove(SECRETS, site.namespace, other)
@@ -172,14 +169,14 @@ class ControlPlaneActuator(Actuator):
             await self._renew_configuration(run, target)
         left = [await self._begin_removal(target, namespace, name, keep=keep) for name in _IN_SHOOT]
         if waits:
-            managedresources.require_gone(one for one in left if one)
+            await managedresources.require_gone(target, [one for one in left if one])
         for name in (bundles.SEED, bundles.CONFIGURATION):
             await self._begin_removal(target, namespace, name)
         for name in (access.CCM_SECRET, access.WINDOWBOX_SECRET):
             await target.remove(SECRETS, namespace, name)
         webhooks = await self._begin_removal(target, namespace, bundles.WEBHOOKS)
         if waits and webhooks:
-            managedresources.require_gone([webhooks])
+            await managedresources.require_gone(target, [webhooks])
         if not keep:
             await generated.remove(target, namespace)
 

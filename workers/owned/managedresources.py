@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import brotli
 import yaml
 
 from windowbox.errors import Refused, Waiting
+from windowbox.models.extensions import OPERATION, TIMESTAMP, instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import MANAGED_RESOURCES, SECRETS
+from workers import clock
 from workers.owned import manifests
 from workers.owned.manifests import Manifest, manifest
 from workers.owned.targets import TargetCluster
@@ -27,8 +29,11 @@ REFERENCE = "reference.resources.gardener.cloud/secret-"
 
 NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
 _SEED_COMPONENT = {"gardener.cloud/role": "seed-system-component"}
-_INVALID = re.compile("error during apply of object .* is invalid:", re.IGNORECASE)
-_DELETION_FAILED = ("DeletionFailed", "DeletionPending")
+_APPLIED, _INVALID = "error during apply of object ", " is invalid:"
+_PENDING = "DeletionPending"
+_DELETION_FAILED = ("DeletionFailed", _PENDING)
+_SOON, _PACE_OF_MANAGER = 0.2, 5.0
+"""Seconds between two looks at objects that are being deleted: the shortest pause we ask for, and its own."""
 _HEALTH_CONDITIONS = ("ResourcesApplied", "ResourcesHealthy")
 
 
@@ -152,8 +157,12 @@ def deletion_problem(found: Object) -> tuple[str, tuple[str, ...]]:
 
 
 def problem_codes(problem: str) -> tuple[str, ...]:
-    """Gardener's error codes for what a resource manager tells."""
-    return ("ERR_CONFIGURATION_PROBLEM",) if _INVALID.search(problem) else ()
+    """Gardener's error codes for what a resource manager reports."""
+    for line in problem.lower().splitlines():
+        _, applied, rest = line.partition(_APPLIED)
+        if applied and _INVALID in rest:
+            return ("ERR_CONFIGURATION_PROBLEM",)
+    return ()
 
 
 def _condition(found: Object, type_: str) -> Mapping[str, Any]:
@@ -229,7 +238,7 @@ async def remove(target: TargetCluster, namespace: str, name: str, *secrets: str
     """
     found = await begin_removal(target, namespace, name, *secrets, PREFIX + name, keep=keep)
     if found:
-        require_gone([found])
+        await require_gone(target, [found])
 
 
 async def begin_removal(
@@ -253,12 +262,42 @@ async def begin_removal(
     return found
 
 
-def require_gone(left: Iterable[Object]) -> None:
+async def require_gone(target: TargetCluster, left: Sequence[Object]) -> None:
     """Wait while there are ManagedResources left, and tell what keeps them."""
     problems = [(found, *deletion_problem(found)) for found in left]
     if problems:
+        looks = [await _ask_to_look(target, found) for found in left]
         what = "; ".join(
             f"{_named(found.namespace, found.name)} to be gone{why}" for found, why, _ in problems
         )
         codes = tuple(dict.fromkeys(code for _, _, codes in problems for code in codes))
-        raise Waiting(f"waiting for {what}", codes=codes)
+        retry_after = min((pause for pause in looks if pause is not None), default=None)
+        raise Waiting(f"waiting for {what}", codes=codes, retry_after=retry_after)
+
+
+async def _ask_to_look(target: TargetCluster, found: Object) -> float | None:
+    """Ask the resource manager to look again, if it is time. Else seconds until then, if ever."""
+    now = await clock.now(target.recorder)
+    pause = next_look(found, now)
+    if pause != 0.0:
+        return pause
+    annotations = {OPERATION: "reconcile", TIMESTAMP: now.isoformat()}
+    patch = {"metadata": {"uid": found.uid, "annotations": annotations}}
+    await target.merge(MANAGED_RESOURCES, found.namespace, found.name, patch)
+    return None  # the annotation is removed when it looks
+
+
+def next_look(found: Object, now: datetime) -> float | None:
+    """Seconds until the resource manager should look again at what it deletes; None if it need not be asked.
+
+    By itself it looks five seconds later, though most objects are gone at once.
+    """
+    pending = _condition(found, "ResourcesApplied").get("reason") == _PENDING
+    began = instant(found.metadata.get("deletionTimestamp"))
+    if not pending or began is None or OPERATION in found.annotations:
+        return None
+    asked = instant(found.annotations.get(TIMESTAMP))
+    if asked is None:
+        return 0.0
+    pause = max(_SOON, (asked - began).total_seconds() / 2)
+    return max(0.0, pause - (now - asked).total_seconds()) if pause < _PACE_OF_MANAGER else None

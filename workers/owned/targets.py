@@ -335,13 +335,7 @@ class TargetCluster:
 
         async def act() -> list[str]:
             kube = await self.connection.api()
-            names: list[str] = []
-            page = await kube.page(selected, metadata_only=True)
-            while True:
-                names += [Object(raw).name for raw in page.items]
-                if not page.more:
-                    return names
-                page = await kube.page(selected, more=page.more, metadata_only=True)
+            return [one.name async for one in kube.objects(selected, metadata_only=True)]
 
         request = {"kind": resource.id, "namespace": namespace, "selector": selector}
         return list(await self.recorder.call("list", request, act))

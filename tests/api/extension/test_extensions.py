@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,9 +28,12 @@ from tests.api.extension.extending import (
 )
 from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
+from tests.support.resourcemanager import SERVICE_ACCOUNTS
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from windowbox.models.extensions import OPERATION
+from windowbox.models.objects import Object
 from windowbox.models.refs import (
     EXTENSIONS,
     MANAGED_RESOURCES,
@@ -209,3 +213,21 @@ async def test_an_extension_stays_until_its_objects_are_gone(world: KindWorld, t
         await slow.behave()
         await shoot.until_gone(EXTENSIONS, type_)
         assert await secrets(shoot) == []
+
+
+async def test_the_resource_manager_is_asked_whether_objects_are_gone(world: KindWorld) -> None:
+    """By itself it looks after five seconds."""
+    shoot = await world.shoot()
+
+    def asked(found: Object | None) -> bool:
+        return found is not None and found.deleting and found.annotations.get(OPERATION) == "reconcile"
+
+    async with manager(shoot).at_work():
+        await extend(shoot, SEED)
+        await shoot.until_ready(EXTENSIONS, SEED)
+        await shoot.merge(SERVICE_ACCOUNTS, SEED, {"metadata": {"finalizers": ["test/kept"]}})
+        watching = asyncio.create_task(shoot.until(MANAGED_RESOURCES, SEED, asked))
+        await shoot.delete(EXTENSIONS, SEED)
+        assert await watching
+        await shoot.merge(SERVICE_ACCOUNTS, SEED, {"metadata": {"finalizers": None}})
+        await shoot.until_gone(EXTENSIONS, SEED)
