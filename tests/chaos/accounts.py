@@ -125,13 +125,8 @@ def _differences(what: str, wanted: set[str] | frozenset[str], there: set[str]) 
 
 async def found(kube: Kube, resource: Resource) -> AsyncIterator[Object]:
     """All objects of a kind."""
-    more = ""
-    while True:
-        page = await kube.page(resource._replace(selector=""), more=more)
-        for raw in page.items:
-            yield Object(raw)
-        if not (more := page.more):
-            return
+    async for one in kube.objects(resource._replace(selector="")):
+        yield one
 
 
 def transferred(server: str) -> Zone:

@@ -128,14 +128,7 @@ def record(name: str, address: str) -> dict[str, Any]:
 
 async def unsettled(kube: Kube, wanted: dict[str, str]) -> list[str]:
     """In words, what is not yet as it ought to be in the API."""
-    found: dict[str, dict[str, Any]] = {}
-    more = ""
-    while True:
-        page = await kube.page(DNSRECORDS, more=more)
-        found |= {o["metadata"]["name"]: o for o in page.items if o["metadata"]["namespace"] == NAMESPACE}
-        more = page.more
-        if not more:
-            break
+    found = {one.name: dict(one.raw) async for one in kube.objects(DNSRECORDS) if one.namespace == NAMESPACE}
     problems = [f"{name} is missing" for name in wanted.keys() - found.keys()]
     problems += [f"{name} should be gone: {_told(found[name])}" for name in found.keys() - wanted.keys()]
     for name in wanted.keys() & found.keys():

@@ -37,7 +37,8 @@ ALERTS = (
         _absent("watch", "work", "patch"),
         "5m",
         "No Pod of role {{ $labels.role }} exposes metrics",
-        "`kubectl get pods` shows whether they run, `kubectl logs` why they end",
+        "`kubectl -n windowbox-system get pods` shows whether they run, "
+        "`kubectl -n windowbox-system logs POD` why they end",
         "critical",
     ),
     Alert(
@@ -45,7 +46,8 @@ ALERTS = (
         _absent("admit"),
         "5m",
         "No Pod serves webhooks: API servers refuse the kinds that they concern",
-        "`kubectl get pods` shows whether they run, `kubectl logs` why they end",
+        "`kubectl -n windowbox-system get pods` shows whether they run, "
+        "`kubectl -n windowbox-system logs POD` why they end",
         "critical",
         role="admit",
     ),
@@ -54,7 +56,8 @@ ALERTS = (
         _absent("edge"),
         "5m",
         "No Pod of role edge exposes metrics: load balancers may not serve",
-        "`kubectl get pods` shows whether it runs, `kubectl logs` why it ends",
+        "`kubectl -n windowbox-system get pods` shows whether it runs, "
+        "`kubectl -n windowbox-system logs POD` why it ends",
         "critical",
         role="edge",
     ),

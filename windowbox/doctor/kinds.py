@@ -14,7 +14,6 @@ from windowbox.clients.kube import Kube
 from windowbox.doctor.findings import Finding
 from windowbox.errors import Missing, WindowboxError
 from windowbox.kinds import POOLS, UNSERVED, Served, Unserved
-from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
 from windowbox.settings import ClusterSettings, NatsSettings, Settings
 
@@ -90,10 +89,5 @@ async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
 
 async def _local(api: Kube, resource: Resource) -> list[str]:
     """Namespace and name of all objects of type local."""
-    names, more = [], ""
-    while True:
-        page = await api.page(resource, more=more)
-        local = [one for one in map(Object, page.items) if one.spec.get("type") == "local"]
-        names += [f"{one.namespace}/{one.name}" for one in local]
-        if not (more := page.more):
-            return sorted(names)
+    found = api.objects(resource)
+    return sorted([f"{one.namespace}/{one.name}" async for one in found if one.spec.get("type") == "local"])

@@ -10,7 +10,9 @@ from windowbox.release import building
 
 try:
     building.committed()
-    building.unreleased(building.consistent_version())
+    version = building.consistent_version()
+    building.unreleased(version)
+    building.announced(version)
     for made in building.release(Path(sys.argv[1] if len(sys.argv) > 1 else "dist")):
         print(made)
 except WindowboxError as error:

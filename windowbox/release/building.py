@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 _CHARTS = "deploy/charts"
 CHARTS = ("windowbox", "windowbox-admission-application", "windowbox-admission-runtime")
 _CHANGELOG = "CHANGELOG.md"
+_PENDING = "Not released yet."
 _LEFT_OUT = (".github/", "tests/")
 """What an sdist need not have."""
 _SUMS = "SHA256SUMS"
@@ -78,6 +79,13 @@ def unreleased(version: str) -> None:
     tag = f"v{version}"
     if _git("tag", "--list", tag) and _git("rev-parse", f"{tag}^{{commit}}") != _git("rev-parse", "HEAD"):
         raise Refused(f"{tag} is another commit: check it out, or write the next version into the files")
+
+
+def announced(version: str) -> None:
+    """Refused while the changelog, which is in the wheel, says of this version that it is not released."""
+    text = (ROOT / _CHANGELOG).read_text().partition(f"\n## {version}\n")[2].partition("\n## ")[0]
+    if _PENDING in text:
+        raise Refused(f"{_CHANGELOG} says of {version}: {_PENDING} Take that out, and commit")
 
 
 def consistent_version() -> str:
