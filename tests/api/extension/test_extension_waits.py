@@ -42,7 +42,8 @@ async def world(
 
 def _hasty(serving: Callable[[Common, Served], Serving], common: Common, row: Served) -> Serving:
     made = serving(common, row)
-    return dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=1.0))
+    # Runs must end within the deadline also on a busy machine: one that does not reports that instead.
+    return dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=4.0))
 
 
 async def runs_of(world: KindWorld, namespace: str) -> int:
@@ -89,7 +90,7 @@ async def test_a_deletion_that_is_stuck_says_why(
         said = stuck.status["lastError"]["description"]
         waiting = f"waiting for ManagedResource {shoot.namespace}/{SEED} to be gone: "
         assert said.startswith(f"Error deleting the Extension: {waiting}Could not clean all old resources")
-        assert said.endswith(f"{words}, for more than 1 s")
+        assert said.endswith(f"{words}, for more than 4 s")
         assert stuck.status["lastError"].get("codes") == codes
         await manager.behave()
         await shoot.until_gone(EXTENSIONS, SEED)

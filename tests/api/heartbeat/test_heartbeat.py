@@ -289,6 +289,8 @@ async def test_recorded_beats_do_the_same_again(beating: Beating) -> None:
     began = datetime.now(UTC)
     for _ in range(3):
         await beating.until_beating()
+    # Further beats would push what these have read off the bus while it is recorded.
+    beating.deployment.send(signal.SIGSTOP, "work")
     lease = HeartbeatSettings(namespace=beating.namespace, interval=INTERVAL)
     settings = Deciding(kinds=KindSettings(heartbeat=lease))
     header = Header(recording=1, version="now", since=began, until=datetime.now(UTC), settings=settings)
