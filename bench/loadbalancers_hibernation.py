@@ -211,8 +211,8 @@ def _address(api: ApiServer, name: str) -> str:
 
 def _machines(sandbox: Sandbox, shoot: Shoot) -> set[str]:
     """The names of the nodes that the Shoot's machines are."""
-    path = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{shoot.technical_id}/machines"
-    return {f"machine-{one['metadata']['name']}" for one in sandbox.api.read(path)["items"]}
+    machines = sandbox.api.read(creation.machines_path(shoot))["items"]
+    return {f"machine-{one['metadata']['name']}" for one in machines}
 
 
 def _silent(what: str, seconds: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 
@@ -11,7 +10,7 @@ from webhooks import clusters
 from webhooks.configs import componentconfig, units
 from webhooks.review import OLD_OBJECT, Context, Denied, Review, about
 from webhooks.shapes import namespace, objects, part, put, text
-from windowbox.models.objects import Json
+from windowbox.models.objects import Json, from_base64
 
 _POOL = "worker.gardener.cloud/pool"
 _UNIT = "kubelet.service"
@@ -116,8 +115,8 @@ def _recoded(file: Json, edit: Callable[[str], str]) -> Json | None:
 
 def _decoded(file: Json, data: str) -> str:
     try:
-        return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True).decode()
-    except (binascii.Error, ValueError) as error:
+        return from_base64(data).decode()
+    except ValueError as error:
         raise Denied(f"file {text(file, 'path')}: its data is not base64 of a text: {error}") from error
 
 

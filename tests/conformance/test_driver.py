@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.api.machine.machines import Machines, machines, phase_of
 from tests.support.kindworld import kind_world
@@ -32,51 +34,48 @@ each_mode = pytest.mark.parametrize(
 )
 
 
-@each_mode
-async def test_pods_follow_a_deployment(
+@pytest_asyncio.fixture
+async def driven(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path, mode: Any, pools: tuple[str, ...]
-) -> None:
+) -> AsyncIterator[Machines]:
+    """Machines of a Shoot, and whoever scales them in this mode."""
     settings = KindSettings(machines=MachineSettings(mode=mode))
     async with kind_world(plane, nats, *pools, kinds=settings) as world, machines(world) as made:
         with contextlib.ExitStack() as stack:
             if mode == "driver":
                 stack.enter_context(manager(tmp_path, plane.kubeconfig, made.shoot.namespace))
-            await made.machine_class("big")
-            await world.kube.create(MACHINE_DEPLOYMENTS, made.shoot.namespace, deployment(replicas=2))
-            await _until(made, complete)
-            assert await _classes(made) == ["small", "small"]
-            big = {"spec": {"template": {"spec": {"class": {"name": "big"}}}}}
-            await made.shoot.merge(MACHINE_DEPLOYMENTS, "pool", big)
-            await _until(made, lambda one: complete(one) and one.status["observedGeneration"] > 1)
-            assert await _classes(made) == ["big", "big"]
-            await made.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
-            await made.shoot.until(MACHINE_DEPLOYMENTS, "pool", lambda one: one is None, _PATIENCE)
-            assert await _classes(made) == []
+            yield made
 
 
 @each_mode
-async def test_a_lost_pod_is_replaced_before_the_health_timeout(
-    plane: ControlPlane, nats: NatsServer, tmp_path: Path, mode: Any, pools: tuple[str, ...]
-) -> None:
-    settings = KindSettings(machines=MachineSettings(mode=mode))
-    async with kind_world(plane, nats, *pools, kinds=settings) as world, machines(world) as made:
-        with contextlib.ExitStack() as stack:
-            if mode == "driver":
-                stack.enter_context(manager(tmp_path, plane.kubeconfig, made.shoot.namespace))
-            await world.kube.create(MACHINE_DEPLOYMENTS, made.shoot.namespace, deployment(replicas=2))
-            await _until(made, complete)
-            [lost, kept] = [
-                Object(raw).name
-                for raw in (await world.kube.page(MACHINES, namespace=made.shoot.namespace)).items
-            ]
-            await world.kube.remove(PODS, made.infra, f"machine-{lost}", grace=0)
-            await made.simulator.node(f"machine-{lost}", Ready="Unknown")
-            await made.shoot.until(MACHINES, lost, lambda one: one is None, _PATIENCE)
-            await _until(made, complete)
-            assert await _classes(made) == ["small", "small"]
-            assert phase_of(await made.shoot.get(MACHINES, kept)) == "Running"
-            await made.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
-            await made.shoot.until(MACHINE_DEPLOYMENTS, "pool", lambda one: one is None, _PATIENCE)
+async def test_pods_follow_a_deployment(driven: Machines) -> None:
+    await driven.machine_class("big")
+    await driven.world.kube.create(MACHINE_DEPLOYMENTS, driven.shoot.namespace, deployment(replicas=2))
+    await _until(driven, complete)
+    assert await _classes(driven) == ["small", "small"]
+    big = {"spec": {"template": {"spec": {"class": {"name": "big"}}}}}
+    await driven.shoot.merge(MACHINE_DEPLOYMENTS, "pool", big)
+    await _until(driven, lambda one: complete(one) and one.status["observedGeneration"] > 1)
+    assert await _classes(driven) == ["big", "big"]
+    await driven.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
+    await driven.shoot.until(MACHINE_DEPLOYMENTS, "pool", lambda one: one is None, _PATIENCE)
+    assert await _classes(driven) == []
+
+
+@each_mode
+async def test_a_lost_pod_is_replaced_before_the_health_timeout(driven: Machines) -> None:
+    await driven.world.kube.create(MACHINE_DEPLOYMENTS, driven.shoot.namespace, deployment(replicas=2))
+    await _until(driven, complete)
+    found = driven.world.kube.objects(MACHINES, namespace=driven.shoot.namespace)
+    [lost, kept] = [one.name async for one in found]
+    await driven.world.kube.remove(PODS, driven.infra, f"machine-{lost}", grace=0)
+    await driven.simulator.node(f"machine-{lost}", Ready="Unknown")
+    await driven.shoot.until(MACHINES, lost, lambda one: one is None, _PATIENCE)
+    await _until(driven, complete)
+    assert await _classes(driven) == ["small", "small"]
+    assert phase_of(await driven.shoot.get(MACHINES, kept)) == "Running"
+    await driven.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
+    await driven.shoot.until(MACHINE_DEPLOYMENTS, "pool", lambda one: one is None, _PATIENCE)
 
 
 async def _until(made: Machines, holds: Any) -> None:

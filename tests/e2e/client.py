@@ -15,7 +15,6 @@ from windowbox.sandbox.apiserver import ApiServer
 
 OPERATION, TIMESTAMP = "gardener.cloud/operation", "gardener.cloud/timestamp"
 FINALIZER = "extensions.gardener.cloud/dnsrecord"
-_MERGE = "application/merge-patch+json"
 
 
 def unready(object: Object) -> str | None:
@@ -74,8 +73,7 @@ class Record:
         return Object(json.load(self.api.request("GET", self.path)))
 
     def patch(self, change: dict[str, Any], part: str = "") -> Object:
-        answer = self.api.request("PATCH", self.path + part, body=change, content_type=_MERGE)
-        return Object(json.load(answer))
+        return Object(self.api.merge(self.path + part, change))
 
     def annotate(self, **annotations: str | None) -> Object:
         return self.patch({"metadata": {"annotations": annotations}})

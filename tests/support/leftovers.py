@@ -13,8 +13,6 @@ from windowbox.errors import Refused
 from windowbox.models.refs import CLUSTERS, Resource
 from windowbox.sandbox.apiserver import ApiServer
 
-_MERGE = "application/merge-patch+json"
-
 
 @dataclass
 class _Used:
@@ -50,6 +48,5 @@ def _remove_all(api: ApiServer, kind: Resource) -> None:
         path = kind.path(metadata.get("namespace", ""), metadata["name"])
         with contextlib.suppress(Refused):  # it has gone meanwhile
             if metadata.get("finalizers"):
-                free = {"metadata": {"finalizers": None}}
-                api.request("PATCH", path, body=free, content_type=_MERGE).close()
+                api.merge(path, {"metadata": {"finalizers": None}})
             api.request("DELETE", path).close()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 
 from webhooks.review import OLD_OBJECT, Context, Denied, Review, Undecodable, about
 from webhooks.shapes import part
 from webhooks.webhook import Webhook
-from windowbox.models.objects import Json
+from windowbox.models.objects import Json, from_base64
 from windowbox.models.webhooks import SECRETS_VALIDATOR
 
 
@@ -36,8 +34,8 @@ def _decoded(name: str, value: object) -> bytes:
     try:
         text = "" if value is None else value
         if isinstance(text, str):
-            return base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
-    except (binascii.Error, ValueError):
+            return from_base64(text)
+    except ValueError:
         pass
     raise Undecodable(f"data.{name:.253} is not base64 of anything") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,11 @@ class Object:
 def mapping(value: object) -> Json:
     """A mapping as it is; empty for anything else that somebody wrote in its place."""
     return value if isinstance(value, Mapping) else {}
+
+
+def from_base64(text: str) -> bytes:
+    """Bytes as objects spell them; ValueError for anything else. As in Go, line breaks do not count."""
+    return base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
 
 
 def mappings(value: object) -> list[Json]:

@@ -48,6 +48,9 @@ class ApiServer:
             content_type="application/apply-patch+yaml",
         )
 
+    def merge(self, path: str, patch: dict[str, Any]) -> dict[str, Any]:
+        return self._object("PATCH", path, body=patch, content_type="application/merge-patch+json")
+
     def create(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         return self._object("POST", path, body=manifest)
 

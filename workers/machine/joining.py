@@ -104,23 +104,21 @@ class Joining:
 
     async def _tell_conditions(self, run: MachineRun, node: Object) -> None:
         """The node's conditions alone; the phase and its time stay."""
-        last = run.machine.last_operation
-        patch = {
-            "conditions": _conditions(node),
-            "lastOperation": dict(last),
-            "currentStatus": dict(statuses.current(run.machine)),
-        }
-        await run.report(patch)
+        await self._tell_part(run, conditions=_conditions(node))
 
     async def _tell_loss(self, run: MachineRun, change: Change) -> None:
         """The description alone; the phase and its time stay."""
         last = statuses.operation(change.type, change.state, change.description, spelled(run.now))
-        patch = {
+        await self._tell_part(run, lastOperation=last)
+
+    async def _tell_part(self, run: MachineRun, **part: Any) -> None:
+        """Report a part of the status. The rest is repeated as it is."""
+        rest = {
             "conditions": [dict(one) for one in statuses.state(run.machine).conditions],
-            "lastOperation": last,
+            "lastOperation": dict(run.machine.last_operation),
             "currentStatus": dict(statuses.current(run.machine)),
         }
-        await run.report(patch)
+        await run.report(rest | part)
 
     async def _sync(self, run: MachineRun, shoot: TargetCluster, node: Object) -> None:
         """Put on the node what its Machine wants there, unless two Machines claim it."""

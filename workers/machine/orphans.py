@@ -118,7 +118,7 @@ class Orphans:
             return moving
         if await _reason_to_keep(own, machine, owners):
             return None
-        if await self._has_pod(machine, own.recorder):
+        if await pods_of(self.views, machine, own.recorder):
             # When it ends, the node stops being Ready: the event brings us back.
             return Outcome(Result.BLOCKED, note=f"Pod {names.pod(machine.name)} has not ended")
         shoot = self.targets.member(ref.cluster, own.recorder)
@@ -129,14 +129,6 @@ class Orphans:
         await shoot.strategic_merge(NODES, "", node.name, {"metadata": head})
         await shoot.remove(NODES, "", node.name, uid=node.uid)
         return Outcome(Result.REMOVED, note=f"there is no Machine {machine.namespace}/{machine.name}")
-
-    async def _has_pod(self, machine: ObjectRef, recorder: Recorder) -> bool:
-        async def act() -> list[tuple[str, ...]]:
-            return [tuple(pod) for pod in self.views.pods_named(names.pod(machine.name))]
-
-        pods = [ObjectRef(*found) for found in await recorder.call("pods", machine.name, act)]
-        seen = [await recorder.read(pod) for pod in pods]
-        return any(pod is not None and machine_of(pod) == machine for pod in seen)
 
     async def _is_claimed(self, node: Object, home: str, recorder: Recorder) -> bool:
         async def act() -> bool:
@@ -163,6 +155,19 @@ def _just_joined(joins: float) -> Outcome:
 def home_of(cluster: str) -> str:
     """The namespace of the control plane whose Machines are nodes of a cluster."""
     return SELF_HOSTED if cluster == RUNTIME else cluster
+
+
+async def pods_of(
+    views: MachineViews, machine: ObjectRef, recorder: Recorder
+) -> list[tuple[ObjectRef, Object]]:
+    """The Pods on the bus that were made for a Machine. Pods of other Machines may have its name."""
+
+    async def act() -> list[tuple[str, ...]]:
+        return [tuple(pod) for pod in views.pods_named(names.pod(machine.name))]
+
+    refs = [ObjectRef(*found) for found in await recorder.call("pods", None, act)]
+    seen = [(ref, await recorder.read(ref)) for ref in refs]
+    return [(ref, pod) for ref, pod in seen if pod is not None and machine_of(pod) == machine]
 
 
 def machine_of(pod: Object) -> ObjectRef | None:

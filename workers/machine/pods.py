@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from windowbox.errors import PermanentError, TransientError, Waiting
 from windowbox.models.objects import Object
-from windowbox.models.refs import NAMESPACES, PODS, ObjectRef
+from windowbox.models.refs import NAMESPACES, PODS
 from workers.machine import names, reasons
 from workers.machine.creation import Creation
-from workers.machine.orphans import machine_of
+from workers.machine.orphans import pods_of
 from workers.machine.providerclusters import ProviderClusters
 from workers.machine.reasons import Reason
 from workers.machine.run import MachineRun
@@ -26,16 +26,9 @@ class MachinePods:
 
     async def seen(self, run: MachineRun) -> Object | None:
         """The Machine's Pod on the bus. Pods of other clusters may have its labels."""
-
-        async def act() -> list[tuple[str, ...]]:
-            return [tuple(pod) for pod in self.views.pods_named(names.pod(run.ref.name))]
-
         pods: dict[str, Object] = {}
-        for found in await run.recorder.call("pods", None, act):
-            ref = ObjectRef(*found)
-            pod = await run.recorder.read(ref)
-            if pod is not None and machine_of(pod) == run.ref:
-                pods.setdefault(ref.cluster, pod)
+        for ref, pod in await pods_of(self.views, run.ref, run.recorder):
+            pods.setdefault(ref.cluster, pod)
         if not pods:
             return None
         try:

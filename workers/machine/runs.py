@@ -20,7 +20,7 @@ from workers.machine.creation import Creation
 from workers.machine.deletion import Deletion
 from workers.machine.finalizers import Finalizers
 from workers.machine.joining import Joining, tell_reason
-from workers.machine.orphans import Orphans, are_leaving, machine_of
+from workers.machine.orphans import Orphans, are_leaving, pods_of
 from workers.machine.phases import Change
 from workers.machine.pods import MachinePods
 from workers.machine.providerclusters import ProviderClusters
@@ -112,17 +112,10 @@ class MachineRuns:
 
     async def _gone(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
         """Remove the Pods of a deleted Machine: there are some only if a person removed its finalizer."""
-
-        async def act() -> list[tuple[str, ...]]:
-            return [tuple(pod) for pod in self.views.pods_named(names.pod(ref.name))]
-
         left = Outcome(Result.GONE)
-        for found in await recorder.call("pods", None, act):
-            pod = ObjectRef(*found)
-            seen = await recorder.read(pod)
-            if seen is not None and machine_of(seen) == ref:
-                outcome = await Orphans(self.targets, self.views, self.settings).run(pod, recorder)
-                left = outcome if left.requeue is None else left
+        for pod, _ in await pods_of(self.views, ref, recorder):
+            outcome = await Orphans(self.targets, self.views, self.settings).run(pod, recorder)
+            left = outcome if left.requeue is None else left
         return left
 
     async def _make(self, run: MachineRun) -> Outcome:

@@ -5,12 +5,12 @@ Data of files is never told: it may be a password.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from windowbox.models.objects import from_base64
 from windowbox.models.operatingsystemconfig import (
     Containerd,
     File,
@@ -74,7 +74,7 @@ def decoded(data: str, encoding: str) -> bytes:
     """The data of a file. ValueError if it is not what its encoding says."""
     if encoding != "b64":
         return data.encode()
-    return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
+    return from_base64(data)
 
 
 def is_secret_name(name: str) -> bool:

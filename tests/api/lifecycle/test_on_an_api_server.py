@@ -47,9 +47,7 @@ class Record:
 
     def patch(self, change: dict[str, Any] | None, subresource: str = "") -> Object:
         assert change is not None
-        merge = "application/merge-patch+json"
-        answer = self._api.request("PATCH", self._path + subresource, body=change, content_type=merge)
-        self.seen = Object(json.load(answer))
+        self.seen = Object(self._api.merge(self._path + subresource, change))
         return self.seen
 
     def delete(self) -> Object:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -120,10 +119,7 @@ def _prepare(garden: VirtualGarden, folder: Path) -> None:
         priority = {"metadata": {"name": name}, "value": 1000}
         api.create("/apis/scheduling.k8s.io/v1/priorityclasses", priority)
     api.create(_GARDENS, GARDEN)
-    status: dict[str, Any] = {"status": {"lastOperation": DONE}}
-    api.request(
-        "PATCH", f"{_GARDENS}/local/status", body=status, content_type="application/merge-patch+json"
-    ).close()
+    api.merge(f"{_GARDENS}/local/status", {"status": {"lastOperation": DONE}})
     generic = folder / "generic.kubeconfig"
     generic.write_text(controlplane.kubeconfig_text(garden.api.url, api.ca, "in a file"))
     content = yaml.safe_load(kubeconfigs.inline(generic))

@@ -22,7 +22,6 @@ from windowbox.sandbox.shoots import objects, waiting
 
 _MACHINES = "machinedeployments", "machinesets", "machines", "machineclasses"
 _KEPT = ("name", "namespace", "labels", "annotations")
-_MERGE = "application/merge-patch+json"
 
 
 @dataclass
@@ -101,7 +100,7 @@ class Move:
         return list(self._api.read(self._path(plural))["items"])
 
     def _patch(self, path: str, patch: dict[str, Any]) -> None:
-        self._api.request("PATCH", path, body=patch, content_type=_MERGE).close()
+        self._api.merge(path, patch)
 
     def _operation(self, type_: str) -> None:
         """What gardenlet is doing with the Shoot."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
 
 from tests.host.machines import handmade
 from tests.host.machines.conftest import ShootWorld
-from windowbox.sandbox.shoots import consoles, waiting
+from windowbox.sandbox.shoots import consoles, creation, waiting
 
 UNITS = r"""#!/bin/bash
 set -e
@@ -72,33 +71,13 @@ systemctl restart --no-block containerd.service
 @pytest.mark.slow
 def test_a_node_is_ready_when_it_has_its_images(world: ShootWorld) -> None:
     """Until then a Pod's sandbox fails, and the kubelet tries again only twelve seconds later."""
-    api, home = world.sandbox.api, world.shoot.technical_id
-    machines = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{home}"
-    secrets = f"/api/v1/namespaces/{home}/secrets"
-    [usual] = api.read(f"{machines}/machineclasses")["items"]
-    data = api.read(f"{secrets}/{usual['secretRef']['name']}")["data"]["userData"]
-    slow = base64.b64encode(SLOW.encode() + base64.b64decode(data)).decode()
-    metadata = {"name": "slow", "namespace": home}
-    api.create(secrets, {"metadata": metadata, "data": {"userData": slow}})
-    of_class = {"metadata": metadata, "secretRef": metadata}
-    api.create(
-        f"{machines}/machineclasses", {key: usual[key] for key in usual if key != "metadata"} | of_class
-    )
-    head = {"apiVersion": usual["apiVersion"], "kind": "Machine", "metadata": {"name": "slow"}}
-    api.create(f"{machines}/machines", {**head, "spec": {"class": {"kind": "MachineClass", "name": "slow"}}})
-    waiting.until(api, f"{machines}/machines", "slow", _runs, "it does not run", patience=120)
+    handmade.of_own_class(world, "slow", lambda data: SLOW.encode() + data)
+    machines = creation.machines_path(world.shoot)
+    waiting.until(world.sandbox.api, machines, "slow", creation.is_running, "it does not run", patience=120)
     said = list(consoles.lines(world.sandbox.folder / "machines", "slow"))
     late = said.index("containerd: the images are late")
     assert late < next(n for n, line in enumerate(said) if "Pods get addresses of" in line)
-    for plural in ("machines", "machineclasses"):
-        api.request("DELETE", f"{machines}/{plural}/slow").close()
-        waiting.until_gone(api, f"{machines}/{plural}", "slow", "it is not gone", patience=60)
-    api.request("DELETE", f"{secrets}/slow").close()
-
-
-def _runs(machine: dict[str, Any]) -> bool:
-    current = machine.get("status", {}).get("currentStatus") or {}
-    return bool(current.get("phase") == "Running")
+    handmade.forget(world, ["slow"])
 
 
 def _termination(pod: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def test_a_machine_joins_by_its_user_data(world: ShootWorld) -> None:
     assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": pod["status"]["podIP"]}
     assert world.api.read("/apis/certificates.k8s.io/v1/certificatesigningrequests")["items"]
     machine = name.removeprefix("machine-")
-    machines = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{world.shoot.technical_id}/machines"
+    machines = creation.machines_path(world.shoot)
     found = world.sandbox.api.read(f"{machines}/{machine}")
     assert found["status"]["currentStatus"]["phase"] == "Running"
     assert found["metadata"]["labels"]["node"] == name
@@ -100,7 +100,7 @@ def test_a_shoot_moves_to_another_seed_with_its_nodes_and_under_traffic(world: S
 
 def _alive(world: ShootWorld) -> dict[str, Any]:
     """What must not change: machines, their Pods and nodes, and the containers that serve on these."""
-    machines = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{world.shoot.technical_id}/machines"
+    machines = creation.machines_path(world.shoot)
     pods = world.api.read("/api/v1/namespaces/default/pods?labelSelector=app=web")["items"]
     return {
         "machines": [one["metadata"]["name"] for one in world.sandbox.api.read(machines)["items"]],

@@ -143,7 +143,7 @@ def wait_nodes(
 
 def wait_machines(sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None]) -> None:
     """Wait until so many machines run as nodes; `say` is told of each."""
-    running = _wait_each(sandbox.api, _machines(shoot), _is_running, count, say)
+    running = _wait_each(sandbox.api, machines_path(shoot), is_running, count, say)
     if len(running) < count:
         raise Unreachable(_too_few(sandbox, shoot, f"{len(running)} of {count} machines are Running"))
 
@@ -174,11 +174,11 @@ def _too_few(sandbox: Sandbox, shoot: Shoot, what: str) -> str:
     return f"{what} after {_NODES_PATIENCE:.0f} s: {'; '.join(troubles)}"
 
 
-def _machines(shoot: Shoot) -> str:
+def machines_path(shoot: Shoot) -> str:
     return f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{shoot.technical_id}/machines"
 
 
-def _is_running(machine: dict[str, Any]) -> bool:
+def is_running(machine: dict[str, Any]) -> bool:
     return bool(_phase(machine) == "Running")
 
 
@@ -190,8 +190,8 @@ def _troubles(sandbox: Sandbox, shoot: Shoot) -> list[str]:
     """What machines that are not Running say of themselves."""
     return [
         f"{machine['metadata']['name']} is {_phase(machine)}: {waiting.described(machine)}"
-        for machine in sandbox.api.read(_machines(shoot))["items"]
-        if not _is_running(machine)
+        for machine in sandbox.api.read(machines_path(shoot))["items"]
+        if not is_running(machine)
     ]
 
 

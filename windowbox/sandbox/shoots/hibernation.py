@@ -16,7 +16,6 @@ from windowbox.sandbox.shoots import creation, objects, records, waiting
 from windowbox.sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
 from windowbox.sandbox.shoots.records import Shoot
 
-_MERGE = "application/merge-patch+json"
 _NAMES = {"controlplanes": objects.CONTROL_PLANE, "workers": objects.WORKER}
 """What depends on hibernation, in the order in which it is waited for."""
 
@@ -69,7 +68,7 @@ def wake_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
 def change(sandbox: Sandbox, shoot: Shoot, changes: dict[str, Any]) -> None:
     """Change the Shoot in its Cluster."""
     path = f"{EXTENSIONS}/clusters/{shoot.technical_id}"
-    sandbox.api.request("PATCH", path, body={"spec": {"shoot": changes}}, content_type=_MERGE).close()
+    sandbox.api.merge(path, {"spec": {"shoot": changes}})
 
 
 def reconcile(sandbox: Sandbox, shoot: Shoot) -> None:
@@ -96,8 +95,7 @@ def _ask(sandbox: Sandbox, shoot: Shoot) -> dict[str, str]:
     if spelled(datetime.now(UTC)) in before.values():
         time.sleep(1)  # reports of the same second look alike
     for plural in _NAMES:
-        annotation = {"metadata": {"annotations": {OPERATION: "reconcile"}}}
-        sandbox.api.request("PATCH", _path(shoot, plural), body=annotation, content_type=_MERGE).close()
+        sandbox.api.merge(_path(shoot, plural), {"metadata": {"annotations": {OPERATION: "reconcile"}}})
     return before
 
 
